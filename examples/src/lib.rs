@@ -99,7 +99,7 @@ pub fn pretrain<A: Attention, P: Positions>(
     };
     let recipe = PretrainingRecipe::new(&config, splits);
     let outcome =
-        train_in(&folder, &recipe, model(config.run.seed), &config.run_settings(), options, progress)?;
+        train_in(&folder, &recipe, model(config.common.run.seed), &config.run_settings(), options, progress)?;
     // What was saved is this model, and no plain BERT: any other one of its kind takes its parameters.
     if let Outcome::Done { model: saved, .. } = &outcome {
         let loaded = recipe.load(model(0).valid(), saved)?;

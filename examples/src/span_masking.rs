@@ -89,7 +89,7 @@ pub fn run(steps: u64, options: &RunOptions<'_>, progress: &mut dyn RunProgress)
     )?;
     let bert = config.model.as_new().expect("it names no checkpoint").bert(&tokenizer);
     let mut init =
-        ParamInit::new(&options.device.clone().autodiff(), config.run.seed).with_std(bert.init_std);
+        ParamInit::new(&options.device.clone().autodiff(), config.common.run.seed).with_std(bert.init_std);
     let recipe = PretrainingRecipe::new(&config, splits);
     train_in(&folder, &recipe, bert.init(&mut init), &config.run_settings(), options, progress)
 }

@@ -56,7 +56,7 @@ fn refused(key: &str, found: impl Into<String>, expected: impl Into<String>) -> 
 }
 
 fn new_parameters(config: &RunConfig, device: &Device) -> ParamInit {
-    ParamInit::new(device, derive_seed(config.run.seed, &[INIT_STREAM]))
+    ParamInit::new(device, derive_seed(config.common.run.seed, &[INIT_STREAM]))
 }
 
 impl InitialModel<BertForPreTraining> {

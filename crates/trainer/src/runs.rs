@@ -10,64 +10,168 @@
 //! # Ok::<_, cloze_trainer::TrainerError>(())
 //! ```
 //!
-//! A crate of its own adds a kind by a config that is a [`Plan`] and [`FromConfigFile`], and puts
-//! [`RunKind::of`] it before the others.
+//! Another crate adds a kind by the sections that its config has, which are a [`RunKind`], and puts [`Kind::of`] them beside
+//! the others.
 
 use crate::config::{
-    AwdLstmRunConfig, ConfigFile, DenoisingRunConfig, ElmoRunConfig, LanguageModelConfig, ObjectiveSection,
-    PermutationConfig, RunConfig,
+    Averaging, AwdLstmRun, ConfigFile, DenoisingRun, ElmoRun, FolderConfig, LanguageModelRun,
+    ObjectiveSection, Pace, PermutationRun, Pretraining, Run,
 };
-use crate::engine::{Outcome, OverSeeds, Plan, RunOptions, train_seeds};
-use crate::finetune::FineTuneConfig;
+use crate::engine::origin::Input;
+use crate::engine::{Outcome, OverSeeds, Plan, RunOptions, RunSettings, train_seeds};
+use crate::finetune::FineTuneRun;
 use crate::metrics::progress::RunProgress;
-use crate::translation::TranslationConfig;
-use crate::{Result, TrainerError};
+use crate::translation::TranslationRun;
+use crate::{Place, Result, TrainerError};
 use cloze_model::nearest;
-use std::path::PathBuf;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
 
-/// A plan that a config file describes.
-pub trait FromConfigFile: Plan {
-    /// Whether a file describes such a run.
+/// A kind of run: the sections that its config has beside the [common ones](crate::config::Common), and what is done with
+/// them. A [`Run`] of it is a [`Plan`].
+pub trait RunKind: Clone + Serialize + DeserializeOwned {
+    /// Keys, or starts of keys, that change no weight: a run may be resumed with other values of them.
+    const FREE_KEYS: &'static [&'static str];
+
+    /// Whether a config file describes such a run.
     fn is_of(file: &ConfigFile) -> bool;
 
-    /// Resolves a file with the `sets` (`section.key=value`) laid over it.
+    /// Reads a config file with the `sets` laid over it; by default [as it stands](Run::resolve), without a check of values.
     ///
     /// # Errors
     /// Those of reading a config.
-    fn read(file: &ConfigFile, sets: &[String]) -> Result<Self>;
+    fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
+        Run::resolve(file, sets)
+    }
+
+    /// Whether evaluations influence the result, as with patience: then no key of `eval` is free.
+    fn evaluations_decide(_run: &Run<Self>) -> bool {
+        false
+    }
+
+    /// As [`Plan::checkpoint_mut`]; by default a run begins with no model.
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        None
+    }
+
+    /// As [`Plan::inputs`].
+    ///
+    /// # Errors
+    /// A file that is not there or cannot be read.
+    fn inputs(&self) -> Result<Vec<Input>>;
+
+    /// Carries a run out.
+    ///
+    /// # Errors
+    /// As [`Plan::run`].
+    fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome>;
 }
 
-/// A kind of run.
+/// A kind whose config says the number of steps.
+pub trait RunInSteps: RunKind {
+    /// What its sections say of them.
+    fn pace(&self) -> Pace;
+}
+
+impl<K: RunKind> Run<K> {
+    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
+    ///
+    /// # Errors
+    /// [`TrainerError::Io`] for an unreadable file; [`TrainerError::ConfigSyntax`], [`TrainerError::UnknownKey`],
+    /// [`TrainerError::MissingKey`] and [`TrainerError::BadValue`] with the file and line, or the argument, at fault.
+    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
+        K::read(&ConfigFile::open(path)?, sets)
+    }
+
+    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's if the text
+    /// gives none.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load).
+    pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
+        K::read(&ConfigFile::parse(text, name, file)?, sets)
+    }
+}
+
+impl<K: RunInSteps> Run<K> {
+    /// What the engine is told of the run.
+    pub fn run_settings(&self) -> RunSettings {
+        self.settings_of(self.pace())
+    }
+
+    /// [`RunKind::evaluations_decide`] of a run in steps.
+    pub(crate) fn is_decided_by_evaluations(&self) -> bool {
+        self.pace().patience.is_some() || matches!(self.common.average, Some(Averaging::Best { .. }))
+    }
+}
+
+impl<K: RunKind> FolderConfig for Run<K> {
+    const FREE_KEYS: &[&str] = K::FREE_KEYS;
+
+    fn load(path: &Path) -> Result<Self> {
+        Self::load(path, &[])
+    }
+
+    fn evaluations_decide(&self) -> bool {
+        K::evaluations_decide(self)
+    }
+}
+
+impl<K: RunKind> Plan for Run<K> {
+    fn name(&self) -> &str {
+        &self.common.run.name
+    }
+
+    fn with_seed(mut self, seed: u64) -> Self {
+        self.common.run.seed = seed;
+        self
+    }
+
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        self.kind.checkpoint_mut()
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        self.kind.inputs()
+    }
+
+    fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        K::train(self, options, progress)
+    }
+}
+
+/// A kind in a table of them.
 #[derive(Debug, Clone, Copy)]
-pub struct RunKind {
+pub struct Kind {
     is_of: fn(&ConfigFile) -> bool,
     read: fn(&ConfigFile, &[String]) -> Result<AnyPlan>,
 }
 
-impl RunKind {
-    /// The kind of such configs.
-    pub const fn of<P: FromConfigFile + 'static>() -> Self {
-        Self { is_of: P::is_of, read: |file, sets| Ok(AnyPlan(Box::new(P::read(file, sets)?))) }
+impl Kind {
+    /// The kind of such runs.
+    pub const fn of<K: RunKind + 'static>() -> Self {
+        Self { is_of: K::is_of, read: |file, sets| Ok(AnyPlan(Box::new(K::read(file, sets)?))) }
     }
 }
 
-/// All kinds of this crate.
-pub const KINDS: [RunKind; 8] = [
-    RunKind::of::<FineTuneConfig>(),
-    RunKind::of::<TranslationConfig>(),
-    RunKind::of::<AwdLstmRunConfig>(),
-    RunKind::of::<LanguageModelConfig>(),
-    RunKind::of::<ElmoRunConfig>(),
-    RunKind::of::<PermutationConfig>(),
-    RunKind::of::<DenoisingRunConfig>(),
-    RunKind::of::<RunConfig>(),
+/// All kinds of this crate. Each file is of one of them at most, whatever their order.
+pub const KINDS: [Kind; 8] = [
+    Kind::of::<Pretraining>(),
+    Kind::of::<LanguageModelRun>(),
+    Kind::of::<AwdLstmRun>(),
+    Kind::of::<ElmoRun>(),
+    Kind::of::<PermutationRun>(),
+    Kind::of::<DenoisingRun>(),
+    Kind::of::<FineTuneRun>(),
+    Kind::of::<TranslationRun>(),
 ];
 
 /// The run that a config file describes with the `sets` laid over it: the first of `kinds` that takes it.
 ///
 /// # Errors
 /// Those of reading a config; an objective that no kind has.
-pub fn plan_of(file: &ConfigFile, sets: &[String], kinds: &[RunKind]) -> Result<AnyPlan> {
+pub fn plan_of(file: &ConfigFile, sets: &[String], kinds: &[Kind]) -> Result<AnyPlan> {
     if let Some(kind) = kinds.iter().find(|kind| (kind.is_of)(file)) {
         return (kind.read)(file, sets);
     }

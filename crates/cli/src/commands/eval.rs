@@ -6,8 +6,8 @@ use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use cloze_evaluation::report::Report;
 use cloze_trainer::config::ConfigFile;
-use cloze_trainer::finetune::{Advance, EvaluationData, FineTuneConfig, Predictor};
-use cloze_trainer::runs::FromConfigFile;
+use cloze_trainer::finetune::{Advance, EvaluationData, FineTuneRun, Predictor};
+use cloze_trainer::runs::RunKind;
 use indicatif::HumanCount;
 
 use crate::compute::Compute;
@@ -61,10 +61,10 @@ enum Split {
 pub fn run(args: &Args) -> Result<()> {
     let wrong = |message: String| WrongUsage::new(anyhow!("{}: {message}", args.config.display()));
     let file = ConfigFile::open(&args.config).map_err(WrongUsage::new)?;
-    if !FineTuneConfig::is_of(&file) {
+    if !FineTuneRun::is_of(&file) {
         return Err(wrong("not a fine-tuning configuration: it has no [task]".into()).into());
     }
-    let config = FineTuneConfig::read(&file, &args.settings).map_err(WrongUsage::new)?;
+    let config = FineTuneRun::read(&file, &args.settings).map_err(WrongUsage::new)?;
     let data = &config.data;
     let measured = |split| match split {
         Split::Dev if data.dev_fraction.is_some() => Some(EvaluationData::HeldOut),
@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Result<()> {
             ("split", split.to_string()),
             ("multiplies in", args.compute.to_string()),
         ];
-        let title = format!("{}: {split}", config.run.name);
+        let title = format!("{}: {split}", config.common.run.name);
         let (figures, predictions) = (&evaluation.figures, Some(&*evaluation.predictions));
         Report { title: &title, facts: &facts, figures, predictions }.write(out)?;
         say(format_args!("{}", out.join("report.html").display()));

@@ -9,9 +9,9 @@ mod recipe;
 mod start;
 
 use crate::Result;
-use crate::config::{AwdLstmRunConfig, plan};
+use crate::config::{self, AwdLstmRun, AwdLstmRunConfig, ConfigFile, Pace, Run};
 use crate::engine::optimizer::ParamGroup;
-use crate::engine::origin::inputs_of_text;
+use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions, train_in};
 use crate::language_model::declare_special;
@@ -19,11 +19,13 @@ use crate::layer_decay::layer_decay;
 use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
 use crate::running_text::initial::InitialModel;
+use crate::runs::{RunInSteps, RunKind};
 use burn::module::Module;
 use cloze_evaluation::table;
 use cloze_model::awd_lstm::{AwdLstmConfig, StreamMemory, StreamedAwdLstm};
 pub use objective::StreamedLeftToRight;
 pub use recipe::{AwdLstmRecipe, StreamSplits};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 /// Trains an AWD-LSTM as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
@@ -68,13 +70,39 @@ pub fn train_awd_lstm(
     train_in(&folder, &recipe, StreamedAwdLstm { model, memory }, &settings, options, progress)
 }
 
-plan!(
-    AwdLstmRunConfig,
-    of: |file| file.has("streams"),
-    run: train_awd_lstm,
-    checkpoint: |config| config.model.path.as_mut(),
-    inputs: |config| inputs_of_text(&config.corpus, [config.model.path.as_deref(), config.tokenizer.path()])
-);
+impl RunKind for AwdLstmRun {
+    const FREE_KEYS: &'static [&'static str] = &config::awd_lstm::FREE_KEYS;
+
+    fn is_of(file: &ConfigFile) -> bool {
+        file.has("streams")
+    }
+
+    fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
+        config::awd_lstm::read(file, sets)
+    }
+
+    fn evaluations_decide(run: &Run<Self>) -> bool {
+        run.is_decided_by_evaluations()
+    }
+
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        self.model.path.as_mut()
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        inputs_of_text(&self.corpus, [self.model.path.as_deref(), self.tokenizer.path()])
+    }
+
+    fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        train_awd_lstm(run, options, progress)
+    }
+}
+
+impl RunInSteps for AwdLstmRun {
+    fn pace(&self) -> Pace {
+        self.train.pace(self.eval.every, self.eval.patience)
+    }
+}
 
 /// Shows the model before the first step.
 fn introduce(

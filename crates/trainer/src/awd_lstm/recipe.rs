@@ -42,7 +42,7 @@ impl StreamSplits {
         cache: &Path,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
-        let (seed, eval) = (config.run.seed, &config.eval);
+        let (seed, eval) = (config.common.run.seed, &config.eval);
         let end = ("streams.end", config.streams.end.as_deref());
         let source = TextSource { corpus: &config.corpus, end, eval, seed };
         let TextParts { train, held_out, key } = source.prepare(tokenizer, cache, progress)?;

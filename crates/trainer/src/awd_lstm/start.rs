@@ -24,7 +24,7 @@ pub(super) fn initial_model(
     options: &RunOptions<'_>,
 ) -> Result<InitialModel<AwdLstmConfig>> {
     let device = options.device.clone().autodiff();
-    let mut init = ParamInit::new(&device, derive_seed(config.run.seed, &[INIT_STREAM]));
+    let mut init = ParamInit::new(&device, derive_seed(config.common.run.seed, &[INIT_STREAM]));
     let section = &config.model;
     let Some(path) = &section.path else {
         let shape = section.shape(tokenizer.vocab_size());

@@ -4,10 +4,8 @@ use super::layered::ConfigFile;
 use super::objective::Trained;
 use super::validate::{self, Check, at_least, ensure, not_negative};
 use super::{
-    Averaging, CheckpointSection, LanguageModelEval, LogSection, ObjectiveSection, OptimizerSection,
-    RunSection, TokenizerSection, TrainSection, language_model, layered, run_in_steps,
+    LanguageModelEval, ObjectiveSection, Run, TokenizerSection, TrainSection, language_model, layered,
 };
-use crate::engine::schedule::Schedule;
 use crate::error::Result;
 use cloze_data::{CorpusConfig, StreamConfig};
 use cloze_model::ModelError;
@@ -18,12 +16,13 @@ use std::path::PathBuf;
 /// Everything that a run is told which trains an AWD-LSTM, a left-to-right model, on streams of text (Merity et al. 2018).
 ///
 /// [`AwdLstmRunConfig::load`] resolves one from a file, whose `[streams]` tells it from other language models'.
+pub type AwdLstmRunConfig = Run<AwdLstmRun>;
+
+/// The sections of an [`AwdLstmRunConfig`] beside those that all runs have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct AwdLstmRunConfig {
-    /// `[run]`: name and seed.
-    pub run: RunSection,
+pub struct AwdLstmRun {
     /// `[objective]`: what is predicted.
     pub objective: ObjectiveSection,
     /// `[corpus]`: the text.
@@ -40,22 +39,9 @@ pub struct AwdLstmRunConfig {
     pub regularisation: RegularisationSection,
     /// `[train]`: steps and batches. There are `batch_size · accumulate` streams.
     pub train: TrainSection,
-    /// `[optimizer]`: the rule by which weights move.
-    pub optimizer: OptimizerSection,
-    /// `[schedule]`: the learning rate over the steps.
-    pub schedule: Schedule,
-    /// `[average]`: the mean of the weights that is the result. Default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub average: Option<Averaging>,
     /// `[eval]`: evaluation on held-out text.
     #[serde(default)]
     pub eval: LanguageModelEval,
-    /// `[checkpoint]`: what is kept to resume from.
-    #[serde(default)]
-    pub checkpoint: CheckpointSection,
-    /// `[log]`: how often metrics are written.
-    #[serde(default)]
-    pub log: LogSection,
 }
 
 /// `[model]`: an AWD-LSTM, new or with `path` a checkpoint's. The vocabulary's size is the tokenizer's.
@@ -116,15 +102,12 @@ impl RegularisationSection {
     }
 }
 
-impl AwdLstmRunConfig {
-    /// Resolves a config file with the `sets` laid over it.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load), but for a file that cannot be read.
-    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
-        layered::read(file, sets, |config| validate(config))
-    }
+/// See [`RunKind::read`](crate::runs::RunKind::read).
+pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<AwdLstmRunConfig> {
+    layered::read(file, sets, |config| validate(config))
+}
 
+impl AwdLstmRunConfig {
     /// How many streams are read side by side in a step.
     pub fn n_streams(&self) -> usize {
         self.train.batch_size * self.train.accumulate
@@ -132,7 +115,7 @@ impl AwdLstmRunConfig {
 }
 
 /// Keys, or starts of keys, that change no weight.
-const FREE_KEYS: [&str; 8] = [
+pub(crate) const FREE_KEYS: [&str; 8] = [
     "run.name",
     "train.workers",
     "train.prefetch",
@@ -142,8 +125,6 @@ const FREE_KEYS: [&str; 8] = [
     "checkpoint.",
     "log.",
 ];
-
-run_in_steps!(AwdLstmRunConfig, free: &FREE_KEYS);
 
 fn validate(config: &AwdLstmRunConfig) -> Check {
     config.objective.check(Trained::Decoder)?;
@@ -166,11 +147,8 @@ fn validate(config: &AwdLstmRunConfig) -> Check {
     let most = i32::MAX as usize;
     let fits = train.batch_size.checked_mul(train.accumulate).is_some_and(|streams| streams <= most);
     ensure(fits, "train.accumulate", train.accumulate, format!("at most {most} streams in all"))?;
-    validate::optimizer(&config.optimizer)?;
-    validate::schedule(&config.schedule, train.steps)?;
-    validate::averaging(config.average.as_ref(), true)?;
-    language_model::eval(&config.eval)?;
-    validate::records(&config.checkpoint, &config.log)
+    config.common.check(train.steps)?;
+    language_model::eval(&config.eval)
 }
 
 fn model(model: &AwdLstmSection) -> Check {

@@ -4,12 +4,8 @@
 use super::layered::ConfigFile;
 use super::objective::Trained;
 use super::validate::{self, Check, Complaint, at_least, ensure, within};
-use super::{
-    Averaging, CheckpointSection, EvalSection, LogSection, ObjectiveSection, OptimizerSection, RunSection,
-    TokenizerSection, TrainSection, layered, run_in_steps,
-};
+use super::{EvalSection, ObjectiveSection, Run, TokenizerSection, TrainSection, layered};
 use crate::denoising::DenoisingModel;
-use crate::engine::schedule::Schedule;
 use crate::error::Result;
 use cloze_data::{CorpusConfig, DataError, DenoisingConfig, PairConfig, SpanCorruption};
 use serde::{Deserialize, Serialize};
@@ -17,12 +13,13 @@ use serde::{Deserialize, Serialize};
 /// Everything that a run is told which trains an encoder–decoder to undo noise.
 ///
 /// [`DenoisingRunConfig::load`] resolves one from a file, whose `[objective]` tells it from other runs'.
+pub type DenoisingRunConfig = Run<DenoisingRun>;
+
+/// The sections of a [`DenoisingRunConfig`] beside those that all runs have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct DenoisingRunConfig {
-    /// `[run]`: name and seed.
-    pub run: RunSection,
+pub struct DenoisingRun {
     /// `[objective]`: what is predicted.
     pub objective: ObjectiveSection,
     /// `[corpus]`: the text.
@@ -38,22 +35,9 @@ pub struct DenoisingRunConfig {
     pub model: DenoisingModel,
     /// `[train]`: steps and batches.
     pub train: TrainSection,
-    /// `[optimizer]`: AdamW or LAMB.
-    pub optimizer: OptimizerSection,
-    /// `[schedule]`: the learning rate over the steps.
-    pub schedule: Schedule,
-    /// `[average]`: the mean of the weights that is the result. Default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub average: Option<Averaging>,
     /// `[eval]`: held-out evaluation.
     #[serde(default)]
     pub eval: EvalSection,
-    /// `[checkpoint]`: what is kept to resume from.
-    #[serde(default)]
-    pub checkpoint: CheckpointSection,
-    /// `[log]`: how often metrics are written.
-    #[serde(default)]
-    pub log: LogSection,
 }
 
 /// `[examples]`: the texts before their noise.
@@ -73,7 +57,7 @@ fn full_sentences() -> PairConfig {
 }
 
 /// Keys, or starts of keys, that change no weight.
-const FREE_KEYS: [&str; 8] = [
+pub(crate) const FREE_KEYS: [&str; 8] = [
     "run.name",
     "train.workers",
     "train.prefetch",
@@ -84,15 +68,12 @@ const FREE_KEYS: [&str; 8] = [
     "log.",
 ];
 
-impl DenoisingRunConfig {
-    /// Resolves a config file with the `sets` laid over it.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load), but for a file that cannot be read.
-    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
-        layered::read(file, sets, |config: &mut Self| validate(config))
-    }
+/// See [`RunKind::read`](crate::runs::RunKind::read).
+pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<DenoisingRunConfig> {
+    layered::read(file, sets, |config: &mut DenoisingRunConfig| validate(config))
+}
 
+impl DenoisingRunConfig {
     /// Sentinels that a vocabulary has to have: none unless spans are replaced by them.
     pub fn n_sentinels(&self) -> usize {
         match self.denoising {
@@ -110,8 +91,6 @@ impl DenoisingRunConfig {
         source.max(target)
     }
 }
-
-run_in_steps!(DenoisingRunConfig, free: &FREE_KEYS);
 
 /// The longest text, so that twice its tokens can be numbered.
 const LONGEST: usize = 1 << 24;
@@ -133,11 +112,8 @@ fn validate(config: &DenoisingRunConfig) -> Check {
     validate::train(&config.train, config.max_len().saturating_mul(2))?;
     let expected = "false: the layers of an encoder–decoder are not recomputed";
     ensure(!config.train.recompute, "train.recompute", true, expected)?;
-    validate::optimizer(&config.optimizer)?;
-    validate::schedule(&config.schedule, config.train.steps)?;
-    validate::averaging(config.average.as_ref(), true)?;
-    validate::held_out(&config.eval)?;
-    validate::records(&config.checkpoint, &config.log)
+    config.common.check(config.train.steps)?;
+    validate::held_out(&config.eval)
 }
 
 fn denoising(denoising: &DenoisingConfig) -> Check {

@@ -4,11 +4,7 @@ use super::language_model::eval;
 use super::layered::ConfigFile;
 use super::objective::Trained;
 use super::validate::{self, Check, at_least, ensure};
-use super::{
-    Averaging, CheckpointSection, LanguageModelEval, LogSection, ObjectiveSection, OptimizerSection,
-    RunSection, TokenizerSection, TrainSection, layered, run_in_steps,
-};
-use crate::engine::schedule::Schedule;
+use super::{LanguageModelEval, ObjectiveSection, Run, TokenizerSection, TrainSection, layered};
 use crate::error::Result;
 use cloze_data::{BlockConfig, CorpusConfig};
 use cloze_model::ModelError;
@@ -20,12 +16,13 @@ use std::path::PathBuf;
 /// 2018).
 ///
 /// [`ElmoRunConfig::load`] resolves one from a file, whose `objective.kind` is `"bidirectional-language-model"`.
+pub type ElmoRunConfig = Run<ElmoRun>;
+
+/// The sections of an [`ElmoRunConfig`] beside those that all runs have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct ElmoRunConfig {
-    /// `[run]`: name and seed.
-    pub run: RunSection,
+pub struct ElmoRun {
     /// `[objective]`: what is predicted.
     pub objective: ObjectiveSection,
     /// `[corpus]`: the text.
@@ -39,22 +36,9 @@ pub struct ElmoRunConfig {
     pub model: ElmoSection,
     /// `[train]`: steps and batches.
     pub train: TrainSection,
-    /// `[optimizer]`: the rule by which weights move.
-    pub optimizer: OptimizerSection,
-    /// `[schedule]`: the learning rate over the steps.
-    pub schedule: Schedule,
-    /// `[average]`: the mean of the weights that is the result. Default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub average: Option<Averaging>,
     /// `[eval]`: evaluation on held-out text.
     #[serde(default)]
     pub eval: LanguageModelEval,
-    /// `[checkpoint]`: what is kept to resume from.
-    #[serde(default)]
-    pub checkpoint: CheckpointSection,
-    /// `[log]`: how often metrics are written.
-    #[serde(default)]
-    pub log: LogSection,
 }
 
 /// `[model]`: an ELMo, new or with `path` a checkpoint's, which has its own sizes. The vocabulary is the tokenizer's.
@@ -109,18 +93,13 @@ impl ElmoSection {
     }
 }
 
-impl ElmoRunConfig {
-    /// Resolves a config file with the `sets` laid over it.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load), but for a file that cannot be read.
-    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
-        layered::read(file, sets, |config| validate(config))
-    }
+/// See [`RunKind::read`](crate::runs::RunKind::read).
+pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<ElmoRunConfig> {
+    layered::read(file, sets, |config| validate(config))
 }
 
 /// Keys, or starts of keys, that change no weight.
-const FREE_KEYS: [&str; 8] = [
+pub(crate) const FREE_KEYS: [&str; 8] = [
     "run.name",
     "train.workers",
     "train.prefetch",
@@ -130,8 +109,6 @@ const FREE_KEYS: [&str; 8] = [
     "checkpoint.",
     "log.",
 ];
-
-run_in_steps!(ElmoRunConfig, free: &FREE_KEYS);
 
 /// What a tokenizer is to be, and why.
 pub(crate) const OF_BYTES: &str = "a tokenizer of bytes, such as \"train-byte-bpe\": with `objective.kind` = \
@@ -158,11 +135,8 @@ fn validate(config: &ElmoRunConfig) -> Check {
     model(&config.model)?;
     validate::train(&config.train, config.blocks.seq_len)?;
     ensure(!config.train.recompute, "train.recompute", true, "false: recurrent layers are not recomputed")?;
-    validate::optimizer(&config.optimizer)?;
-    validate::schedule(&config.schedule, config.train.steps)?;
-    validate::averaging(config.average.as_ref(), true)?;
-    eval(&config.eval)?;
-    validate::records(&config.checkpoint, &config.log)
+    config.common.check(config.train.steps)?;
+    eval(&config.eval)
 }
 
 fn model(model: &ElmoSection) -> Check {

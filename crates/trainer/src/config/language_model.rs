@@ -5,10 +5,9 @@ use super::layers::Node;
 use super::objective::Trained;
 use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive, share};
 use super::{
-    Averaging, CheckpointSection, LogSection, NEW, ObjectiveSection, OptimizerSection, PRETRAINED,
-    RunSection, TokenizerSection, TrainSection, complete_model, layered, mark_model, run_in_steps, strict,
+    NEW, ObjectiveSection, PRETRAINED, Run, TokenizerSection, TrainSection, complete_model, layered,
+    mark_model, strict,
 };
-use crate::engine::schedule::Schedule;
 use crate::error::Result;
 use cloze_data::{BlockConfig, CorpusConfig};
 use cloze_model::ModelError;
@@ -21,12 +20,13 @@ use std::path::{Path, PathBuf};
 /// Everything that a run is told which trains a left-to-right language model.
 ///
 /// [`LanguageModelConfig::load`] resolves one from a file, whose `[objective]` tells it from a pretraining run's.
+pub type LanguageModelConfig = Run<LanguageModelRun>;
+
+/// The sections of a [`LanguageModelConfig`] beside those that all runs have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct LanguageModelConfig {
-    /// `[run]`: name and seed.
-    pub run: RunSection,
+pub struct LanguageModelRun {
     /// `[objective]`: what is predicted.
     pub objective: ObjectiveSection,
     /// `[corpus]`: the text.
@@ -39,22 +39,9 @@ pub struct LanguageModelConfig {
     pub model: LanguageModelSection,
     /// `[train]`: steps and batches.
     pub train: TrainSection,
-    /// `[optimizer]`: AdamW or LAMB.
-    pub optimizer: OptimizerSection,
-    /// `[schedule]`: the learning rate over the steps.
-    pub schedule: Schedule,
-    /// `[average]`: the mean of the weights that is the result. Default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub average: Option<Averaging>,
     /// `[eval]`: evaluation on held-out text.
     #[serde(default)]
     pub eval: LanguageModelEval,
-    /// `[checkpoint]`: what is kept to resume from.
-    #[serde(default)]
-    pub checkpoint: CheckpointSection,
-    /// `[log]`: how often metrics are written.
-    #[serde(default)]
-    pub log: LogSection,
 }
 
 /// `[model]`: what is trained. The `kind` need not be written: with a `path` it is `"pretrained"`, else `"new"`.
@@ -260,7 +247,7 @@ const NEW_KEYS: [&str; 14] = [
 ];
 
 /// Keys, or starts of keys, that change no weight.
-const FREE_KEYS: [&str; 9] = [
+pub(crate) const FREE_KEYS: [&str; 9] = [
     "run.name",
     "train.workers",
     "train.prefetch",
@@ -272,27 +259,20 @@ const FREE_KEYS: [&str; 9] = [
     "log.",
 ];
 
-impl LanguageModelConfig {
-    /// Resolves a config file with the `sets` laid over it.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load), but for a file that cannot be read.
-    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
-        let expand = |layer: &mut Node| {
-            // A whole config has an objective; what is laid over one may have one key of a model of either kind.
-            let is_whole = layer.get("objective").is_some();
-            mark_model(layer, &[("path", PRETRAINED), ("shape", NEW)]);
-            if is_whole {
-                mark_model(layer, &NEW_KEYS.map(|key| (key, NEW)));
-            }
-        };
-        let mut merged = layered::merge(file, sets, expand)?;
-        complete_model(&mut merged, &NEW_KEYS)?;
-        strict::read(&merged, &[], |config| validate(config))
-    }
+/// See [`RunKind::read`](crate::runs::RunKind::read).
+pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<LanguageModelConfig> {
+    let expand = |layer: &mut Node| {
+        // A whole config has an objective; what is laid over one may have one key of a model of either kind.
+        let is_whole = layer.get("objective").is_some();
+        mark_model(layer, &[("path", PRETRAINED), ("shape", NEW)]);
+        if is_whole {
+            mark_model(layer, &NEW_KEYS.map(|key| (key, NEW)));
+        }
+    };
+    let mut merged = layered::merge(file, sets, expand)?;
+    complete_model(&mut merged, &NEW_KEYS)?;
+    strict::read(&merged, &[], |config| validate(config))
 }
-
-run_in_steps!(LanguageModelConfig, free: &FREE_KEYS);
 
 fn validate(config: &LanguageModelConfig) -> Check {
     config.objective.check(Trained::Decoder)?;
@@ -304,11 +284,8 @@ fn validate(config: &LanguageModelConfig) -> Check {
     share("blocks.prefix_share", config.blocks.prefix_share)?;
     model(config)?;
     validate::train(&config.train, config.blocks.seq_len)?;
-    validate::optimizer(&config.optimizer)?;
-    validate::schedule(&config.schedule, config.train.steps)?;
-    validate::averaging(config.average.as_ref(), true)?;
-    eval(&config.eval)?;
-    validate::records(&config.checkpoint, &config.log)
+    config.common.check(config.train.steps)?;
+    eval(&config.eval)
 }
 
 /// `[eval]` of a run on running text.

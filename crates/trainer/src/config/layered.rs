@@ -4,7 +4,6 @@ use super::layers::{Node, TAG, Value};
 use super::strict;
 use super::validate::Check;
 use crate::error::{Place, Result, TrainerError};
-use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// A config file that was parsed, and not yet read as a config: what it has tells which kind of run it describes.
@@ -72,7 +71,7 @@ pub(super) fn merge(file: &ConfigFile, sets: &[String], expand: impl Fn(&mut Nod
 }
 
 /// Reads a config file with the `sets` over it as a `T`, which `finish` completes and checks.
-pub(crate) fn read<T: DeserializeOwned>(
+pub(crate) fn read<T: strict::FromNode>(
     file: &ConfigFile,
     sets: &[String],
     finish: impl Fn(&mut T) -> Check,

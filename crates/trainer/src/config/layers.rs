@@ -18,7 +18,7 @@ const DEEPEST: usize = 16;
 
 /// A config value and where it was given.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node {
+pub(crate) struct Node {
     pub value: Value,
     pub place: Place,
     /// Whether it replaces a table of the layer below as a whole: a table that is an argument's value does.
@@ -27,7 +27,7 @@ pub(super) struct Node {
 
 /// A TOML value whose parts are nodes.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Table(BTreeMap<String, Node>),
     Array(Vec<Node>),
     /// Anything else: never a table or an array.
@@ -140,6 +140,17 @@ impl Node {
             Value::Table(table) => Some(table),
             _ => None,
         }
+    }
+
+    /// Two tables of this one's entries: those of these keys, and the others.
+    pub fn parted(&self, keys: &[&str]) -> (Self, Self) {
+        let Value::Table(table) = &self.value else { return (self.clone(), self.clone()) };
+        let of = |inside: bool| {
+            let entries = table.iter().filter(|(key, _)| keys.contains(&key.as_str()) == inside);
+            let entries = entries.map(|(key, node)| (key.clone(), node.clone())).collect();
+            Self { value: Value::Table(entries), place: self.place.clone(), whole: self.whole }
+        };
+        (of(true), of(false))
     }
 
     /// The place of the dotted `key`, or of the innermost table around it that was given.

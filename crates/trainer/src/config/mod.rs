@@ -29,16 +29,16 @@
 //! # Ok::<(), cloze_trainer::TrainerError>(())
 //! ```
 
-mod awd_lstm;
-mod denoising;
-mod elmo;
-mod language_model;
+pub(crate) mod awd_lstm;
+pub(crate) mod denoising;
+pub(crate) mod elmo;
+pub(crate) mod language_model;
 pub(crate) mod languages;
 pub(crate) mod layered;
 mod layers;
 mod objective;
-mod permutation;
-mod run_in_steps;
+pub(crate) mod permutation;
+mod run;
 mod sections;
 mod strict;
 pub(crate) mod validate;
@@ -50,23 +50,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::folder_config::flatten;
 pub use crate::engine::folder_config::{Difference, FolderConfig};
-use crate::engine::schedule::Schedule;
 pub use crate::engine::{Averaging, CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision};
 use crate::error::{Place, Result, TrainerError};
-pub use awd_lstm::{AwdLstmRunConfig, AwdLstmSection, RegularisationSection};
+pub use awd_lstm::{AwdLstmRun, AwdLstmRunConfig, AwdLstmSection, RegularisationSection};
 pub use cloze_model::blocks::{Activation, NormPlacement};
-pub use denoising::{DenoisingExamples, DenoisingRunConfig};
+pub use denoising::{DenoisingExamples, DenoisingRun, DenoisingRunConfig};
 pub(crate) use elmo::OF_BYTES;
-pub use elmo::{ElmoRunConfig, ElmoSection};
+pub use elmo::{ElmoRun, ElmoRunConfig, ElmoSection};
 pub use language_model::{
-    HeldOut, LanguageModelConfig, LanguageModelEval, LanguageModelSection, LanguageModelShape,
-    NewLanguageModel, PretrainedLanguageModel,
+    HeldOut, LanguageModelConfig, LanguageModelEval, LanguageModelRun, LanguageModelSection,
+    LanguageModelShape, NewLanguageModel, PretrainedLanguageModel,
 };
 pub use layered::ConfigFile;
 use layers::{Node, TAG, Value};
 pub use objective::ObjectiveSection;
-pub use permutation::{NewXlnet, PermutationConfig, PretrainedXlnet, SegmentSection, XlnetSection};
-pub(crate) use run_in_steps::{from_file, plan, run_in_steps};
+pub use permutation::{
+    NewXlnet, PermutationConfig, PermutationRun, PretrainedXlnet, SegmentSection, XlnetSection,
+};
+pub use run::{Common, Pace, Run};
 pub use sections::{
     EvalSection, ModelPreset, ModelSection, NewModel, PretrainedModel, RunSection, TokenizerSection,
     TrainSection,
@@ -76,12 +77,13 @@ pub use sections::{
 ///
 /// [`RunConfig::load`] resolves one from a file; [`RunConfig::to_toml`] writes it with every default and
 /// preset spelled out, which reads back as the same config.
+pub type RunConfig = Run<Pretraining>;
+
+/// The sections of a [`RunConfig`] beside those that all runs have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct RunConfig {
-    /// `[run]`: name and seed.
-    pub run: RunSection,
+pub struct Pretraining {
     /// `[objective]`: what is predicted. Default masked tokens, and pairs where there are any.
     #[serde(default, skip_serializing_if = "ObjectiveSection::is_default")]
     pub objective: ObjectiveSection,
@@ -95,26 +97,13 @@ pub struct RunConfig {
     pub model: ModelSection,
     /// `[train]`: steps and batches.
     pub train: TrainSection,
-    /// `[optimizer]`: AdamW or LAMB.
-    pub optimizer: OptimizerSection,
-    /// `[schedule]`: the learning rate over the steps.
-    pub schedule: Schedule,
-    /// `[average]`: the mean of the weights that is the result. Default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub average: Option<Averaging>,
     /// `[eval]`: held-out evaluation.
     #[serde(default)]
     pub eval: EvalSection,
-    /// `[checkpoint]`: what is kept to resume from.
-    #[serde(default)]
-    pub checkpoint: CheckpointSection,
-    /// `[log]`: how often metrics are written.
-    #[serde(default)]
-    pub log: LogSection,
 }
 
 /// Keys, or starts of keys, that change no weight: a run may be resumed with other values of them.
-const FREE_KEYS: [&str; 9] = [
+pub(crate) const FREE_KEYS: [&str; 9] = [
     "run.name",
     "train.workers",
     "train.prefetch",
@@ -126,19 +115,14 @@ const FREE_KEYS: [&str; 9] = [
     "log.",
 ];
 
-impl RunConfig {
-    /// Resolves a config file with the `sets` laid over it.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load), but for a file that cannot be read.
-    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
-        let mut merged = layered::merge(file, sets, expand_model)?;
-        complete_model(&mut merged, &NEW_KEYS)?;
-        strict::read(&merged, &known_keys(), |config: &mut Self| {
-            config.complete();
-            validate::validate(config)
-        })
-    }
+/// See [`RunKind::read`](crate::runs::RunKind::read).
+pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<RunConfig> {
+    let mut merged = layered::merge(file, sets, expand_model)?;
+    complete_model(&mut merged, &NEW_KEYS)?;
+    strict::read(&merged, &known_keys(), |config: &mut RunConfig| {
+        config.complete();
+        validate::validate(config)
+    })
 }
 
 impl RunConfig {
@@ -157,8 +141,6 @@ impl RunConfig {
         }
     }
 }
-
-run_in_steps!(RunConfig, free: &FREE_KEYS);
 
 /// The table `[model]` of a layer.
 fn model_table(layer: &mut Node) -> Option<&mut BTreeMap<String, Node>> {
@@ -287,6 +269,7 @@ fn known_keys() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::schedule::Schedule;
     use cloze_model::huggingface::Family;
     use std::path::Path;
 
@@ -402,13 +385,13 @@ final_fraction = 0.1
     #[test]
     fn a_file_is_completed_from_defaults_and_preset() {
         let config = resolved(&[]);
-        assert_eq!((config.run.name.as_str(), config.run.seed), ("run", 42));
+        assert_eq!((config.common.run.name.as_str(), config.common.run.seed), ("run", 42));
         let model = new(&config);
         assert_eq!((model.n_layers, model.d_model, model.n_heads, model.d_ff), (2, 128, 2, 512));
         assert_eq!((model.hidden_dropout, model.attention_dropout), (0.0, 0.1));
-        assert_eq!(config.schedule, Schedule::Linear { warmup_steps: 10, final_fraction: 0.1 });
-        assert_eq!(config.optimizer.beta2, 0.999);
-        assert_eq!(config.checkpoint, CheckpointSection::default());
+        assert_eq!(config.common.schedule, Schedule::Linear { warmup_steps: 10, final_fraction: 0.1 });
+        assert_eq!(config.common.optimizer.beta2, 0.999);
+        assert_eq!(config.common.checkpoint, CheckpointSection::default());
     }
 
     #[test]
@@ -670,7 +653,7 @@ final_fraction = 0.1
         let config =
             resolved(&["train.steps=200", "optimizer.lr=0.5", "run.name=other", "model.activation=\"relu\""]);
         assert_eq!((config.train.steps, config.train.batch_size), (200, 8));
-        assert_eq!((config.optimizer.lr, config.run.name.as_str()), (0.5, "other"));
+        assert_eq!((config.common.optimizer.lr, config.common.run.name.as_str()), (0.5, "other"));
         assert_eq!(new(&config).activation, Activation::Relu);
     }
 
@@ -690,11 +673,11 @@ final_fraction = 0.1
     #[test]
     fn a_table_merges_while_its_kind_stays_and_is_replaced_when_it_changes() {
         let same = resolved(&["schedule.kind=linear", "schedule.final_fraction=0.5"]);
-        assert_eq!(same.schedule, Schedule::Linear { warmup_steps: 10, final_fraction: 0.5 });
+        assert_eq!(same.common.schedule, Schedule::Linear { warmup_steps: 10, final_fraction: 0.5 });
 
         // Without replacement `final_fraction` would be left over, and an error.
         let changed = resolved(&["schedule.kind=constant"]);
-        assert_eq!(changed.schedule, Schedule::Constant { warmup_steps: 0 });
+        assert_eq!(changed.common.schedule, Schedule::Constant { warmup_steps: 0 });
 
         // The arguments are one layer, whatever their order.
         for sets in [
@@ -702,7 +685,7 @@ final_fraction = 0.1
             ["schedule.kind=cosine", "schedule.warmup_steps=20"],
         ] {
             let expected = Schedule::Cosine { warmup_steps: 20, final_fraction: 0.0 };
-            assert_eq!(resolved(&sets).schedule, expected);
+            assert_eq!(resolved(&sets).common.schedule, expected);
         }
     }
 
@@ -710,16 +693,16 @@ final_fraction = 0.1
     fn a_table_that_is_an_arguments_value_replaces_the_files() {
         let set = "schedule={kind=\"linear\", warmup_steps=3}";
         let replaced = Schedule::Linear { warmup_steps: 3, final_fraction: 0.0 };
-        assert_ne!(resolved(&["schedule.warmup_steps=3"]).schedule, replaced);
-        assert_eq!(resolved(&[set]).schedule, replaced);
-        assert_eq!(resolved(&["schedule.final_fraction=0.7", set]).schedule, replaced);
-        let more = resolved(&[set, "schedule.final_fraction=0.7"]).schedule;
+        assert_ne!(resolved(&["schedule.warmup_steps=3"]).common.schedule, replaced);
+        assert_eq!(resolved(&[set]).common.schedule, replaced);
+        assert_eq!(resolved(&["schedule.final_fraction=0.7", set]).common.schedule, replaced);
+        let more = resolved(&[set, "schedule.final_fraction=0.7"]).common.schedule;
         assert_eq!(more, Schedule::Linear { warmup_steps: 3, final_fraction: 0.7 });
     }
 
     #[test]
     fn noam_is_the_inverse_square_root() {
-        let schedule = resolved(&["schedule.kind=noam", "schedule.warmup_steps=10"]).schedule;
+        let schedule = resolved(&["schedule.kind=noam", "schedule.warmup_steps=10"]).common.schedule;
         assert_eq!(schedule, Schedule::InverseSqrt { warmup_steps: 10 });
     }
 
@@ -1293,8 +1276,8 @@ final_fraction = 0.1
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("first-try.toml");
         std::fs::write(&path, FILE).unwrap();
-        assert_eq!(RunConfig::load(&path, &[]).unwrap().run.name, "first-try");
+        assert_eq!(RunConfig::load(&path, &[]).unwrap().common.run.name, "first-try");
         let set = ["run.name=second".to_owned()];
-        assert_eq!(RunConfig::load(&path, &set).unwrap().run.name, "second");
+        assert_eq!(RunConfig::load(&path, &set).unwrap().common.run.name, "second");
     }
 }

@@ -5,11 +5,9 @@ use super::layered::ConfigFile;
 use super::objective::Trained;
 use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive, within};
 use super::{
-    Averaging, CheckpointSection, LanguageModelEval, LogSection, NEW, ObjectiveSection, OptimizerSection,
-    PRETRAINED, RunSection, TokenizerSection, TrainSection, complete_model, layered, mark_model,
-    run_in_steps, strict,
+    LanguageModelEval, NEW, ObjectiveSection, PRETRAINED, Run, TokenizerSection, TrainSection,
+    complete_model, layered, mark_model, strict,
 };
-use crate::engine::schedule::Schedule;
 use crate::error::Result;
 use cloze_data::{CorpusConfig, OrderConfig};
 use cloze_model::ModelError;
@@ -22,12 +20,13 @@ use std::path::{Path, PathBuf};
 /// Everything that a run is told which trains an XLNet on running text.
 ///
 /// [`PermutationConfig::load`] resolves one from a file, whose `objective.kind` is `"permutation"`.
+pub type PermutationConfig = Run<PermutationRun>;
+
+/// The sections of a [`PermutationConfig`] beside those that all runs have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct PermutationConfig {
-    /// `[run]`: name and seed.
-    pub run: RunSection,
+pub struct PermutationRun {
     /// `[objective]`: what is predicted.
     pub objective: ObjectiveSection,
     /// `[corpus]`: the text.
@@ -40,22 +39,9 @@ pub struct PermutationConfig {
     pub model: XlnetSection,
     /// `[train]`: steps and batches.
     pub train: TrainSection,
-    /// `[optimizer]`: how weights are updated.
-    pub optimizer: OptimizerSection,
-    /// `[schedule]`: the learning rate over the steps.
-    pub schedule: Schedule,
-    /// `[average]`: the mean of the weights that is the result. Default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub average: Option<Averaging>,
     /// `[eval]`: evaluation on held-out text.
     #[serde(default)]
     pub eval: LanguageModelEval,
-    /// `[checkpoint]`: what is kept to resume from.
-    #[serde(default)]
-    pub checkpoint: CheckpointSection,
-    /// `[log]`: how often metrics are written.
-    #[serde(default)]
-    pub log: LogSection,
 }
 
 /// `[segments]`: how running text is cut, and how much of it is predicted.
@@ -194,7 +180,7 @@ const NEW_KEYS: [&str; 8] =
     ["n_layers", "d_model", "n_heads", "d_ff", "activation", "clamp_len", "norm_eps", "init_std"];
 
 /// Keys, or starts of keys, that change no weight.
-const FREE_KEYS: [&str; 8] = [
+pub(crate) const FREE_KEYS: [&str; 8] = [
     "run.name",
     "train.workers",
     "train.prefetch",
@@ -205,25 +191,18 @@ const FREE_KEYS: [&str; 8] = [
     "log.",
 ];
 
-impl PermutationConfig {
-    /// Resolves a config file with the `sets` laid over it.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load), but for a file that cannot be read.
-    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
-        let mut merged = layered::merge(file, sets, |layer| {
-            mark_model(layer, &[("path", PRETRAINED)]);
-            // A whole config has an objective; what is laid over one may have one key of a model of either kind.
-            if layer.get("objective").is_some() {
-                mark_model(layer, &NEW_KEYS.map(|key| (key, NEW)));
-            }
-        })?;
-        complete_model(&mut merged, &NEW_KEYS)?;
-        strict::read(&merged, &[], |config| validate(config))
-    }
+/// See [`RunKind::read`](crate::runs::RunKind::read).
+pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<PermutationConfig> {
+    let mut merged = layered::merge(file, sets, |layer| {
+        mark_model(layer, &[("path", PRETRAINED)]);
+        // A whole config has an objective; what is laid over one may have one key of a model of either kind.
+        if layer.get("objective").is_some() {
+            mark_model(layer, &NEW_KEYS.map(|key| (key, NEW)));
+        }
+    })?;
+    complete_model(&mut merged, &NEW_KEYS)?;
+    strict::read(&merged, &[], |config| validate(config))
 }
-
-run_in_steps!(PermutationConfig, free: &FREE_KEYS);
 
 fn validate(config: &PermutationConfig) -> Check {
     config.objective.check(Trained::Xlnet)?;
@@ -237,11 +216,8 @@ fn validate(config: &PermutationConfig) -> Check {
     validate::train(&config.train, whole)?;
     let expected = "false: layers of XLNet are not recomputed";
     ensure(!config.train.recompute, "train.recompute", true, expected)?;
-    validate::optimizer(&config.optimizer)?;
-    validate::schedule(&config.schedule, config.train.steps)?;
-    validate::averaging(config.average.as_ref(), true)?;
-    eval(&config.eval)?;
-    validate::records(&config.checkpoint, &config.log)
+    config.common.check(config.train.steps)?;
+    eval(&config.eval)
 }
 
 fn segments(segments: &SegmentSection) -> Check {

@@ -8,6 +8,7 @@ use cloze_model::huggingface::{Architecture, Family, SaveConfig};
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 
+use super::run::Pace;
 use super::{ObjectiveSection, RunConfig};
 use crate::engine::{NonFinite, Precision};
 
@@ -366,6 +367,20 @@ pub struct TrainSection {
     /// less memory, for about one more forward pass of time. Default false.
     #[serde(default)]
     pub recompute: bool,
+}
+
+impl TrainSection {
+    /// What these say of a run that is measured each `every` steps, with this patience.
+    pub fn pace(&self, every: u64, patience: Option<u64>) -> Pace {
+        Pace {
+            steps: self.steps,
+            precision: self.precision,
+            non_finite: self.non_finite,
+            evaluate_every: every,
+            evaluate_untrained: true,
+            patience,
+        }
+    }
 }
 
 /// `[eval]`: evaluation on held-out documents.

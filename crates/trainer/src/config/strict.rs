@@ -20,12 +20,12 @@ use cloze_model::nearest;
 ///
 /// # Errors
 /// [`TrainerError::UnknownKey`], [`TrainerError::MissingKey`] or [`TrainerError::BadValue`].
-pub(super) fn read<T: DeserializeOwned>(
+pub(super) fn read<T: FromNode>(
     root: &Node,
     keys: &[String],
     finish: impl Fn(&mut T) -> Check,
 ) -> Result<T, TrainerError> {
-    let mut config = T::deserialize(Source(root)).map_err(|fault| {
+    let mut config = T::from_node(root).map_err(|fault| {
         let path = locate::<T>(root, &fault);
         let fault = precise(root, &path, fault, &finish);
         report(root, &path, fault, keys)
@@ -37,7 +37,7 @@ pub(super) fn read<T: DeserializeOwned>(
 /// The same fault, with what the key may be in place of the type that serde expects: -1 is then told the same as 0.
 ///
 /// Who knows it is asked by reading the config again, with a value of the right type that nothing accepts.
-fn precise<T: DeserializeOwned>(
+fn precise<T: FromNode>(
     root: &Node,
     path: &[String],
     fault: Fault,
@@ -59,7 +59,7 @@ fn precise<T: DeserializeOwned>(
         return fault;
     };
     node.value = Value::Scalar(probe);
-    match T::deserialize(Source(&probed)).map(|mut config| finish(&mut config)) {
+    match T::from_node(&probed).map(|mut config| finish(&mut config)) {
         Ok(Err(complaint)) if complaint.key == path.join(".") => {
             Fault { what: What::Other(complaint.expected), ..fault }
         }
@@ -74,9 +74,20 @@ fn precise<T: DeserializeOwned>(
     }
 }
 
+/// What a node is read as.
+pub(crate) trait FromNode: Sized {
+    fn from_node(root: &Node) -> Result<Self, Fault>;
+}
+
+impl<T: DeserializeOwned> FromNode for T {
+    fn from_node(root: &Node) -> Result<Self, Fault> {
+        Self::deserialize(Source(root))
+    }
+}
+
 /// Something serde objected to, and where: keys from the root down.
 #[derive(Clone, Debug, PartialEq)]
-struct Fault {
+pub(crate) struct Fault {
     path: Vec<String>,
     what: What,
 }
@@ -93,6 +104,14 @@ enum What {
 impl Fault {
     fn new(what: What) -> Self {
         Self { path: Vec::new(), what }
+    }
+
+    /// The same fault; an unknown key of the root may be one of these too.
+    pub(super) fn with_known(mut self, keys: &[&'static str]) -> Self {
+        if let (true, What::UnknownKey { known, .. }) = (self.path.is_empty(), &mut self.what) {
+            known.extend(keys);
+        }
+        self
     }
 
     /// The same fault, seen from the table around it.
@@ -137,7 +156,7 @@ impl de::Error for Fault {
 }
 
 /// A [`Node`] as serde's source of data.
-struct Source<'a>(&'a Node);
+pub(super) struct Source<'a>(pub &'a Node);
 
 impl<'a> IntoDeserializer<'a, Fault> for Source<'a> {
     type Deserializer = Self;
@@ -239,7 +258,7 @@ where
 ///
 /// serde buffers a table that is tagged by a `kind` and loses the path inside it. There, the entry at fault
 /// is the one without which serde's complaint is another one.
-fn locate<T: DeserializeOwned>(root: &Node, fault: &Fault) -> Vec<String> {
+fn locate<T: FromNode>(root: &Node, fault: &Fault) -> Vec<String> {
     let mut path = fault.path.clone();
     loop {
         let Some(Node { value: Value::Table(table), .. }) = find(root, &path) else {
@@ -255,7 +274,7 @@ fn locate<T: DeserializeOwned>(root: &Node, fault: &Fault) -> Vec<String> {
             _ => None,
         };
         let blameless = |key: &String| {
-            key == TAG || T::deserialize(Source(&without(root, &path, key))).err().as_ref() == Some(fault)
+            key == TAG || T::from_node(&without(root, &path, key)).err().as_ref() == Some(fault)
         };
         let culprit = culprit.or_else(|| table.keys().find(|key| !blameless(key)).cloned());
         match culprit {

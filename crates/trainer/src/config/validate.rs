@@ -50,10 +50,8 @@ pub(super) fn validate(config: &RunConfig) -> Check {
     examples(config)?;
     model(config)?;
     train(&config.train, config.examples.seq_len)?;
-    optimizer(&config.optimizer)?;
-    schedule(&config.schedule, config.train.steps)?;
-    averaging(config.average.as_ref(), true)?;
-    reports(config)
+    config.common.check(config.train.steps)?;
+    held_out(&config.eval)
 }
 
 /// `[corpus]` of a run that is not of several languages.
@@ -357,12 +355,6 @@ pub(crate) fn averaging(average: Option<&Averaging>, is_measured: bool) -> Check
             ensure(is_measured, "average.kind", "\"best\"", expected)
         }
     }
-}
-
-/// `[eval]`, `[checkpoint]` and `[log]`.
-fn reports(config: &RunConfig) -> Check {
-    held_out(&config.eval)?;
-    records(&config.checkpoint, &config.log)
 }
 
 /// `[eval]` of a run on documents, some of which are held out.

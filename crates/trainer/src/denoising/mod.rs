@@ -12,14 +12,15 @@ mod tables;
 mod tokenizer;
 
 use crate::Result;
-use crate::config::{DenoisingRunConfig, plan};
-use crate::engine::origin::inputs_of_text;
+use crate::config::{self, ConfigFile, DenoisingRun, DenoisingRunConfig, Pace, Run};
+use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions, train_in};
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::pairs::ModelFormat;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
+use crate::runs::{RunInSteps, RunKind};
 use crate::translation::{Vocabularies, VocabularySizes};
 use burn::tensor::Device;
 use cloze_data::derive_seed;
@@ -53,7 +54,7 @@ pub fn train_denoising(
         let model = config.model.config(vocabularies.sizes(), config.max_len(), begins);
         let size = size(&model, device)?;
         size.check(config, SHORTEST, options.memory)?;
-        let mut init = ParamInit::new(device, derive_seed(config.run.seed, &[INIT_STREAM]));
+        let mut init = ParamInit::new(device, derive_seed(config.common.run.seed, &[INIT_STREAM]));
         Ok((model.init(&mut init), model, size))
     };
     train(config, make, options, progress)
@@ -145,10 +146,32 @@ fn introduce(
     progress.note(&format!("memory: {}", size.estimate(&config.train, lengths)));
 }
 
-plan!(
-    DenoisingRunConfig,
-    of: |file| file.kind_of("objective") == Some("denoising"),
-    run: train_denoising,
-    checkpoint: |_| None,
-    inputs: |config| inputs_of_text(&config.corpus, [None, config.tokenizer.path()])
-);
+impl RunKind for DenoisingRun {
+    const FREE_KEYS: &'static [&'static str] = &config::denoising::FREE_KEYS;
+
+    fn is_of(file: &ConfigFile) -> bool {
+        file.kind_of("objective") == Some("denoising")
+    }
+
+    fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
+        config::denoising::read(file, sets)
+    }
+
+    fn evaluations_decide(run: &Run<Self>) -> bool {
+        run.is_decided_by_evaluations()
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        inputs_of_text(&self.corpus, [None, self.tokenizer.path()])
+    }
+
+    fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        train_denoising(run, options, progress)
+    }
+}
+
+impl RunInSteps for DenoisingRun {
+    fn pace(&self) -> Pace {
+        self.train.pace(self.eval.every, self.eval.patience)
+    }
+}

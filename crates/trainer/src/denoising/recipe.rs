@@ -89,7 +89,7 @@ impl DenoisingSplits {
             PreparedCorpus::prepare(&config.corpus, Path::new(""), tokenizer, cache, &notes)?
         };
         let prepared = Arc::new(prepared);
-        let seed = config.run.seed;
+        let seed = config.common.run.seed;
         let part = |split| Documents::new(prepared.clone(), split, config.eval.heldout_fraction, seed);
         let (train, held_out) = (part(Split::Train)?, part(Split::HeldOut)?);
         progress.note(&corpus(&report, train.count(), held_out.count()));

@@ -10,8 +10,8 @@ mod recipe;
 mod start;
 
 use crate::Result;
-use crate::config::{ElmoRunConfig, plan};
-use crate::engine::origin::inputs_of_text;
+use crate::config::{self, ConfigFile, ElmoRun, ElmoRunConfig, Pace, Run};
+use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions, train_in};
 use crate::language_model::declare_special;
@@ -19,11 +19,13 @@ use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
 use crate::running_text::initial::InitialModel;
 use crate::running_text::{TextRecipe, TextSplits};
+use crate::runs::{RunInSteps, RunKind};
 use burn::module::Module;
 use cloze_evaluation::table;
 use cloze_model::elmo::ElmoConfig;
 pub use objective::BothDirections;
 pub use recipe::ElmoRecipe;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 /// Trains an ELMo as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
@@ -60,13 +62,39 @@ pub fn train_elmo(
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
 }
 
-plan!(
-    ElmoRunConfig,
-    of: |file| file.kind_of("objective") == Some("bidirectional-language-model"),
-    run: train_elmo,
-    checkpoint: |config| config.model.path.as_mut(),
-    inputs: |config| inputs_of_text(&config.corpus, [config.model.path.as_deref(), config.tokenizer.path()])
-);
+impl RunKind for ElmoRun {
+    const FREE_KEYS: &'static [&'static str] = &config::elmo::FREE_KEYS;
+
+    fn is_of(file: &ConfigFile) -> bool {
+        file.kind_of("objective") == Some("bidirectional-language-model")
+    }
+
+    fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
+        config::elmo::read(file, sets)
+    }
+
+    fn evaluations_decide(run: &Run<Self>) -> bool {
+        run.is_decided_by_evaluations()
+    }
+
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        self.model.path.as_mut()
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        inputs_of_text(&self.corpus, [self.model.path.as_deref(), self.tokenizer.path()])
+    }
+
+    fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        train_elmo(run, options, progress)
+    }
+}
+
+impl RunInSteps for ElmoRun {
+    fn pace(&self) -> Pace {
+        self.train.pace(self.eval.every, self.eval.patience)
+    }
+}
 
 /// Shows the model before the first step.
 fn introduce(config: &ElmoRunConfig, initial: &InitialModel<ElmoConfig>, progress: &mut dyn RunProgress) {

@@ -5,11 +5,7 @@ use super::prompt::PromptSection;
 use super::recurrent::RecurrentSection;
 use super::tags::TaggingSection;
 use super::validate::validate;
-use crate::config::{
-    Averaging, CheckpointSection, ConfigFile, FolderConfig, LogSection, NonFinite, OptimizerSection,
-    Precision, RunSection, from_file, layered,
-};
-use crate::engine::schedule::Schedule;
+use crate::config::{ConfigFile, NonFinite, Precision, Run, layered};
 use crate::error::Result;
 use cloze_data::labelled::{AnswerConfig, LabelledSource, Windows};
 use cloze_model::bert::Pooling;
@@ -21,12 +17,13 @@ use std::path::{Path, PathBuf};
 /// Everything a fine-tuning run is told.
 ///
 /// [`FineTuneConfig::load`] resolves one from a file, whose `[task]` tells it from a pretraining run's.
+pub type FineTuneConfig = Run<FineTuneRun>;
+
+/// The sections of a [`FineTuneConfig`] beside those that all runs have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct FineTuneConfig {
-    /// `[run]`: name and seed.
-    pub run: RunSection,
+pub struct FineTuneRun {
     /// `[task]`: what is to be predicted.
     pub task: TaskSection,
     /// `[model]`: the checkpoint, and what of it is trained.
@@ -35,22 +32,9 @@ pub struct FineTuneConfig {
     pub data: DataSection,
     /// `[train]`: epochs and batches.
     pub train: FineTuneTrain,
-    /// `[optimizer]`: AdamW or LAMB.
-    pub optimizer: OptimizerSection,
-    /// `[schedule]`: the learning rate over the steps.
-    pub schedule: Schedule,
-    /// `[average]`: the mean of the weights that is the result. Default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub average: Option<Averaging>,
     /// `[eval]`: when to measure, by what, and when to stop.
     #[serde(default)]
     pub eval: FineTuneEval,
-    /// `[checkpoint]`: what is kept to resume from.
-    #[serde(default)]
-    pub checkpoint: CheckpointSection,
-    /// `[log]`: how often metrics are written.
-    #[serde(default)]
-    pub log: LogSection,
 }
 
 /// `[task]`: what is to be predicted.
@@ -297,36 +281,23 @@ impl Default for FineTuneEval {
     }
 }
 
-impl FineTuneConfig {
-    /// Resolves a config file with the `sets` laid over it.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load), but for a file that cannot be read.
-    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
-        layered::read(file, sets, |config: &mut Self| {
-            if config.data.max_len == unset() {
-                config.data.max_len = config.task.kind().default_max_len();
-            }
-            validate(config)
-        })
-    }
-}
-
-from_file!(FineTuneConfig);
-
-impl FolderConfig for FineTuneConfig {
-    const FREE_KEYS: &[&str] =
-        &["run.name", "train.recompute", "eval.batch_tokens", "checkpoint.", "log.", "data.test"];
-
-    fn load(path: &Path) -> Result<Self> {
-        Self::load(path, &[])
-    }
+/// See [`RunKind::read`](crate::runs::RunKind::read).
+pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<FineTuneConfig> {
+    layered::read(file, sets, |config: &mut FineTuneConfig| {
+        if config.data.max_len == unset() {
+            let max_len = config.task.kind().default_max_len();
+            config.data.max_len = max_len;
+        }
+        validate(config)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Place;
+    use crate::config::FolderConfig;
+    use crate::runs::RunKind;
     use std::path::Path;
 
     const FILE: &str = r#"[task]
@@ -354,7 +325,7 @@ kind = "linear"
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sst2.toml");
         std::fs::write(&path, text).unwrap();
-        assert!(FineTuneConfig::is_at(&path).unwrap());
+        assert!(FineTuneRun::is_of(&ConfigFile::open(&path).unwrap()));
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
         let loaded = FineTuneConfig::load(&path, &sets);
         if let Ok(loaded) = &loaded {
@@ -367,7 +338,10 @@ kind = "linear"
     #[test]
     fn a_file_is_completed_and_reads_back() {
         let config = load(FILE, &["train.epochs=2", "model.dropout.hidden=0.2"]).unwrap();
-        assert_eq!((config.run.name.as_str(), config.train.epochs, config.data.max_len), ("sst2", 2, 128));
+        assert_eq!(
+            (config.common.run.name.as_str(), config.train.epochs, config.data.max_len),
+            ("sst2", 2, 128)
+        );
         assert_eq!(config.model.dropout.hidden, Some(0.2));
         assert_eq!(load(&config.to_toml(), &[]).unwrap(), config);
         let other = load(FILE, &["train.epochs=2", "optimizer.lr=1e-4", "log.every=3"]).unwrap();

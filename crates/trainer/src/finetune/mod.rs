@@ -32,7 +32,8 @@ pub use crate::engine::Advance;
 pub use answers::{AnswerTask, SpanScores};
 pub use choices::ChoiceTask;
 pub use config::{
-    DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneTrain, TaskSection, ValueLoss,
+    DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneRun, FineTuneTrain, TaskSection,
+    ValueLoss,
 };
 pub use embedding::{
     EmbeddingBatch, EmbeddingFeatures, EmbeddingLoss, EmbeddingSection, EmbeddingTask, LossSection,

@@ -324,7 +324,7 @@ impl<T: PredictTask<Model: Sync> + Send + Sync> AnyTaskModel for TaskModel<T> {
     ) -> Result<Measurement> {
         let (task, mut examples, skipped) = self.task.labelled(&config.task, source)?;
         if let Some(share) = share {
-            let mut held = held_out(examples.len(), share, config.run.seed).into_iter();
+            let mut held = held_out(examples.len(), share, config.common.run.seed).into_iter();
             examples.retain(|_| held.next() == Some(true));
         }
         let (data, truncated) = task.tokens(&setup.tokenizer, examples, config.data.max_len)?;
@@ -526,7 +526,7 @@ mod tests {
         let none = held(&split).err().unwrap().to_string();
         assert!(none.starts_with("`data.dev_fraction` is not there; expected the share"), "{none}");
         split.data.dev_fraction = Some(0.5);
-        let places = held_out(6, 0.5, split.run.seed);
+        let places = held_out(6, 0.5, split.common.run.seed);
         let right =
             values.iter().zip(places).filter(|(value, held)| *held && value["label"] == "yes").count();
         let evaluation = held(&split).unwrap();

@@ -1,6 +1,6 @@
 //! Reading a run's splits: the training data, what is held out of it, and the files to measure with.
 
-use super::config::{FineTuneConfig, TaskSection};
+use super::config::{FineTuneConfig, FineTuneRun, TaskSection};
 use super::held_out::held_out;
 use super::shots;
 use super::task::{Encoded, Task, bad_setting};
@@ -29,7 +29,7 @@ pub fn draw_shots(
     examples: Vec<TextExample>,
 ) -> Result<Vec<TextExample>> {
     match (config.data.shots, labels) {
-        (Some(n), Some(labels)) => shots::draw(examples, labels, n, config.run.seed),
+        (Some(n), Some(labels)) => shots::draw(examples, labels, n, config.common.run.seed),
         _ => Ok(examples),
     }
 }
@@ -38,7 +38,7 @@ pub fn draw_shots(
 ///
 /// # Errors
 /// Data files that are not there or cannot be read.
-pub fn inputs_of(config: &FineTuneConfig) -> Result<Vec<Input>> {
+pub fn inputs_of(config: &FineTuneRun) -> Result<Vec<Input>> {
     let section = &config.data;
     let mut paths = section.train.paths(Path::new(""))?;
     for (split, files) in [("dev", &section.dev), ("test", &section.test)] {
@@ -129,7 +129,7 @@ impl Reading<'_> {
         let Some(share) = self.config.data.dev_fraction else {
             return Ok((examples, None));
         };
-        let held = held_out(examples.len(), share, self.config.run.seed);
+        let held = held_out(examples.len(), share, self.config.common.run.seed);
         let places = held.iter().enumerate().filter(|(_, held)| **held).map(|(place, _)| place.to_string());
         let places = places.collect::<Vec<_>>().join(",");
         write_atomic(&self.held_out, format!("[{places}]\n").as_bytes())?;

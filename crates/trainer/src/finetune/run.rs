@@ -1,16 +1,19 @@
 //! A fine-tuning run from the config to the saved model.
 
-use super::config::FineTuneConfig;
+use super::config::{self, FineTuneConfig, FineTuneRun};
 use super::reading::{Reading, TaskData, inputs_of};
 use super::recurrent;
 use super::start::{Prepared, prepare};
 use super::task::PretrainedTask;
 use crate::Result;
-use crate::config::plan;
+use crate::config::{ConfigFile, Run};
+use crate::engine::origin::Input;
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions, train_in};
 use crate::metrics::progress::RunProgress;
+use crate::runs::RunKind;
 use cloze_tokenizer::Tokenizer;
+use std::path::PathBuf;
 
 /// Fine-tunes a checkpoint as `config` says: data, steps, evaluations, the best model, its report.
 ///
@@ -85,10 +88,27 @@ impl TaskRun<'_> {
     }
 }
 
-plan!(
-    FineTuneConfig,
-    of: |file| file.has("task"),
-    run: fine_tune,
-    checkpoint: |config| config.model.recurrent.is_none().then_some(&mut config.model.path),
-    inputs: inputs_of
-);
+impl RunKind for FineTuneRun {
+    const FREE_KEYS: &'static [&'static str] =
+        &["run.name", "train.recompute", "eval.batch_tokens", "checkpoint.", "log.", "data.test"];
+
+    fn is_of(file: &ConfigFile) -> bool {
+        file.has("task")
+    }
+
+    fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
+        config::read(file, sets)
+    }
+
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        self.model.recurrent.is_none().then_some(&mut self.model.path)
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        inputs_of(self)
+    }
+
+    fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        fine_tune(run, options, progress)
+    }
+}

@@ -1,6 +1,6 @@
 //! What a fine-tuning run does before its first step.
 
-use super::config::FineTuneConfig;
+use super::config::{FineTuneConfig, FineTuneRun};
 use super::evaluate::{figures, n_tokens};
 use super::form::{Form, PretrainedForm};
 use super::model_folder::{ModelFolder, TaskFile};
@@ -191,7 +191,7 @@ fn buckets<T: Task>(config: &FineTuneConfig, task: &T, data: &TaskData<T>) -> Bu
         Some(tokens) => BatchSize::Within { examples, tokens },
         None => BatchSize::Examples(examples),
     };
-    let buckets = Buckets::new(lengths, size, derive_seed(config.run.seed, &[ORDER_STREAM]));
+    let buckets = Buckets::new(lengths, size, derive_seed(config.common.run.seed, &[ORDER_STREAM]));
     let buckets = if task.mixes_lengths() { buckets.mixed() } else { buckets };
     match task.keys(&data.train.features) {
         Some(keys) => buckets.with_keys(keys),
@@ -201,7 +201,7 @@ fn buckets<T: Task>(config: &FineTuneConfig, task: &T, data: &TaskData<T>) -> Bu
 
 /// What the parameters of a run's new model are drawn with.
 pub(super) fn new_parameters(config: &FineTuneConfig, device: &Device) -> ParamInit {
-    ParamInit::new(device, derive_seed(config.run.seed, &[INIT_STREAM])).with_std(0.02)
+    ParamInit::new(device, derive_seed(config.common.run.seed, &[INIT_STREAM])).with_std(0.02)
 }
 
 /// Where the epochs end, and the steps of them all.
@@ -230,20 +230,20 @@ fn epochs(config: &FineTuneConfig, buckets: &Buckets) -> Result<(Epochs, u64)> {
 
 /// What the engine is told. The best model on development data is the result, and it is kept as the exported model.
 fn settings(config: &FineTuneConfig, epochs: Epochs, steps: u64) -> RunSettings {
-    let mut settings = RunSettings::new(&config.run.name, steps, config.optimizer.lr);
-    settings.seed = config.run.seed;
+    let mut settings = RunSettings::new(&config.common.run.name, steps, config.common.optimizer.lr);
+    settings.seed = config.common.run.seed;
     settings.non_finite = config.train.non_finite;
     settings.precision = config.train.precision;
     settings.evaluate_untrained = false;
     settings.evaluate = Cadence::OfEpoch { epochs, parts: config.eval.per_epoch };
     settings.patience = config.eval.patience;
     settings.export = Export::Best;
-    settings.optimizer = config.optimizer.clone();
-    settings.schedule = config.schedule.clone();
-    settings.average = config.average.clone();
-    settings.checkpoint = CheckpointSection { keep_best: false, ..config.checkpoint.clone() };
+    settings.optimizer = config.common.optimizer.clone();
+    settings.schedule = config.common.schedule.clone();
+    settings.average = config.common.average.clone();
+    settings.checkpoint = CheckpointSection { keep_best: false, ..config.common.checkpoint.clone() };
     // A short run has a learning curve too.
-    settings.log = LogSection { every: config.log.every.min(steps.div_ceil(20)).max(1) };
+    settings.log = LogSection { every: config.common.log.every.min(steps.div_ceil(20)).max(1) };
     settings
 }
 
@@ -359,7 +359,7 @@ fn introduce<T: Task>(
         let (cut, max_len) = (table::grouped(cut as u64), config.data.max_len);
         progress.note(&format!("examples with more than {max_len} tokens, which were cut: {cut}"));
     }
-    let warmup = config.schedule.warmup_steps();
+    let warmup = config.common.schedule.warmup_steps();
     if warmup > steps {
         progress.note(&format!(
             "the warm-up of {warmup} steps is longer than the run, whose learning rate stays below \
@@ -382,7 +382,7 @@ fn load<T: Task>(task: &T, features: &[T::Features], batches: &[Vec<usize>]) -> 
 
 /// What of a config decides how much memory a run needs.
 fn keys(config: &FineTuneConfig, device: &Device) -> Keys {
-    let FineTuneConfig { model, train, data, .. } = config;
+    let FineTuneRun { model, train, data, .. } = &config.kind;
     Keys {
         can_recompute: !train.recompute && recompute::is_possible(device),
         model: format!("the model's size, which `model.path` ({}) decides", model.path.display()),

@@ -18,11 +18,11 @@ pub(super) fn validate(config: &FineTuneConfig) -> Check {
     at_least(1, "train.batch_size", train.batch_size)?;
     at_least(1, "train.batch_tokens", train.batch_tokens.unwrap_or(1))?;
     at_least(1, "train.accumulate", train.accumulate)?;
-    optimizer(&config.optimizer)?;
-    final_fraction(&config.schedule)?;
+    optimizer(&config.common.optimizer)?;
+    final_fraction(&config.common.schedule)?;
     at_least(1, "eval.per_epoch", config.eval.per_epoch)?;
     let has_dev = !config.data.dev.is_empty() || config.data.dev_fraction.is_some();
-    averaging(config.average.as_ref(), has_dev)?;
+    averaging(config.common.average.as_ref(), has_dev)?;
     if let Some(patience) = config.eval.patience {
         at_least(1, "eval.patience", patience)?;
         ensure(

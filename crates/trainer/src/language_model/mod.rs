@@ -6,8 +6,10 @@
 mod recipe;
 mod start;
 
-use crate::config::{LanguageModelConfig, LanguageModelSection, plan};
-use crate::engine::origin::inputs_of_text;
+use crate::config::{
+    self, ConfigFile, LanguageModelConfig, LanguageModelRun, LanguageModelSection, Pace, Run,
+};
+use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions, train_in};
 use crate::metrics::progress::RunProgress;
@@ -15,6 +17,7 @@ use crate::pretraining::{TokenizerRequest, tokenizer_of};
 pub use crate::running_text::figure;
 use crate::running_text::initial::InitialModel;
 use crate::running_text::{TextRecipe, TextSplits};
+use crate::runs::{RunInSteps, RunKind};
 use crate::{Result, recompute};
 use burn::module::Module;
 use cloze_data::{BlockBatch, SpecialPieces};
@@ -23,6 +26,7 @@ use cloze_model::Sequences;
 use cloze_model::gpt::GptConfig;
 use cloze_tokenizer::{AddedToken, Tokenizer};
 pub use recipe::{LanguageModelRecipe, LeftToRight};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 /// Trains a language model as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
@@ -66,16 +70,42 @@ pub fn train_language_model(
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
 }
 
-plan!(
-    LanguageModelConfig,
-    of: |file| file.kind_of("objective") == Some("left-to-right") && !file.has("streams"),
-    run: train_language_model,
-    checkpoint: |config| match &mut config.model {
-        LanguageModelSection::New(_) => None,
-        LanguageModelSection::Pretrained(model) => Some(&mut model.path),
-    },
-    inputs: |config| inputs_of_text(&config.corpus, [config.model.checkpoint(), config.tokenizer.path()])
-);
+impl RunKind for LanguageModelRun {
+    const FREE_KEYS: &'static [&'static str] = &config::language_model::FREE_KEYS;
+
+    fn is_of(file: &ConfigFile) -> bool {
+        file.kind_of("objective") == Some("left-to-right") && !file.has("streams")
+    }
+
+    fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
+        config::language_model::read(file, sets)
+    }
+
+    fn evaluations_decide(run: &Run<Self>) -> bool {
+        run.is_decided_by_evaluations()
+    }
+
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        match &mut self.model {
+            LanguageModelSection::New(_) => None,
+            LanguageModelSection::Pretrained(model) => Some(&mut model.path),
+        }
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        inputs_of_text(&self.corpus, [self.model.checkpoint(), self.tokenizer.path()])
+    }
+
+    fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        train_language_model(run, options, progress)
+    }
+}
+
+impl RunInSteps for LanguageModelRun {
+    fn pace(&self) -> Pace {
+        self.train.pace(self.eval.every, self.eval.patience)
+    }
+}
 
 /// Adds the pieces that begin and end a text to the tokenizer's configuration, unless its own files name them.
 pub(crate) fn declare_special(tokenizer: &mut Tokenizer) {

@@ -26,7 +26,7 @@ impl TextSplits<TextBlocks> {
         cache: &Path,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
-        let seed = config.run.seed;
+        let seed = config.common.run.seed;
         let end = ("blocks.end", config.blocks.end.as_deref());
         let source = TextSource { corpus: &config.corpus, end, eval: &config.eval, seed };
         let TextParts { train, held_out, key } = source.prepare(tokenizer, cache, progress)?;

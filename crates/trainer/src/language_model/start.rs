@@ -27,7 +27,7 @@ pub(super) fn initial_model(
     options: &RunOptions<'_>,
 ) -> Result<InitialModel<GptConfig>> {
     let device = options.device.clone().autodiff();
-    let mut init = ParamInit::new(&device, derive_seed(config.run.seed, &[INIT_STREAM]));
+    let mut init = ParamInit::new(&device, derive_seed(config.common.run.seed, &[INIT_STREAM]));
     match &config.model {
         LanguageModelSection::New(section) => {
             let mut gpt = section.gpt(tokenizer.vocab_size());

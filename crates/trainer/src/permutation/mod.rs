@@ -8,8 +8,8 @@ mod recipe;
 mod start;
 
 use crate::Result;
-use crate::config::{PermutationConfig, XlnetSection, plan};
-use crate::engine::origin::inputs_of_text;
+use crate::config::{self, ConfigFile, Pace, PermutationConfig, PermutationRun, Run, XlnetSection};
+use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions, train_in};
 use crate::metrics::progress::RunProgress;
@@ -17,11 +17,13 @@ use crate::pretraining::{TokenizerRequest, tokenizer_of};
 pub use crate::running_text::figure;
 use crate::running_text::initial::InitialModel;
 use crate::running_text::{TextRecipe, TextSplits};
+use crate::runs::{RunInSteps, RunKind};
 use burn::module::Module;
 use cloze_evaluation::table;
 use cloze_model::xlnet::XlnetConfig;
 pub use objective::Permutation;
 pub use recipe::PermutationRecipe;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 /// Trains an XLNet as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
@@ -62,16 +64,42 @@ pub fn train_xlnet(
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
 }
 
-plan!(
-    PermutationConfig,
-    of: |file| file.kind_of("objective") == Some("permutation"),
-    run: train_xlnet,
-    checkpoint: |config| match &mut config.model {
-        XlnetSection::New(_) => None,
-        XlnetSection::Pretrained(model) => Some(&mut model.path),
-    },
-    inputs: |config| inputs_of_text(&config.corpus, [config.model.checkpoint(), config.tokenizer.path()])
-);
+impl RunKind for PermutationRun {
+    const FREE_KEYS: &'static [&'static str] = &config::permutation::FREE_KEYS;
+
+    fn is_of(file: &ConfigFile) -> bool {
+        file.kind_of("objective") == Some("permutation")
+    }
+
+    fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
+        config::permutation::read(file, sets)
+    }
+
+    fn evaluations_decide(run: &Run<Self>) -> bool {
+        run.is_decided_by_evaluations()
+    }
+
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        match &mut self.model {
+            XlnetSection::New(_) => None,
+            XlnetSection::Pretrained(model) => Some(&mut model.path),
+        }
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        inputs_of_text(&self.corpus, [self.model.checkpoint(), self.tokenizer.path()])
+    }
+
+    fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        train_xlnet(run, options, progress)
+    }
+}
+
+impl RunInSteps for PermutationRun {
+    fn pace(&self) -> Pace {
+        self.train.pace(self.eval.every, self.eval.patience)
+    }
+}
 
 /// Shows the model before the first step.
 fn introduce(

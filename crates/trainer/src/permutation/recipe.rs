@@ -26,7 +26,7 @@ impl TextSplits<OrderedBlocks> {
         cache: &Path,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
-        let (seed, order) = (config.run.seed, config.segments.order());
+        let (seed, order) = (config.common.run.seed, config.segments.order());
         let end = ("segments.end", config.segments.end.as_deref());
         let source = TextSource { corpus: &config.corpus, end, eval: &config.eval, seed };
         let TextParts { train, held_out, key } = source.prepare(tokenizer, cache, progress)?;

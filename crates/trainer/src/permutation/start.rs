@@ -27,7 +27,7 @@ pub(super) fn initial_model(
     options: &RunOptions<'_>,
 ) -> Result<InitialModel<XlnetConfig>> {
     let device = options.device.clone().autodiff();
-    let mut init = ParamInit::new(&device, derive_seed(config.run.seed, &[INIT_STREAM]));
+    let mut init = ParamInit::new(&device, derive_seed(config.common.run.seed, &[INIT_STREAM]));
     match &config.model {
         XlnetSection::New(section) => {
             let mut xlnet = section.xlnet(tokenizer.vocab_size());

@@ -29,7 +29,7 @@ pub(super) fn prepare(
     progress: &mut dyn RunProgress,
 ) -> Result<PretrainingSplits> {
     check_languages(&config.corpus, Path::new(""))?;
-    let seed = config.run.seed;
+    let seed = config.common.run.seed;
     let mut parts = Vec::new();
     for corpus in config.corpus.parts() {
         let name = corpus.language.clone();
@@ -125,7 +125,7 @@ fn translations(
     let (mut all, mut rows) = (Vec::new(), Vec::new());
     for (number, files) in config.objective.parallel().iter().enumerate() {
         let special = config.examples.special(tokenizer)?;
-        let seed = derive_seed(config.run.seed, &[TRANSLATIONS, number as u64]);
+        let seed = derive_seed(config.common.run.seed, &[TRANSLATIONS, number as u64]);
         let (translations, report) = {
             let notes = PeriodicNotes::new(progress);
             Translations::prepare(files, tokenizer, special, seq_len, batch_tokens, seed, cache, &notes)?

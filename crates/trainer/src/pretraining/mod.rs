@@ -12,12 +12,13 @@ mod replaced_tokens;
 pub(crate) mod tables;
 mod tokenizer;
 
-use crate::config::{ModelSection, ObjectiveSection, RunConfig, plan};
+use crate::config::{self, ConfigFile, ModelSection, ObjectiveSection, Pace, Pretraining, RunConfig};
 use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions, train_in};
 use crate::initial_model::InitialModel;
 use crate::metrics::progress::RunProgress;
+use crate::runs::{RunInSteps, RunKind};
 use crate::{Result, memory, recompute};
 use burn::module::Module;
 use cloze_evaluation::table;
@@ -27,7 +28,7 @@ pub use objective::{BertPretraining, HeldOutSums, figure};
 pub use recipe::{PretrainingRecipe, PretrainingSplits};
 pub(crate) use replaced_tokens::GENERATOR;
 pub use replaced_tokens::{ReplacedTokenPretraining, ReplacedTokenSums};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 pub use tokenizer::run_tokenizer;
 pub(crate) use tokenizer::{TokenizerRequest, saved, tokenizer_of};
@@ -101,25 +102,50 @@ impl Run<'_> {
     }
 }
 
-plan!(
-    RunConfig,
-    of: |file| {
-        let encoders =
-            ["masked", "span-boundary", "replaced-tokens", "translation-language-model"].map(Some);
+impl RunKind for Pretraining {
+    const FREE_KEYS: &'static [&'static str] = &config::FREE_KEYS;
+
+    fn is_of(file: &ConfigFile) -> bool {
+        let encoders = ["masked", "span-boundary", "replaced-tokens", "translation-language-model"].map(Some);
         let objective = file.kind_of("objective");
         let is_other = file.has("task") || file.has("parallel");
         !is_other && (objective.is_none() || encoders.contains(&objective))
-    },
-    run: pretrain,
-    checkpoint: |config| config.model.as_pretrained_mut().map(|model| &mut model.path),
-    inputs: |config| {
-        let mut inputs = inputs_of_text(&config.corpus, [config.model.checkpoint(), config.tokenizer.path()])?;
-        for translations in config.objective.parallel() {
+    }
+
+    fn read(file: &ConfigFile, sets: &[String]) -> Result<config::Run<Self>> {
+        config::read(file, sets)
+    }
+
+    fn evaluations_decide(run: &config::Run<Self>) -> bool {
+        run.is_decided_by_evaluations()
+    }
+
+    fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
+        self.model.as_pretrained_mut().map(|model| &mut model.path)
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        let mut inputs = inputs_of_text(&self.corpus, [self.model.checkpoint(), self.tokenizer.path()])?;
+        for translations in self.objective.parallel() {
             inputs.extend(Input::of(translations.text.paths(Path::new(""))?)?);
         }
         Ok(inputs)
     }
-);
+
+    fn train(
+        run: &config::Run<Self>,
+        options: &RunOptions<'_>,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Outcome> {
+        pretrain(run, options, progress)
+    }
+}
+
+impl RunInSteps for Pretraining {
+    fn pace(&self) -> Pace {
+        self.train.pace(self.eval.every, self.eval.patience)
+    }
+}
 
 /// Shows the model before the first step.
 fn introduce<M: Module>(config: &RunConfig, initial: &InitialModel<M>, progress: &mut dyn RunProgress) {

@@ -87,7 +87,7 @@ impl PretrainingSplits {
             PreparedCorpus::prepare(&config.corpus, Path::new(""), tokenizer, cache, &notes)?
         };
         let corpus = Arc::new(corpus);
-        let seed = config.run.seed;
+        let seed = config.common.run.seed;
         let part = |split| Documents::new(corpus.clone(), split, config.eval.heldout_fraction, seed);
         let (train, held_out) = (part(Split::Train)?, part(Split::HeldOut)?);
         progress.note(&tables::corpus(&report, train.count(), held_out.count()));

@@ -1,7 +1,7 @@
 //! What is probed, read as strictly as a [run's configuration](crate::config).
 
 use crate::config::validate::{Check, at_least, ensure, positive, within};
-use crate::config::{ConfigFile, FolderConfig, RunSection, from_file, layered};
+use crate::config::{ConfigFile, FolderConfig, RunSection, layered};
 use crate::error::Result;
 use cloze_data::labelled::LabelledSource;
 use serde::{Deserialize, Serialize};
@@ -185,6 +185,14 @@ impl Default for GeometrySection {
 }
 
 impl ProbeConfig {
+    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
+    ///
+    /// # Errors
+    /// As [`RunConfig::load`](crate::config::RunConfig::load).
+    pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
+        Self::read(&ConfigFile::open(path)?, sets)
+    }
+
     /// Resolves a config file with the `sets` laid over it.
     ///
     /// # Errors
@@ -193,8 +201,6 @@ impl ProbeConfig {
         layered::read(file, sets, |config: &mut Self| validate(config))
     }
 }
-
-from_file!(ProbeConfig);
 
 impl FolderConfig for ProbeConfig {
     const FREE_KEYS: &[&str] = &["run.name"];
@@ -275,6 +281,7 @@ mod defaults {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Place;
 
     const FILE: &str = r#"[model]
 path = "m"
@@ -288,7 +295,8 @@ dev = ["b.conllu"]
 
     fn read(sets: &[&str]) -> Result<ProbeConfig> {
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-        ProbeConfig::parse(FILE, "name", &Place::file("p.toml".as_ref()), &sets)
+        ConfigFile::parse(FILE, "name", &Place::file("p.toml".as_ref()))
+            .and_then(|file| ProbeConfig::read(&file, &sets))
     }
 
     #[test]
@@ -296,7 +304,9 @@ dev = ["b.conllu"]
         let config = read(&["structure.rank=8", "geometry.pairs=10"]).unwrap();
         assert_eq!((config.run.name.as_str(), config.probe.tasks.len()), ("name", 4));
         assert_eq!(config.structure.as_ref().unwrap().batch_size, 20);
-        let again = ProbeConfig::parse(&config.to_toml(), "x", &Place::file("q.toml".as_ref()), &[]).unwrap();
+        let again = ConfigFile::parse(&config.to_toml(), "x", &Place::file("q.toml".as_ref()))
+            .and_then(|file| ProbeConfig::read(&file, &[]))
+            .unwrap();
         assert_eq!(again, config);
     }
 

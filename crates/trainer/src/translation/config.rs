@@ -2,27 +2,23 @@
 
 use super::model::TranslationModel;
 use super::validate::validate;
-use crate::config::{
-    CheckpointSection, ConfigFile, LogSection, NonFinite, OptimizerSection, Precision, RunSection, layered,
-    run_in_steps,
-};
-use crate::engine::Averaging;
-use crate::engine::schedule::Schedule;
+use crate::config::{ConfigFile, NonFinite, Pace, Precision, Run, layered};
 use crate::error::Result;
 use cloze_data::labelled::BatchSize;
 use cloze_data::parallel::{OnBadPair, ParallelFiles};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Everything a translation run is told.
 ///
 /// [`TranslationConfig::load`] resolves one from a file, whose `[parallel]` tells it from other runs'.
+pub type TranslationConfig = Run<TranslationRun>;
+
+/// The sections of a [`TranslationConfig`] beside those that all runs have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct TranslationConfig {
-    /// `[run]`: name and seed.
-    pub run: RunSection,
+pub struct TranslationRun {
     /// `[parallel]`: languages and sentences.
     pub parallel: ParallelSection,
     /// `[tokenizer]`: the vocabulary that both languages share.
@@ -38,22 +34,9 @@ pub struct TranslationConfig {
     pub model: TranslationModel,
     /// `[train]`: steps and batches.
     pub train: TranslationTrain,
-    /// `[optimizer]`: AdamW or LAMB.
-    pub optimizer: OptimizerSection,
-    /// `[schedule]`: the learning rate over the steps.
-    pub schedule: Schedule,
-    /// `[average]`: the mean of the weights that is the result. Default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub average: Option<Averaging>,
     /// `[eval]`: when to measure, by what, and when to stop.
     #[serde(default)]
     pub eval: TranslationEval,
-    /// `[checkpoint]`: what is kept to resume from.
-    #[serde(default)]
-    pub checkpoint: CheckpointSection,
-    /// `[log]`: how often metrics are written.
-    #[serde(default)]
-    pub log: LogSection,
 }
 
 /// `[parallel]`: the languages, and sentences with their translations.
@@ -187,6 +170,18 @@ pub struct TranslationTrain {
 }
 
 impl TranslationTrain {
+    /// What these say of a run that is measured each `every` steps, with this patience.
+    pub fn pace(&self, every: u64, patience: Option<u64>) -> Pace {
+        Pace {
+            steps: self.steps,
+            precision: self.precision,
+            non_finite: self.non_finite,
+            evaluate_every: every,
+            evaluate_untrained: false,
+            patience,
+        }
+    }
+
     /// How large a micro-batch is.
     pub fn size(&self) -> BatchSize {
         match (self.batch_tokens, self.batch_size) {
@@ -232,21 +227,10 @@ impl Default for TranslationEval {
     }
 }
 
-impl TranslationConfig {
-    /// Resolves a config file with the `sets` laid over it.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load), but for a file that cannot be read.
-    pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
-        layered::read(file, sets, |config: &mut Self| validate(config))
-    }
+/// See [`RunKind::read`](crate::runs::RunKind::read).
+pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<TranslationConfig> {
+    layered::read(file, sets, |config: &mut TranslationConfig| validate(config))
 }
-
-run_in_steps!(
-    TranslationConfig,
-    free: &["run.name", "train.workers", "train.prefetch", "parallel.test.", "eval.", "checkpoint.", "log."],
-    evaluate_untrained: false
-);
 
 /// The defaults of sections that have required keys too.
 mod defaults {
@@ -270,9 +254,9 @@ mod defaults {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Place;
     use crate::config::FolderConfig;
-    use std::path::Path;
+    use crate::engine::Averaging;
+    use crate::runs::RunKind;
 
     const FILE: &str = r#"[parallel]
 source = "en"
@@ -310,7 +294,7 @@ every = 10
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ende.toml");
         std::fs::write(&path, text).unwrap();
-        assert!(TranslationConfig::is_at(&path).unwrap());
+        assert!(TranslationRun::is_of(&ConfigFile::open(&path).unwrap()));
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
         TranslationConfig::load(&path, &sets)
     }
@@ -318,9 +302,9 @@ every = 10
     #[test]
     fn a_file_is_completed_and_reads_back() {
         let config = load(FILE, &["train.label_smoothing=0.1"]).unwrap();
-        assert_eq!((config.run.name.as_str(), config.parallel.max_len), ("ende", 256));
+        assert_eq!((config.common.run.name.as_str(), config.parallel.max_len), ("ende", 256));
         assert_eq!(config.train.size(), BatchSize::Tokens(4096));
-        assert_eq!(config.average, Some(Averaging::Last { checkpoints: 5, every: 10 }));
+        assert_eq!(config.common.average, Some(Averaging::Last { checkpoints: 5, every: 10 }));
         assert_eq!(load(&config.to_toml(), &[]).unwrap(), config);
         let other = load(FILE, &["train.label_smoothing=0.1", "eval.every=3", "optimizer.lr=1e-4"]).unwrap();
         let differences: Vec<String> = config.differences(&other).iter().map(ToString::to_string).collect();

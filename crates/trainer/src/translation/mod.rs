@@ -15,7 +15,9 @@ mod validate;
 pub(crate) mod vocabulary;
 
 pub use crate::pairs::{ModelFormat, OwnParameters, inputs};
-pub use config::{ParallelSection, TranslationConfig, TranslationEval, TranslationTrain, VocabularySection};
+pub use config::{
+    ParallelSection, TranslationConfig, TranslationEval, TranslationRun, TranslationTrain, VocabularySection,
+};
 pub use folder::{
     DecodingDefaults, TRANSLATION_FILE, TranslationFile, load_vocabularies, read_translation_file,
 };

@@ -102,7 +102,7 @@ impl<'a, M: EncoderDecoder> TranslationRecipe<'a, M> {
         data: TranslationData,
         format: impl ModelFormat<M> + 'a,
     ) -> Self {
-        let seed = derive_seed(config.run.seed, &[ORDER_STREAM]);
+        let seed = derive_seed(config.common.run.seed, &[ORDER_STREAM]);
         let loader_data = Arc::new(ParallelData::new(data.train.clone(), config.train.size(), seed));
         let training =
             CrossEntropy { label_smoothing: config.train.label_smoothing, ..CrossEntropy::default() };

@@ -1,17 +1,18 @@
 //! A translation run from the config to the saved model.
 
-use super::config::TranslationConfig;
+use super::config::{self, TranslationConfig, TranslationRun};
 use super::memory::Size;
 use super::recipe::{TranslationData, TranslationRecipe};
 use super::vocabulary::{Vocabularies, run_vocabularies};
 use crate::Result;
-use crate::config::plan;
+use crate::config::{ConfigFile, Pace, Run};
 use crate::engine::origin::{self, Input};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, Plan, RunOptions, train_in};
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::pairs::ModelFormat;
+use crate::runs::{RunInSteps, RunKind};
 use burn::tensor::Device;
 use cloze_data::parallel::PairReport;
 use cloze_evaluation::table;
@@ -36,7 +37,7 @@ pub fn train_translation(
         let deferred = model.init(&mut ParamInit::new(device, 0).deferred());
         let size = Size { parameters: n_parameters(&deferred), vocab_size: vocabularies.target.vocab_size() };
         size.check(&config.train, None, options.memory)?;
-        Ok((model.init(&mut ParamInit::new(device, config.run.seed)), model))
+        Ok((model.init(&mut ParamInit::new(device, config.common.run.seed)), model))
     };
     train_translation_model(config, make, options, progress)
 }
@@ -108,23 +109,44 @@ fn introduce(
     ));
 }
 
-plan!(
-    TranslationConfig,
-    of: |file| file.has("parallel"),
-    run: train_translation,
-    checkpoint: |_| None,
-    inputs: |config| {
-        let section = &config.parallel;
+impl RunKind for TranslationRun {
+    const FREE_KEYS: &'static [&'static str] =
+        &["run.name", "train.workers", "train.prefetch", "parallel.test.", "eval.", "checkpoint.", "log."];
+
+    fn is_of(file: &ConfigFile) -> bool {
+        file.has("parallel")
+    }
+
+    fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
+        config::read(file, sets)
+    }
+
+    fn evaluations_decide(run: &Run<Self>) -> bool {
+        run.is_decided_by_evaluations()
+    }
+
+    fn inputs(&self) -> Result<Vec<Input>> {
+        let section = &self.parallel;
         let mut paths = Vec::new();
         for (split, files) in [("train", &section.train), ("dev", &section.dev), ("test", &section.test)] {
             if split == "train" || !files.is_empty() {
                 paths.extend(files.paths(Path::new(""))?);
             }
         }
-        let tokenizers = [&config.tokenizer, &config.source_tokenizer, &config.target_tokenizer];
+        let tokenizers = [&self.tokenizer, &self.source_tokenizer, &self.target_tokenizer];
         for path in tokenizers.into_iter().flatten().filter_map(|section| section.path()) {
             paths.extend(origin::model_files(path)?);
         }
         Input::of(paths)
     }
-);
+
+    fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        train_translation(run, options, progress)
+    }
+}
+
+impl RunInSteps for TranslationRun {
+    fn pace(&self) -> Pace {
+        self.train.pace(self.eval.every, self.eval.patience)
+    }
+}

@@ -1,6 +1,6 @@
 //! The values a translation config may have, beyond their types.
 
-use super::config::{TranslationConfig, VocabularySection};
+use super::config::{TranslationConfig, TranslationRun, VocabularySection};
 use crate::config::validate::{
     Check, at_least, averaging, below_one, ensure, final_fraction, optimizer, within,
 };
@@ -17,16 +17,16 @@ pub(super) fn validate(config: &TranslationConfig) -> Check {
     tokenizers(config)?;
     config.model.check(config.tokenizer.is_some(), config.parallel.max_len)?;
     train(config)?;
-    optimizer(&config.optimizer)?;
-    let (warmup, steps) = (config.schedule.warmup_steps(), config.train.steps);
+    optimizer(&config.common.optimizer)?;
+    let (warmup, steps) = (config.common.schedule.warmup_steps(), config.train.steps);
     let expected = format!("at most `train.steps`, which is {steps}");
     ensure(warmup <= steps, "schedule.warmup_steps", warmup, expected)?;
-    final_fraction(&config.schedule)?;
-    averaging(config.average.as_ref(), !config.parallel.dev.is_empty())?;
+    final_fraction(&config.common.schedule)?;
+    averaging(config.common.average.as_ref(), !config.parallel.dev.is_empty())?;
     eval(config)?;
-    at_least(1, "checkpoint.every", config.checkpoint.every)?;
-    at_least(1, "checkpoint.keep_last", config.checkpoint.keep_last)?;
-    at_least(1, "log.every", config.log.every)
+    at_least(1, "checkpoint.every", config.common.checkpoint.every)?;
+    at_least(1, "checkpoint.keep_last", config.common.checkpoint.keep_last)?;
+    at_least(1, "log.every", config.common.log.every)
 }
 
 fn parallel(config: &TranslationConfig) -> Check {
@@ -46,7 +46,7 @@ fn parallel(config: &TranslationConfig) -> Check {
 }
 
 fn tokenizers(config: &TranslationConfig) -> Check {
-    let TranslationConfig { tokenizer, source_tokenizer, target_tokenizer, .. } = config;
+    let TranslationRun { tokenizer, source_tokenizer, target_tokenizer, .. } = &config.kind;
     let either = "either `tokenizer`, or both `source_tokenizer` and `target_tokenizer`";
     match (tokenizer, source_tokenizer, target_tokenizer) {
         (Some(tokenizer), None, None) => vocabulary("tokenizer.vocab_size", tokenizer),

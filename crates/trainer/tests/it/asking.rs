@@ -131,7 +131,7 @@ fn train(case: &Case) -> Trained {
         case.task
     );
     fs::write(path("run.toml"), text).unwrap();
-    let config = FineTuneConfig::load(&path("run.toml"), &[]).unwrap();
+    let config = FineTuneConfig::load(path("run.toml"), &[]).unwrap();
     let stop = AtomicBool::new(false);
     let options = RunOptions::new(Device::flex(), path("out")).cache(path("cache")).stop(&stop);
     let outcome = fine_tune(&config, &options, &mut Silent).unwrap();
@@ -315,7 +315,7 @@ fn tags_have_weights_and_smoothing() {
 
     let error = |sets: &[&str]| {
         let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-        FineTuneConfig::load(&trained.folder.path().join("run.toml"), &sets).unwrap_err().to_string()
+        FineTuneConfig::load(trained.folder.path().join("run.toml"), &sets).unwrap_err().to_string()
     };
     let smoothed = error(&["task.crf=true", "task.class_weights=[]"]);
     assert!(

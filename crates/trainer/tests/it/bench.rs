@@ -3,10 +3,10 @@
 use crate::stop_after::StopAfter;
 use burn::tensor::Device;
 use cloze_trainer::Result;
-use cloze_trainer::config::ConfigFile;
-use cloze_trainer::engine::{Outcome, RunOptions};
+use cloze_trainer::config::Run;
+use cloze_trainer::engine::{Outcome, Plan, RunOptions};
 use cloze_trainer::metrics::progress::{RunProgress, Silent};
-use cloze_trainer::runs::FromConfigFile;
+use cloze_trainer::runs::RunKind;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub struct Bench<C> {
     kind: PhantomData<C>,
 }
 
-impl<C: FromConfigFile> Bench<C> {
+impl<K: RunKind> Bench<Run<K>> {
     /// On 150 documents.
     pub fn new(config: &'static str, document: impl Fn(usize) -> String) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -33,12 +33,12 @@ impl<C: FromConfigFile> Bench<C> {
         self.folder.path().join(name)
     }
 
-    pub fn config(&self, sets: &[&str]) -> Result<C> {
+    pub fn config(&self, sets: &[&str]) -> Result<Run<K>> {
         let path = self.path("config.toml");
         let files = format!("corpus.files = [{:?}]\n", self.path("text.txt"));
         std::fs::write(&path, files + self.config).unwrap();
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-        C::read(&ConfigFile::open(&path)?, &sets)
+        Run::load(&path, &sets)
     }
 
     pub fn run(&self, out: &str, sets: &[&str]) -> Result<Outcome> {

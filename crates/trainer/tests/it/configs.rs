@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use cloze_data::DenoisingConfig;
 use cloze_trainer::Place;
 use cloze_trainer::config::{
-    AwdLstmRunConfig, ConfigFile, DenoisingRunConfig, ElmoRunConfig, FolderConfig, LanguageModelConfig,
-    ModelPreset, PermutationConfig, RunConfig,
+    AwdLstmRun, AwdLstmRunConfig, ConfigFile, DenoisingRun, DenoisingRunConfig, ElmoRun, ElmoRunConfig,
+    FolderConfig, LanguageModelConfig, LanguageModelRun, ModelPreset, PermutationConfig, PermutationRun,
+    Pretraining, RunConfig,
 };
+use cloze_trainer::engine::Plan;
 use cloze_trainer::engine::schedule::Schedule;
-use cloze_trainer::finetune::FineTuneConfig;
+use cloze_trainer::finetune::{FineTuneConfig, FineTuneRun};
 use cloze_trainer::probing::ProbeConfig;
-use cloze_trainer::runs::{FromConfigFile, KINDS, plan_of};
-use cloze_trainer::translation::TranslationConfig;
+use cloze_trainer::runs::{KINDS, RunKind, plan_of};
+use cloze_trainer::translation::{TranslationConfig, TranslationRun};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs")
@@ -32,18 +34,18 @@ fn load(name: &str) -> RunConfig {
 }
 
 /// The names of all configs of a kind. Each resolves, has its file's name, and reads back as itself.
-fn read_back<C: FromConfigFile + PartialEq + Debug>() -> Vec<String> {
+fn read_back<K: RunKind + PartialEq + Debug>() -> Vec<String> {
     let mut names = Vec::new();
     for path in paths() {
         let file = ConfigFile::open(&path).unwrap();
-        if !C::is_of(&file) || file.has("probe") {
+        if !K::is_of(&file) || file.has("probe") {
             continue;
         }
-        let config = C::read(&file, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let config = K::read(&file, &[]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(path.file_stem().unwrap(), config.name());
         let resolved = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         std::fs::write(&resolved, config.to_toml()).unwrap();
-        let again = ConfigFile::open(resolved.path()).and_then(|file| C::read(&file, &[]));
+        let again = ConfigFile::open(resolved.path()).and_then(|file| K::read(&file, &[]));
         let again = again.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(again, config);
         assert_eq!(again.fingerprint(), config.fingerprint());
@@ -55,7 +57,7 @@ fn read_back<C: FromConfigFile + PartialEq + Debug>() -> Vec<String> {
 
 #[test]
 fn every_config_resolves_and_reads_back_as_itself() {
-    let encoders = read_back::<RunConfig>();
+    let encoders = read_back::<Pretraining>();
     let expected = [
         "albert-mini-corpus",
         "bert-base",
@@ -69,16 +71,16 @@ fn every_config_resolves_and_reads_back_as_itself() {
         "unilm-mini-corpus",
         "xlm-mini-multi30k",
     ];
-    let (tuned, translating) = (read_back::<FineTuneConfig>(), read_back::<TranslationConfig>());
+    let (tuned, translating) = (read_back::<FineTuneRun>(), read_back::<TranslationRun>());
     assert_eq!(encoders, expected);
-    let left_to_right = read_back::<LanguageModelConfig>();
+    let left_to_right = read_back::<LanguageModelRun>();
     assert_eq!(left_to_right, ["gpt-mini-corpus", "gpt-shakespeare-char", "llama-mini-corpus"]);
-    let denoising = read_back::<DenoisingRunConfig>();
+    let denoising = read_back::<DenoisingRun>();
     assert_eq!(denoising, ["bart-mini-corpus", "t5-mini-corpus"]);
     let others = [
-        read_back::<AwdLstmRunConfig>(),
-        read_back::<ElmoRunConfig>(),
-        read_back::<PermutationConfig>(),
+        read_back::<AwdLstmRun>(),
+        read_back::<ElmoRun>(),
+        read_back::<PermutationRun>(),
         tuned,
         translating,
     ];
@@ -152,7 +154,7 @@ fn bert_base_is_the_papers() {
     assert_eq!((model.n_layers, model.d_model, model.n_heads, model.d_ff), (12, 768, 12, 3072));
     assert_eq!(config.train.batch_size * config.train.accumulate, 256);
     // Half-way down the decay, at step (1,000,001 + 10,000) / 2, the rate is half the peak.
-    let rate = config.schedule.learning_rate(config.optimizer.lr, 505_000, config.train.steps);
+    let rate = config.common.schedule.learning_rate(config.common.optimizer.lr, 505_000, config.train.steps);
     assert!((rate - 0.5e-4).abs() < 1e-9, "{rate}");
 }
 
@@ -160,13 +162,13 @@ fn bert_base_is_the_papers() {
 fn roberta_base_is_the_papers() {
     let config = load("roberta-base.toml");
     assert_eq!(config.train.batch_size * config.train.accumulate, 8_192);
-    assert_eq!((config.optimizer.beta2, config.optimizer.clip_norm), (0.98, 0.0));
-    assert_eq!(config.schedule, Schedule::Linear { warmup_steps: 24_000, final_fraction: 0.0 });
+    assert_eq!((config.common.optimizer.beta2, config.common.optimizer.clip_norm), (0.98, 0.0));
+    assert_eq!(config.common.schedule, Schedule::Linear { warmup_steps: 24_000, final_fraction: 0.0 });
 }
 
 #[test]
 fn the_default_run_needs_nothing_from_outside_the_repository() {
-    for file in load("bert-tiny-sample.toml").corpus.files {
+    for file in &load("bert-tiny-sample.toml").corpus.files {
         let path = folder().join("..").join(file);
         assert!(path.is_file(), "{} is missing", path.display());
     }
@@ -286,7 +288,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 fn keys(part: &str, sets: &[&str], unknown: &str) -> Vec<String> {
     let sets: Vec<String> = sets.iter().chain([&unknown]).map(|set| (*set).to_owned()).collect();
     let error = match part {
-        "Fine-tuning" => FineTuneConfig::load(&folder().join("sst2.toml"), &sets).err(),
+        "Fine-tuning" => FineTuneConfig::load(folder().join("sst2.toml"), &sets).err(),
         "Denoising" => DenoisingRunConfig::load(folder().join("bart-mini-corpus.toml"), &sets).err(),
         "Language models" => LanguageModelConfig::load(folder().join("gpt-mini-corpus.toml"), &sets).err(),
         "AWD-LSTM" => AwdLstmRunConfig::load(folder().join("ulmfit-mini-corpus.toml"), &sets).err(),

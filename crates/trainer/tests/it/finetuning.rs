@@ -440,7 +440,7 @@ fn patience_needs_something_to_be_patient_with() {
     bench.config("{ kind = \"classification\" }", "label", &[]);
     let error = |sets: &[&str]| {
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-        FineTuneConfig::load(&bench.path("config.toml"), &sets).unwrap_err().to_string()
+        FineTuneConfig::load(bench.path("config.toml"), &sets).unwrap_err().to_string()
     };
     let none = error(&["eval.patience=0"]);
     assert!(none.ends_with("`eval.patience` is 0; expected a whole number of 1 or more"), "{none}");

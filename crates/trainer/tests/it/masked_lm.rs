@@ -430,7 +430,7 @@ fn what_a_prompt_needs_is_said() {
 
     let refused = |sets: &[&str]| {
         bench.prompt(&path, &[]);
-        FineTuneConfig::load(&bench.path("config.toml"), &owned(sets)).unwrap_err().to_string()
+        FineTuneConfig::load(bench.path("config.toml"), &owned(sets)).unwrap_err().to_string()
     };
     assert!(refused(&["data.shots=0"]).ends_with("`data.shots` is 0; expected a whole number of 1 or more"));
     assert!(
@@ -445,5 +445,5 @@ fn what_a_prompt_needs_is_said() {
     assert!(epochs.ends_with("`train.epochs` is 0; expected a whole number of 1 or more"), "{epochs}");
     let config = bench.prompt(&path, &[]);
     fs::write(bench.path("back.toml"), cloze_trainer::config::FolderConfig::to_toml(&config)).unwrap();
-    assert_eq!(FineTuneConfig::load(&bench.path("back.toml"), &[]).unwrap(), config);
+    assert_eq!(FineTuneConfig::load(bench.path("back.toml"), &[]).unwrap(), config);
 }

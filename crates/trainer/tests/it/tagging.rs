@@ -117,7 +117,7 @@ impl Bench {
 
     fn config(&self, sets: &[&str]) -> Result<FineTuneConfig, TrainerError> {
         let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-        FineTuneConfig::load(&self.path("run.toml"), &sets)
+        FineTuneConfig::load(self.path("run.toml"), &sets)
     }
 
     fn run(

@@ -9,7 +9,7 @@ mod section;
 mod tags;
 mod texts;
 
-use super::config::{FineTuneConfig, TaskSection};
+use super::config::{FineTuneConfig, FineTuneRun, TaskSection};
 use super::model_folder::{TASK_FILE, TaskFile};
 use super::predictor::{AnyTaskModel, TaskModel};
 use super::reading::{Reading, draw_shots};
@@ -72,7 +72,7 @@ impl Run<'_> {
     }
 
     fn texts(self, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        let FineTuneConfig { task: section, data, .. } = self.config;
+        let FineTuneRun { task: section, data, .. } = &self.config.kind;
         let (task, examples, skipped) = TextTask::read(section, &data.train)?;
         let texts = |example: &TextExample| [Some(example.text.clone()), example.pair.clone()];
         let tokenizer = self.section.tokenizer(examples.iter().flat_map(texts).flatten(), progress)?;
@@ -88,7 +88,7 @@ impl Run<'_> {
     }
 
     fn tags(self, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        let FineTuneConfig { task: section, data, .. } = self.config;
+        let FineTuneRun { task: section, data, .. } = &self.config.kind;
         let TaskSection::Tagging(section) = section else {
             return Err(bad_setting("task.kind", "another", "tagging".into()));
         };
