@@ -5,7 +5,9 @@ pub mod left_to_right;
 pub mod linear_attention;
 pub mod neural_lm;
 pub mod positions;
+pub mod pruning;
 pub mod replicas;
+pub mod run_kind;
 pub mod span_masking;
 pub mod text;
 pub mod two_losses;
@@ -33,7 +35,7 @@ pub struct Example {
 }
 
 /// All of them.
-pub const EXAMPLES: [Example; 7] = [
+pub const EXAMPLES: [Example; 9] = [
     Example { name: "linear-attention", about: "a custom attention in BERT", run: linear_attention::run },
     Example { name: "rotary-positions", about: "custom positions in BERT", run: positions::run },
     Example { name: "span-masking", about: "a custom masking", run: span_masking::run },
@@ -48,6 +50,8 @@ pub const EXAMPLES: [Example; 7] = [
         run: two_losses::run,
     },
     Example { name: "neural-lm", about: "a model without a Transformer", run: neural_lm::run },
+    Example { name: "pruning", about: "an extension of a run: masks on weights", run: pruning::run },
+    Example { name: "run-kind", about: "a kind of run, with a config file of its own", run: run_kind::run },
     Example { name: "replicas", about: "two threads that make each step together", run: replicas::run },
 ];
 

@@ -131,23 +131,38 @@ impl Recipe for NextWord {
     }
 }
 
+/// What is trained and how, with word vectors and a hidden layer of these widths.
+///
+/// # Errors
+/// A sample that is not there.
+pub fn prepare(
+    [d, hidden]: [usize; 2],
+    batch_size: usize,
+    accumulate: usize,
+    seed: u64,
+    device: &Device,
+) -> Result<(NextWord, NeuralLm)> {
+    let recipe = NextWord { text: Text::load(32, seed)?, batch_size, accumulate };
+    let init = &mut ParamInit::new(&device.clone().autodiff(), seed).with_std(0.05);
+    let model = NeuralLm::new(recipe.text.tokenizer.vocab_size(), d, hidden, init);
+    Ok((recipe, model))
+}
+
 /// Trains it.
 pub fn run(steps: u64, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-    train_with(steps, 1, options.clone(), progress)
+    train_with(steps, 1, options, progress)
 }
 
 /// Trains it with so many micro-batches a step.
 pub fn train_with(
     steps: u64,
     accumulate: usize,
-    options: RunOptions<'_>,
+    options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
     let mut settings = RunSettings::new("neural-lm", steps, 2e-3);
     settings.evaluate = Cadence::Every(50);
     settings.checkpoint.every = 50;
-    let recipe = NextWord { text: Text::load(32, settings.seed)?, batch_size: 32, accumulate };
-    let init = &mut ParamInit::new(&options.device.clone().autodiff(), settings.seed).with_std(0.05);
-    let model = NeuralLm::new(recipe.text.tokenizer.vocab_size(), 64, 128, init);
-    train(&recipe, model, &settings, &options, progress)
+    let (recipe, model) = prepare([64, 128], 32, accumulate, settings.seed, &options.device)?;
+    train(&recipe, model, &settings, options, progress)
 }

@@ -114,8 +114,8 @@ pub fn run(steps: u64, options: &RunOptions<'_>, progress: &mut dyn RunProgress)
     other.folder = beside.into();
     let options = options.clone().replicas(Arc::new(first));
     thread::scope(|scope| {
-        let other = scope.spawn(move || neural_lm::train_with(steps, ACCUMULATE, other, &mut Silent));
-        let outcome = neural_lm::train_with(steps, ACCUMULATE, options, progress);
+        let other = scope.spawn(move || neural_lm::train_with(steps, ACCUMULATE, &other, &mut Silent));
+        let outcome = neural_lm::train_with(steps, ACCUMULATE, &options, progress);
         match other.join() {
             Ok(other) => other.and(outcome),
             Err(panic) => std::panic::resume_unwind(panic),

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use burn::tensor::Device;
-use cloze_examples::{EXAMPLES, Example, neural_lm, replicas};
+use cloze_examples::{EXAMPLES, Example, neural_lm, pruning, replicas};
+use cloze_model::huggingface::read_tensors;
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
@@ -58,13 +59,29 @@ fn check(name: &str) {
     assert_eq!(measured(&path("stopped")), losses);
 }
 
+/// The masks hold to the end.
+#[test]
+fn what_is_pruned_stays_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = RunOptions::new(Device::flex(), folder.path().join("run"));
+    pruning::run(30, &options, &mut Silent).unwrap();
+    let weights = read_tensors(&folder.path().join("run/model/model.safetensors")).unwrap();
+    let matrices: Vec<_> = weights.iter().filter(|(_, data)| data.shape().num_dims() == 2).collect();
+    assert_eq!(matrices.len(), 4);
+    for (path, data) in matrices {
+        let zeros = data.iter::<f32>().filter(|x| *x == 0.0).count();
+        let share = zeros as f64 / data.num_elements() as f64;
+        assert!((share - 0.9).abs() < 1e-3, "{path}: {share}");
+    }
+}
+
 /// Two replicas end with the bits of one that has all micro-batches, and of each other.
 #[test]
 fn replicas_make_the_steps_of_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let options = |out: &str| RunOptions::new(Device::flex(), path(out)).cache(path("cache"));
-    neural_lm::train_with(6, replicas::ACCUMULATE, options("one"), &mut Silent).unwrap();
+    neural_lm::train_with(6, replicas::ACCUMULATE, &options("one"), &mut Silent).unwrap();
     replicas::run(6, &options("two"), &mut Silent).unwrap();
     let weights = |run: &str| std::fs::read(path(run).join("model/model.safetensors")).unwrap();
     assert!(weights("one") == weights("two"), "of two");
@@ -98,5 +115,7 @@ examples! {
     left_to_right: "left-to-right",
     two_losses: "two-losses",
     neural_lm: "neural-lm",
+    pruning: "pruning",
+    run_kind: "run-kind",
     replicas: "replicas",
 }

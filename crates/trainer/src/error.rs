@@ -243,6 +243,15 @@ pub enum TrainerError {
         tokenizer: PathBuf,
     },
 
+    /// An extension of a run that does not go with it.
+    #[error("the extension `{name}`: {problem}")]
+    Extension {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+
     /// Another replica cannot be reached, or failed.
     #[error("training with other replicas {problem}")]
     Replicas {

@@ -4,6 +4,7 @@
 //! checkpoints/step-00001000/model.safetensors      parameters by path
 //!                           optimizer.safetensors  the optimiser's moments by path
 //!                           average.safetensors    the weights that a mean is of, if the run has one
+//!                           extensions.safetensors what extensions keep, if the run has any that do
 //!                           state.json             RunState: step, data position, best so far
 //!                           checksums.json         BLAKE3 of the others
 //! ```
@@ -23,6 +24,7 @@ use cloze_evaluation::atomic_file::flush;
 use cloze_model::huggingface::{read_tensors, write_from_device, write_tensors};
 use cloze_model::weights::{self, NamedTensors, TensorsOnDevice};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,6 +32,7 @@ use std::path::{Path, PathBuf};
 const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const AVERAGE: &str = "average.safetensors";
+const EXTENSIONS: &str = "extensions.safetensors";
 const STATE: &str = "state.json";
 const CHECKSUMS: &str = "checksums.json";
 const PREFIX: &str = "step-";
@@ -69,6 +72,9 @@ pub struct RunState {
     /// The scale of the next step's loss, of a run in FP16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
+    /// What extensions keep besides tensors, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extensions: BTreeMap<String, Value>,
 }
 
 /// Weights that are part of a mean.
@@ -98,6 +104,7 @@ impl RunState {
             kernel,
             average,
             loss_scale,
+            extensions: BTreeMap::new(),
         }
     }
 }
@@ -174,6 +181,8 @@ pub struct Checkpoint {
     pub optimizer: OptimizerState,
     /// The weights that a mean is of; empty where there is none.
     pub average: NamedTensors,
+    /// The tensors that extensions keep.
+    pub extensions: NamedTensors,
 }
 
 impl Checkpoint {
@@ -191,7 +200,7 @@ impl Checkpoint {
 
     /// Whether it is of a model whose parameters have these paths and shapes; what is wrong where it is not.
     fn check(&self, shapes: &[(String, Vec<usize>)]) -> std::result::Result<(), String> {
-        let Self { state, model, optimizer, average } = self;
+        let Self { state, model, optimizer, average, .. } = self;
         if state.updates > state.step {
             return Err(format!("{STATE}: {} updates in {} steps", state.updates, state.step));
         }
@@ -239,6 +248,8 @@ pub struct Snapshot<'a> {
     pub optimizer: TensorsOnDevice,
     /// The weights that a mean is of; empty where there is none.
     pub average: TensorsOnDevice,
+    /// The tensors that extensions keep.
+    pub extensions: TensorsOnDevice,
 }
 
 /// The folder of a run's checkpoints.
@@ -289,11 +300,13 @@ impl Checkpoints {
 
     /// Writes a checkpoint, whole or not at all, and returns its folder.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf> {
-        let Checkpoint { state, model, optimizer, average } = checkpoint;
+        let Checkpoint { state, model, optimizer, average, extensions } = checkpoint;
         self.write(state, |folder| {
             write_tensors(&folder.join(MODEL), model, &[])?;
-            if !average.is_empty() {
-                write_tensors(&folder.join(AVERAGE), average, &[])?;
+            for (name, tensors) in [(AVERAGE, average), (EXTENSIONS, extensions)] {
+                if !tensors.is_empty() {
+                    write_tensors(&folder.join(name), tensors, &[])?;
+                }
             }
             Ok(write_tensors(&folder.join(OPTIMIZER), optimizer, &[])?)
         })
@@ -301,11 +314,13 @@ impl Checkpoints {
 
     /// [`save`](Self::save) that copies one tensor at a time.
     pub fn save_snapshot(&self, snapshot: &Snapshot<'_>) -> Result<PathBuf> {
-        let Snapshot { state, model, optimizer, average } = snapshot;
+        let Snapshot { state, model, optimizer, average, extensions } = snapshot;
         self.write(state, |folder| {
             write_from_device(&folder.join(MODEL), model, &[])?;
-            if !average.is_empty() {
-                write_from_device(&folder.join(AVERAGE), average, &[])?;
+            for (name, tensors) in [(AVERAGE, average), (EXTENSIONS, extensions)] {
+                if !tensors.is_empty() {
+                    write_from_device(&folder.join(name), tensors, &[])?;
+                }
             }
             Ok(write_from_device(&folder.join(OPTIMIZER), optimizer, &[])?)
         })
@@ -410,9 +425,9 @@ fn write(state: &RunState, tensors: impl FnOnce(&Path) -> Result<()>, folder: &P
     fs::create_dir(folder).map_err(TrainerError::io("make", folder))?;
     tensors(folder)?;
     write_json(&folder.join(STATE), state)?;
-    let has_average = folder.join(AVERAGE).exists();
-    write_json(&folder.join(CHECKSUMS), &checksums(folder, has_average)?)?;
-    for name in [MODEL, OPTIMIZER, STATE, CHECKSUMS].into_iter().chain(has_average.then_some(AVERAGE)) {
+    let files = files(|name| folder.join(name).exists());
+    write_json(&folder.join(CHECKSUMS), &checksums(folder, &files)?)?;
+    for name in files.into_iter().chain([CHECKSUMS]) {
         flush(&folder.join(name))?;
     }
     Ok(flush(folder)?)
@@ -422,8 +437,8 @@ fn load(path: &Path) -> std::result::Result<Checkpoint, String> {
     let json = |name: &str| fs::read(path.join(name)).map_err(|error| format!("{name}: {error}"));
     let recorded: BTreeMap<String, String> =
         serde_json::from_slice(&json(CHECKSUMS)?).map_err(|error| format!("{CHECKSUMS}: {error}"))?;
-    let has_average = recorded.contains_key(AVERAGE);
-    let found = checksums(path, has_average).map_err(|error| describe(&error))?;
+    let found =
+        checksums(path, &files(|name| recorded.contains_key(name))).map_err(|error| describe(&error))?;
     for (name, sum) in &found {
         if recorded.get(name) != Some(sum) {
             return Err(format!("{name} is damaged: its checksum differs"));
@@ -436,8 +451,15 @@ fn load(path: &Path) -> std::result::Result<Checkpoint, String> {
             tensors.into_iter().map(|(path, data)| (without_variants(&path), data)).collect(),
         )
     };
-    let average = if has_average { tensors(AVERAGE)? } else { NamedTensors::new() };
-    Ok(Checkpoint { state, model: tensors(MODEL)?, optimizer: tensors(OPTIMIZER)?, average })
+    let if_there =
+        |name: &str| if recorded.contains_key(name) { tensors(name) } else { Ok(NamedTensors::new()) };
+    Ok(Checkpoint {
+        state,
+        model: tensors(MODEL)?,
+        optimizer: tensors(OPTIMIZER)?,
+        average: if_there(AVERAGE)?,
+        extensions: if_there(EXTENSIONS)?,
+    })
 }
 
 /// A path without variants of enums, such as `Transformer.`, which checkpoints of earlier versions have.
@@ -461,10 +483,15 @@ fn describe(error: &dyn std::error::Error) -> String {
     line
 }
 
-fn checksums(folder: &Path, has_average: bool) -> Result<BTreeMap<String, String>> {
-    [MODEL, OPTIMIZER, STATE]
-        .into_iter()
-        .chain(has_average.then_some(AVERAGE))
+/// The files of a checkpoint that has these of the optional ones.
+fn files(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    let optional = [AVERAGE, EXTENSIONS].into_iter().filter(|name| has(name));
+    [MODEL, OPTIMIZER, STATE].into_iter().chain(optional).collect()
+}
+
+fn checksums(folder: &Path, files: &[&str]) -> Result<BTreeMap<String, String>> {
+    files
+        .iter()
         .map(|name| {
             // Read and not mapped, which would count as memory in use.
             Ok((name.to_string(), file_checksum(&folder.join(name))?))
@@ -498,10 +525,12 @@ mod tests {
                 kernel: "an abacus".into(),
                 average: vec![Averaged { step, figure: Some(0.1 + 0.7) }],
                 loss_scale: Some(LossScale { scale: 4096.0, steps: step }),
+                extensions: [("mask".to_owned(), step.into())].into(),
             },
             model: [("w".to_string(), tensor.clone())].into(),
             optimizer: [("w.first".to_string(), tensor.clone())].into(),
-            average: [(format!("{step}/w"), tensor)].into(),
+            average: [(format!("{step}/w"), tensor.clone())].into(),
+            extensions: [("mask/w".to_string(), tensor)].into(),
         }
     }
 
@@ -515,6 +544,7 @@ mod tests {
         assert!(refused.is_empty());
         assert_eq!(loaded.state, checkpoint(7).state);
         assert_eq!(loaded.model, checkpoint(7).model);
+        assert_eq!(loaded.extensions, checkpoint(7).extensions);
         assert_eq!(loaded.optimizer, checkpoint(7).optimizer);
         assert_eq!(loaded.average, checkpoint(7).average);
     }
@@ -524,19 +554,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints::open(folder.path()).unwrap();
         let path = checkpoints.save(&checkpoint(7)).unwrap();
-        let mut state: serde_json::Value =
-            serde_json::from_slice(&fs::read(path.join(STATE)).unwrap()).unwrap();
+        let mut state: Value = serde_json::from_slice(&fs::read(path.join(STATE)).unwrap()).unwrap();
         assert_eq!(state.as_object_mut().unwrap().remove("kernel"), Some("an abacus".into()));
-        // Nor were means and scales.
-        for later in ["average", "loss_scale"] {
+        // Nor were means, scales and extensions.
+        for later in ["average", "loss_scale", "extensions"] {
             assert!(state.as_object_mut().unwrap().remove(later).is_some());
         }
         write_json(&path.join(STATE), &state).unwrap();
-        fs::remove_file(path.join(AVERAGE)).unwrap();
-        write_json(&path.join(CHECKSUMS), &checksums(&path, false).unwrap()).unwrap();
+        for file in [AVERAGE, EXTENSIONS] {
+            fs::remove_file(path.join(file)).unwrap();
+        }
+        write_json(&path.join(CHECKSUMS), &checksums(&path, &files(|_| false)).unwrap()).unwrap();
         let loaded = checkpoints.latest().unwrap().0.unwrap();
         let (kernel, average, loss_scale) = (String::new(), Vec::new(), None);
-        let before = RunState { kernel, average, loss_scale, ..checkpoint(7).state };
+        let extensions = BTreeMap::new();
+        let before = RunState { kernel, average, loss_scale, extensions, ..checkpoint(7).state };
         assert_eq!(loaded.state, before);
         assert!(loaded.average.is_empty());
     }
@@ -573,6 +605,7 @@ mod tests {
                 .collect(),
             model: weights::collect(&model),
             optimizer: ["first", "second"].map(|part| (format!("weight.{part}"), numbers(vec![6]))).into(),
+            extensions: NamedTensors::new(),
         };
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints::open(folder.path()).unwrap();
@@ -582,6 +615,7 @@ mod tests {
                 model: good.model.clone(),
                 optimizer: good.optimizer.clone(),
                 average: good.average.clone(),
+                extensions: NamedTensors::new(),
             };
             change(&mut changed);
             checkpoints.save(&changed).unwrap();

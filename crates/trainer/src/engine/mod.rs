@@ -11,6 +11,7 @@
 mod average;
 mod best_model;
 pub mod checkpoint;
+mod extension;
 mod failure;
 pub mod folder_config;
 pub mod gradients;
@@ -30,6 +31,7 @@ pub mod step;
 mod training;
 
 pub use average::Averaging;
+pub use extension::{Extension, Extensions, KeptState};
 pub use failure::Kept;
 pub use folder_config::{Difference, FolderConfig};
 pub use objective::Objective;

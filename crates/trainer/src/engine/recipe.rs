@@ -1,6 +1,7 @@
 //! What a run trains: the seam between the engine and a kind of training.
 
 use super::checkpoint::{CursorState, check_parameters};
+use super::extension::Extensions;
 use super::objective::Objective;
 use crate::metrics::Record;
 use crate::metrics::curve::{Panel, usual_panels};
@@ -78,6 +79,11 @@ pub trait Recipe: Objective {
     /// The panels of the learning curve, from above.
     fn panels(&self, records: &[Record]) -> Vec<Panel> {
         usual_panels(records, self.split())
+    }
+
+    /// What the run does besides its steps; by default nothing.
+    fn extensions(&self) -> Extensions<Self::Model> {
+        Vec::new()
     }
 
     /// Saves a model into a folder that is there and empty; by default with [`save_parameters`].

@@ -147,6 +147,7 @@ pub fn train_in<R: Recipe>(
         data: recipe.data(),
         precision: settings.precision,
         replicas: options.replicas.clone(),
+        extensions: recipe.extensions(),
         average: settings.average.clone(),
         best: settings.ends_with_best().then(|| BestModel::of(folder)),
         resume: options.resume,

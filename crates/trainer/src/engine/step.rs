@@ -1,11 +1,13 @@
 //! One optimisation step: forward and backward over micro-batches, clipping, update.
 
+use crate::engine::extension::Extensions;
 use crate::engine::failure::guarded;
 use crate::engine::gradients;
 use crate::engine::objective::Objective;
 use crate::engine::optimizer::Optimizer;
 use crate::engine::replicas::{Alone, Replicas, share};
 use crate::{Result, TrainerError};
+use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
@@ -67,9 +69,42 @@ pub fn step<O: Objective>(
     config: StepConfig,
     replicas: &dyn Replicas,
 ) -> (O::Model, Result<StepReport>) {
+    let hooks = &mut Hooks { replicas, extensions: &mut Vec::new() };
+    extended_step(objective, model, optimizer, batches, device, config, hooks)
+}
+
+/// Who takes part in a step besides its model.
+pub(crate) struct Hooks<'a, M> {
+    pub replicas: &'a dyn Replicas,
+    pub extensions: &'a mut Extensions<M>,
+}
+
+impl<M: Module> Hooks<'_, M> {
+    fn on_gradients(&mut self, model: &M, gradients: GradientsParams, step: u64) -> GradientsParams {
+        self.extensions
+            .iter_mut()
+            .fold(gradients, |gradients, extension| extension.on_gradients(model, gradients, step))
+    }
+
+    fn after_update(&mut self, model: M, step: u64) -> M {
+        self.extensions.iter_mut().fold(model, |model, extension| extension.after_update(model, step))
+    }
+}
+
+/// [`step`] with extensions.
+pub(crate) fn extended_step<O: Objective>(
+    objective: &O,
+    model: O::Model,
+    optimizer: &mut Optimizer,
+    batches: &[O::Batch],
+    device: &Device,
+    config: StepConfig,
+    hooks: &mut Hooks<'_, O::Model>,
+) -> (O::Model, Result<StepReport>) {
     let model = optimizer.prepare(model);
     let computed = guarded(config.step, || {
-        let (losses, gradients) = losses(objective, &model, batches, device, config, replicas)?;
+        let (losses, gradients) = losses(objective, &model, batches, device, config, hooks.replicas)?;
+        let gradients = hooks.on_gradients(&model, gradients, config.step);
         let update = trace_span!("update").entered();
         let grad_norm = gradients::global_norm(&model, &gradients) / config.loss_scale;
         Ok((losses, gradients, grad_norm, update))
@@ -82,7 +117,8 @@ pub fn step<O: Objective>(
     let model = if updated {
         let clips = config.clip_norm > 0.0 && grad_norm > config.clip_norm;
         let scale = if clips { config.clip_norm / grad_norm } else { 1.0 };
-        optimizer.step(model, gradients, config.lr, scale / config.loss_scale)
+        let model = optimizer.step(model, gradients, config.lr, scale / config.loss_scale);
+        hooks.after_update(model, config.step)
     } else {
         model
     };
@@ -121,10 +157,25 @@ pub fn step_ahead<O: Objective>(
     device: &Device,
     config: StepConfig,
 ) -> (O::Model, Result<Ahead>) {
+    let hooks = &mut Hooks { replicas: &Alone, extensions: &mut Vec::new() };
+    extended_step_ahead(objective, model, optimizer, batches, device, config, hooks)
+}
+
+/// [`step_ahead`] with extensions, of one replica.
+pub(crate) fn extended_step_ahead<O: Objective>(
+    objective: &O,
+    model: O::Model,
+    optimizer: &mut Optimizer,
+    batches: &[O::Batch],
+    device: &Device,
+    config: StepConfig,
+    hooks: &mut Hooks<'_, O::Model>,
+) -> (O::Model, Result<Ahead>) {
     debug_assert!(config.loss_scale == 1.0, "steps that nobody waits for have no scale of the loss");
     let model = optimizer.prepare(model);
     let computed = guarded(config.step, || {
         let (losses, gradients) = backward(objective, &model, batches, device, config, &Alone)?;
+        let gradients = hooks.on_gradients(&model, gradients, config.step);
         let squares = gradients::squared_norms(&model, &gradients);
         Ok((losses, gradients, squares))
     });
@@ -138,6 +189,7 @@ pub fn step_ahead<O: Objective>(
     let scale =
         clips.map(|squares| squares.clone().sum().sqrt().recip().mul_scalar(config.clip_norm).clamp_max(1.0));
     let model = optimizer.step_unread(model, gradients, config.lr, scale);
+    let model = hooks.after_update(model, config.step);
     (model, Ok(Ahead { losses, squares }))
 }
 

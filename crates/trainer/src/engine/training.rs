@@ -3,6 +3,7 @@
 use crate::engine::average::{Average, Averaging};
 use crate::engine::best_model::BestModel;
 use crate::engine::checkpoint::{Checkpoints, CursorState, RunState, Snapshot};
+use crate::engine::extension::{self, Extensions};
 use crate::engine::failure::guarded;
 use crate::engine::kernels;
 use crate::engine::loss_scale::LossScale;
@@ -11,7 +12,7 @@ use crate::engine::optimizer::{Optimizer, OptimizerConfig};
 use crate::engine::replicas::Replicas;
 use crate::engine::run_folder::RunFolder;
 use crate::engine::settings::{NonFinite, Precision, RunSettings};
-use crate::engine::step::{Ahead, StepConfig, StepReport, step, step_ahead};
+use crate::engine::step::{Ahead, Hooks, StepConfig, StepReport, extended_step, extended_step_ahead};
 use crate::metrics::MetricsLog;
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
@@ -26,7 +27,7 @@ use std::sync::Arc;
 const IN_PLACE: &str = "the model is in its place between steps";
 
 /// What a run's training begins with.
-pub(crate) struct Start<'a> {
+pub(crate) struct Start<'a, M> {
     pub folder: &'a RunFolder,
     /// With autodiff.
     pub device: Device,
@@ -37,6 +38,8 @@ pub(crate) struct Start<'a> {
     pub precision: Precision,
     /// Who makes the steps.
     pub replicas: Arc<dyn Replicas>,
+    /// What the run does besides.
+    pub extensions: Extensions<M>,
     /// Of the weights, if the result is a mean.
     pub average: Option<Averaging>,
     /// Where the best model is, if that is the result.
@@ -59,6 +62,7 @@ pub(crate) struct Training<M> {
     /// Of the steps' matrix products.
     precision: Precision,
     replicas: Arc<dyn Replicas>,
+    extensions: Extensions<M>,
     /// Steps whose figures nobody has waited for yet.
     unread: VecDeque<Unread>,
     /// The last step whose figures are known.
@@ -89,13 +93,14 @@ impl<M: Module> Training<M> {
     /// `changed`, given the checkpoint, where that was trained on other data; a precision that the device has not;
     /// optimiser settings that fit no parameter; a folder that cannot be read or written.
     pub fn begin(
-        start: Start<'_>,
+        start: Start<'_, M>,
         model: M,
         changed: impl FnOnce(PathBuf) -> TrainerError,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
-        let Start { folder, device, optimizer: constants, data, precision, replicas, average, best, resume } =
-            start;
+        let Start { folder, device, optimizer: constants, data, precision, replicas, .. } = start;
+        let Start { mut extensions, average, best, resume, .. } = start;
+        extension::check(&extensions)?;
         kernels::check(&device, precision)?;
         if let Some(reason) = unfused(&device) {
             progress.note(&format!("warning: {reason}"));
@@ -116,7 +121,9 @@ impl<M: Module> Training<M> {
                 let updates = checkpoint.state.updates;
                 let optimizer = Optimizer::restore(constants, updates, moments, &model, &inner)?;
                 let average = average.map(|settings| Average::restore(settings, &mut checkpoint, &model));
-                let state = checkpoint.state;
+                let mut state = checkpoint.state;
+                let kept = std::mem::take(&mut state.extensions);
+                extension::restore(&mut extensions, &model, checkpoint.extensions, kept)?;
                 progress.note(&format!("resuming after step {}", state.step));
                 if let Some(line) = kernels::change(&state.kernel, kernel) {
                     progress.note(&line);
@@ -130,6 +137,7 @@ impl<M: Module> Training<M> {
                 (model, optimizer, average, RunState::new(data), MetricsLog::create(folder.path())?)
             }
         };
+        let model = extensions.iter_mut().try_fold(model, |model, extension| extension.prepare(model))?;
         state.kernel = kernel.to_owned();
         state.loss_scale = (precision == Precision::F16).then(|| state.loss_scale.unwrap_or_default());
         Ok(Self {
@@ -142,6 +150,7 @@ impl<M: Module> Training<M> {
             device,
             precision,
             replicas,
+            extensions,
             unread: VecDeque::new(),
             last: None,
         })
@@ -208,17 +217,19 @@ impl<M: Module> Training<M> {
         is_last: bool,
     ) -> Result<()> {
         let model = self.model.take().expect(IN_PLACE);
-        let Self { optimizer, device, replicas, .. } = self;
+        let Self { optimizer, device, .. } = self;
+        let hooks = &mut Hooks { replicas: &*self.replicas, extensions: &mut self.extensions };
         let updated = match way {
             Way::Ahead => {
-                let (model, figures) = step_ahead(objective, model, optimizer, batches, device, constants);
+                let (model, figures) =
+                    extended_step_ahead(objective, model, optimizer, batches, device, constants, hooks);
                 self.model = Some(model);
                 self.unread.push_back(Unread { constants, first, figures: figures? });
                 true
             }
             Way::Waiting(non_finite) => {
                 let (model, report) = on_awake_cores(device, || {
-                    step(objective, model, optimizer, batches, device, constants, &**replicas)
+                    extended_step(objective, model, optimizer, batches, device, constants, hooks)
                 });
                 self.model = Some(model);
                 let report = report?;
@@ -285,11 +296,13 @@ impl<M: Module> Training<M> {
     pub fn checkpoint(&mut self, keep_last: usize, best: Option<u64>) -> Result<()> {
         let _checkpoint = tracing::trace_span!("checkpoint").entered();
         self.state.average = self.average.as_ref().map_or_else(Vec::new, Average::state);
+        self.state.extensions = extension::states(&self.extensions);
         self.checkpoints.save_snapshot(&Snapshot {
             state: &self.state,
             model: weights::on_device(self.model()),
             optimizer: self.optimizer.on_device(self.model()),
             average: self.average.as_ref().map_or_else(Default::default, Average::on_device),
+            extensions: extension::tensors(&self.extensions),
         })?;
         self.checkpoints.prune(keep_last, best)
     }
@@ -362,6 +375,7 @@ mod tests {
             data: "data".into(),
             precision: Precision::F32,
             replicas: Arc::new(Alone),
+            extensions: Vec::new(),
             average: None,
             best: None,
             resume: false,
