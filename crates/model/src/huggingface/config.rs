@@ -88,6 +88,12 @@ impl FloatType {
     pub fn name(self) -> &'static str {
         name_of(&Self::NAMES, self)
     }
+
+    /// The type that a `config.json` names; FP32 if it names none, or one that this crate does not know.
+    pub(super) fn read(fields: &Fields) -> Result<Self> {
+        let key = if fields.value("dtype").is_some() { "dtype" } else { "torch_dtype" };
+        Ok(fields.text(key)?.and_then(|name| of_name(&Self::NAMES, name)).unwrap_or_default())
+    }
 }
 
 /// The value of a name in one of the tables above.
@@ -135,8 +141,6 @@ impl PretrainedConfig {
         })?;
 
         let problem_type = ProblemType::read(fields)?;
-        let dtype_key = if fields.value("dtype").is_some() { "dtype" } else { "torch_dtype" };
-        let dtype = fields.text(dtype_key)?.and_then(|name| of_name(&FloatType::NAMES, name));
         let mut head_dropouts = Vec::new();
         for head in Architecture::ALL {
             let Some((key, default)) = family.head_dropout(head) else { continue };
@@ -154,7 +158,7 @@ impl PretrainedConfig {
             problem_type,
             head_dropouts,
             finetuning_task: fields.text("finetuning_task")?.map(str::to_string),
-            dtype: dtype.unwrap_or_default(),
+            dtype: FloatType::read(fields)?,
         })
     }
 

@@ -17,7 +17,8 @@ pub(crate) mod vocabulary;
 pub use crate::pairs::{ModelFormat, OwnParameters, inputs};
 pub use config::{ParallelSection, TranslationConfig, TranslationEval, TranslationTrain, VocabularySection};
 pub use folder::{
-    DecodingDefaults, TRANSLATION_FILE, TranslationFile, load_vocabularies, read_translation_file,
+    DecodingDefaults, TRANSLATION_FILE, TokenizerPlaces, TranslationFile, load_vocabularies,
+    read_translation_file,
 };
 pub use model::{ConvolutionalSection, RecurrentSection, TransformerSection, TranslationModel};
 pub use recipe::{TranslationData, TranslationRecipe, figure};
