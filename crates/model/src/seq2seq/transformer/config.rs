@@ -575,7 +575,7 @@ impl TransformerConfig {
                 ),
                 final_norm: self.final_norm(init),
                 output_dropout,
-                repeats: 1,
+                order: (0..self.n_encoder_layers).collect(),
                 recompute: false,
             },
             decoder_input: StackInput::of_decoder(self, init),
