@@ -47,10 +47,16 @@ impl LanguageModel {
             let attention = MultiHeadAttentionConfig::new(d_model, 2).init(init);
             layer.init(attention, init)
         });
-        let layers = layers.collect();
+        let layers: Vec<_> = layers.collect();
         let final_norm = Some(Norm::new(NormKind::Layer, d_model, 1e-5, init));
         Self {
-            layers: Encoder { layers, final_norm, output_dropout: 0.0, repeats: 1, recompute: false },
+            layers: Encoder {
+                order: (0..layers.len()).collect(),
+                layers,
+                final_norm,
+                output_dropout: 0.0,
+                recompute: false,
+            },
             tokens: Embedding::new(vocab_size, d_model, init),
             positions: SinusoidalPositions::new(d_model),
         }

@@ -24,7 +24,7 @@ for path in files:
     golden |= load_file(path)
 n, worst, left_out = 0, 0.0, []
 for name, (kind, *_) in export.CASES.items():
-    if kind not in export.transformers.CONFIG_MAPPING:
+    if export.model_type(kind) not in export.transformers.CONFIG_MAPPING:
         left_out.append(name)
         continue
     try:

@@ -10,7 +10,8 @@ use cloze_model::bert::{Bert, BertInput};
 use cloze_model::generate::{LanguageModel, NextToken};
 use cloze_model::gpt::{Gpt, GptConfig};
 use cloze_model::huggingface::{
-    FloatType, LoadReport, PretrainedFolder, SaveConfig, load_published, save_pretrained, save_published,
+    ConvertConfig, FloatType, LoadReport, PretrainedFolder, SaveConfig, convert, load_published,
+    save_pretrained, save_published,
 };
 use cloze_model::{ParamInit, Sequences};
 use serde_json::Value;
@@ -140,6 +141,16 @@ fn what_is_saved_of_a_dialect_computes_the_same() {
         let (folder, device) = (saved(&case.name), Device::flex());
         case.load(case.folder.path(), &device, Some(&folder));
         let model = case.load(&folder, &device, None);
+        case.check(&model, &device);
+    }
+}
+
+#[test]
+fn what_is_converted_of_a_dialect_computes_the_same() {
+    for case in Case::all() {
+        let (to, device) = (tempfile::tempdir().unwrap(), Device::flex());
+        convert(case.folder.path(), to.path(), &ConvertConfig::default()).unwrap();
+        let model = case.load(to.path(), &device, None);
         case.check(&model, &device);
     }
 }

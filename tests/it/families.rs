@@ -33,7 +33,7 @@ const TOLERANCE: f32 = 1e-4;
 /// Below it a gradient is rounding.
 const ROUNDING: f32 = 1e-5;
 /// The folders of the fixtures, each with the prefix of its encoder's tensors.
-const FAMILIES: [(&str, &str); 19] = [
+const FAMILIES: [(&str, &str); 21] = [
     ("bert", "bert."),
     ("roberta", "roberta."),
     ("distilbert", "distilbert."),
@@ -53,6 +53,8 @@ const FAMILIES: [(&str, &str); 19] = [
     ("gte-new", "new."),
     ("xlnet", "transformer."),
     ("xlm", "transformer."),
+    ("albert-groups", "albert."),
+    ("deberta-conv", "deberta."),
 ];
 /// The prefixes that are read, and written otherwise.
 const RENAMED: [(&str, &str, &str); 2] =
@@ -393,7 +395,8 @@ fn hidden_states_equal_transformers_however_they_are_batched() {
         let places = token_positions(&case.padded(&device));
         let padded = bert.forward(case.padded(&device).with_trace(trace)).hidden_states;
         let packed = bert.forward(case.packed(&device).with_trace(trace)).hidden_states;
-        assert_eq!((padded.len(), packed.len()), (config.n_layers + 1, config.n_layers + 1));
+        let n_layers = config.n_applied_layers();
+        assert_eq!((padded.len(), packed.len()), (n_layers + 1, n_layers + 1));
         let d = config.d_model as i32;
         for (i, (padded, packed)) in padded.into_iter().zip(packed).enumerate() {
             let expected = case.golden.data(&format!("hidden_states.{i}"));
@@ -401,7 +404,7 @@ fn hidden_states_equal_transformers_however_they_are_batched() {
             case.assert_close(&format!("state {i}, padded"), &padded.into_data(), &expected);
             case.assert_close(&format!("state {i}, packed"), &packed.reshape([-1, d]).into_data(), &expected);
         }
-        let expected = case.golden.float::<2>(&format!("hidden_states.{}", config.n_layers), &device);
+        let expected = case.golden.float::<2>(&format!("hidden_states.{n_layers}"), &device);
         let lengths = case.lengths();
         for (row, (start, len)) in Packing::new(&lengths[..]).starts().zip(lengths).enumerate() {
             let cut = |name| case.golden.int::<2>(name, &device).slice([row..row + 1, 0..len]);

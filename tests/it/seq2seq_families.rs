@@ -10,7 +10,8 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_model::blocks::Activation;
 use cloze_model::generate::NextToken;
 use cloze_model::huggingface::{
-    FloatType, LoadReport, load_published, read_published, read_tensors, save_published, write_tensors,
+    ConvertConfig, FloatType, LoadReport, convert, load_published, read_published, read_tensors,
+    save_published, write_tensors,
 };
 use cloze_model::ops::cross_entropy;
 use cloze_model::seq2seq::{
@@ -24,8 +25,17 @@ use std::path::{Path, PathBuf};
 
 /// Largest error allowed, relative to the largest absolute value of the tensor.
 const TOLERANCE: f32 = 1e-4;
-const CASES: [&str; 8] =
-    ["marian", "marian_separate", "marian_untied", "bart", "bart_scaled", "t5", "t5_gated", "mt5"];
+const CASES: [&str; 9] = [
+    "marian",
+    "marian_separate",
+    "marian_untied",
+    "bart",
+    "bart_scaled",
+    "t5",
+    "t5_gated",
+    "mt5",
+    "bart_uneven",
+];
 
 struct Case {
     name: &'static str,
@@ -156,6 +166,9 @@ fn configurations_say_what_the_files_say() {
     assert_eq!((bart.attention_dropout, bart.activation_dropout), (0.3, 0.2));
     assert_eq!((bart.tokens.bos, bart.tokens.forced_bos), (Some(0), Some(0)));
     assert_eq!(config("bart_scaled").tokens.forced_bos, None);
+    let uneven = config("bart_uneven");
+    assert_eq!((uneven.n_heads, uneven.n_decoder_heads, uneven.d_decoder_ff), (4, Some(2), Some(12)));
+    assert_eq!((bart.n_decoder_heads, bart.d_decoder_ff), (None, None));
     let t5 = config("t5");
     assert_eq!(t5.positions, PositionsConfig::RelativeBias { n_buckets: 8, max_distance: 7 });
     assert_eq!((t5.n_encoder_layers, t5.n_decoder_layers, t5.d_head), (3, 2, Some(6)));
@@ -212,6 +225,22 @@ fn what_is_saved_is_what_was_loaded() {
 }
 
 #[test]
+fn what_is_converted_is_what_was_loaded() {
+    for case in Case::all() {
+        let (config, model) = case.load(&Device::flex());
+        let to = tempfile::tempdir().unwrap();
+        convert(&case.folder, to.path(), &ConvertConfig::default()).unwrap();
+        // The program copies it: it is no part of the model.
+        fs::copy(case.folder.join("generation_config.json"), to.path().join("generation_config.json"))
+            .unwrap();
+        let init = &mut ParamInit::new(&Device::flex(), 1);
+        let (read, loaded, report) = load_published::<TransformerConfig>(to.path(), init).unwrap();
+        assert_eq!((read, report), (config, LoadReport::default()), "{}", case.name);
+        assert_eq!(weights::collect(&loaded), weights::collect(&model), "{}", case.name);
+    }
+}
+
+#[test]
 fn a_model_that_no_class_computes_has_a_folder_of_its_own() {
     let device = Device::flex();
     for config in [
@@ -220,6 +249,12 @@ fn a_model_that_no_class_computes_has_a_folder_of_its_own() {
         TransformerConfig::new(40, 1, 16)
             .with_tied(TiedEmbeddings::None)
             .with_positions(PositionsConfig::Learned { offset: 0 }),
+        // T5's classes have one number of heads.
+        TransformerConfig::t5(40, 1, 16).with_heads(2).with_decoder(4, 24),
+        TransformerConfig::new(40, 1, 16)
+            .with_heads(2)
+            .with_decoder(4, 24)
+            .with_positions(PositionsConfig::Rotary { theta: 100.0 }),
     ] {
         let model = config.init(&mut ParamInit::new(&device, 3));
         let folder = tempfile::tempdir().unwrap();
@@ -287,14 +322,15 @@ fn what_would_be_computed_otherwise_is_refused() {
             json!("prelu"),
             "`activation_function` is \"prelu\", expected \"gelu\"",
         ),
+        ("bart", CONFIG, "decoder_ffn_dim", json!(0), "`decoder_ffn_dim` is 0, expected at least 1"),
+        ("bart", CONFIG, "decoder_ffn_dim", json!(12), "fc1.weight` has shape [20, 16]"),
         (
             "bart",
             CONFIG,
-            "decoder_ffn_dim",
-            json!(12),
-            "`decoder_ffn_dim` is 12, expected 20, as `encoder_ffn_dim`",
+            "decoder_attention_heads",
+            json!(3),
+            "`decoder_attention_heads` is 3, expected a divisor of `d_model`, which is 16",
         ),
-        ("bart", CONFIG, "encoder_attention_heads", json!(8), "`decoder_attention_heads` is 4, expected 8"),
         ("bart", CONFIG, "is_encoder_decoder", json!(false), "`is_encoder_decoder` is false, expected true"),
         ("bart", CONFIG, "tie_encoder_decoder", json!(true), "`tie_encoder_decoder` is true, expected false"),
         ("bart", CONFIG, "dropout", json!(1.5), "`dropout` is 1.5, expected a number, 0 or more and below 1"),
@@ -304,7 +340,7 @@ fn what_would_be_computed_otherwise_is_refused() {
             CONFIG,
             "d_model",
             json!(18),
-            "`n_heads` is 4, expected a divisor of `d_model`, which is 18",
+            "`encoder_attention_heads` is 4, expected a divisor of `d_model`, which is 18",
         ),
         ("bart", CONFIG, "vocab_size", json!(0), "`vocab_size` is 0, expected at least 1"),
         ("bart", CONFIG, "bos_token_id", json!(31), "is 31, expected below `vocab_size`, which is 31"),

@@ -24,8 +24,8 @@ use crate::{
 
 const JSON: &str = "tokenizer.json";
 pub(crate) const CONFIG: &str = "tokenizer_config.json";
-const SPECIAL: &str = "special_tokens_map.json";
-const ADDED: &str = "added_tokens.json";
+pub(crate) const SPECIAL: &str = "special_tokens_map.json";
+pub(crate) const ADDED: &str = "added_tokens.json";
 /// The names that transformers' models give SentencePiece's files.
 const SENTENCEPIECE: [&str; 4] = ["tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model"];
 

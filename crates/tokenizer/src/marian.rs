@@ -45,9 +45,13 @@ struct Settings {
 }
 
 impl MarianTokenizers {
+    /// The files that are read of a folder; those after the first three may be missing.
+    pub const FILES: [&str; 7] =
+        [SOURCE, TARGET, VOCAB, TARGET_VOCAB, files::CONFIG, files::SPECIAL, files::ADDED];
+
     /// Whether a folder has their files.
     pub fn are_in(folder: impl AsRef<Path>) -> bool {
-        [SOURCE, TARGET, VOCAB].iter().all(|name| folder.as_ref().join(name).is_file())
+        Self::FILES[..3].iter().all(|name| folder.as_ref().join(name).is_file())
     }
 
     /// Reads a folder's `source.spm`, `target.spm` and `vocab.json`, with `tokenizer_config.json` if there is one. Where

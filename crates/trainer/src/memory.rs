@@ -66,7 +66,7 @@ impl MemoryEstimate {
             encoder.d_ff,
             encoder.embedding_width(),
             encoder.n_heads,
-            encoder.n_layers,
+            encoder.n_applied_layers(),
             encoder.vocab_size,
         ]
         .map(|size| size as u64);

@@ -1,21 +1,24 @@
 //! `cloze convert`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use cloze_model::huggingface::{ConvertConfig, FloatType, SentenceConfig, convert};
-use cloze_tokenizer::Tokenizer;
+use cloze_tokenizer::{MarianTokenizers, Tokenizer};
+use cloze_trainer::translation::{TRANSLATION_FILE, TokenizerPlaces};
 
 use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::{Output, say};
 
-/// What a folder has besides configuration, weights and tokenizer, and keeps: the task of a fine-tuned model, and
-/// sentence-transformers' modules, each of which is described in a folder of its own.
-const KEPT: [&str; 5] = [
+/// What a folder has besides configuration, weights and tokenizer, and keeps: the task of a fine-tuned model, the languages
+/// of a translation model, and sentence-transformers' modules, each of which is described in a folder of its own.
+const KEPT: [&str; 6] = [
     "task.json",
+    TRANSLATION_FILE,
     "generation_config.json",
     "modules.json",
     "sentence_bert_config.json",
@@ -25,7 +28,8 @@ const KEPT: [&str; 5] = [
 /// Write a model's folder anew: weights as safetensors, the tokenizer as tokenizer.json.
 ///
 /// Reads what --model of other commands reads, PyTorch's files and older vocabularies among it. Every
-/// weight is kept, heads too, and no bit of it changes unless --dtype says so. Prints the new folder.
+/// weight is kept, heads too, and no bit of it changes unless --dtype says so. Marian's vocabularies stay
+/// the files that they are, as transformers reads no other. Prints the new folder.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -67,7 +71,7 @@ pub fn run(args: &Args) -> Result<()> {
         return Err(WrongUsage::new(error).into());
     }
     let folder = model::folder(&args.model)?;
-    let tokenizer = Tokenizer::load(&folder)?;
+    let tokenizers = Tokenizers::load(&folder)?;
     let dtype = args.dtype.map(|dtype| match dtype {
         Dtype::F32 => FloatType::F32,
         Dtype::F16 => FloatType::F16,
@@ -86,7 +90,7 @@ pub fn run(args: &Args) -> Result<()> {
     let inner = partial.path().join("model");
     fs::create_dir(&inner).with_context(cannot)?;
     let report = convert(&folder, &inner, &config)?;
-    tokenizer.save(&inner)?;
+    tokenizers.save(&folder, &inner)?;
     keep(&folder, &inner)?;
     // An empty one in its place: not every system replaces it.
     let _ = fs::remove_dir(out);
@@ -102,11 +106,11 @@ pub fn run(args: &Args) -> Result<()> {
     if !report.left_out.is_empty() {
         say(format_args!("omitted, because they are not weights: {}", report.left_out.join(", ")));
     }
-    let ignored = &tokenizer.config().ignored;
+    let ignored = tokenizers.ignored();
     if !ignored.is_empty() {
         say(format_args!(
             "omitted, because cloze does not follow it, of tokenizer_config.json: {}",
-            ignored.join(", ")
+            ignored.into_iter().collect::<Vec<_>>().join(", ")
         ));
     }
     let mut output = Output::new();
@@ -114,18 +118,67 @@ pub fn run(args: &Args) -> Result<()> {
     output.flush()
 }
 
+/// The tokenizers of a folder.
+enum Tokenizers {
+    /// Each with its folder, and written anew.
+    Each(Vec<(PathBuf, Tokenizer)>),
+    /// Marian's, whose files are copied: transformers reads no others, and `tokenizer.json` would have one language alone.
+    Marian,
+}
+
+impl Tokenizers {
+    fn load(folder: &Path) -> Result<Self> {
+        let load = |place: PathBuf| Tokenizer::load(&place).map(|tokenizer| (place, tokenizer));
+        let places = match TokenizerPlaces::of(folder) {
+            TokenizerPlaces::Separate(sides) => sides.to_vec(),
+            TokenizerPlaces::Marian => {
+                MarianTokenizers::load(folder)?;
+                return Ok(Self::Marian);
+            }
+            _ => vec![folder.to_owned()],
+        };
+        Ok(Self::Each(places.into_iter().map(load).collect::<Result<_, _>>()?))
+    }
+
+    /// Writes them to the same places in `to` as they have in `from`.
+    fn save(&self, from: &Path, to: &Path) -> Result<()> {
+        match self {
+            Self::Each(all) => all.iter().try_for_each(|(place, tokenizer)| {
+                let place = to.join(place.strip_prefix(from)?);
+                fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+                Ok(tokenizer.save(&place)?)
+            }),
+            Self::Marian => {
+                MarianTokenizers::FILES.iter().try_for_each(|name| copy(from, to, Path::new(name)))
+            }
+        }
+    }
+
+    /// The keys of `tokenizer_config.json` that are not written, because cloze does not follow them.
+    fn ignored(&self) -> BTreeSet<&str> {
+        let all = match self {
+            Self::Each(all) => &all[..],
+            Self::Marian => &[],
+        };
+        all.iter().flat_map(|(_, tokenizer)| &tokenizer.config().ignored).map(String::as_str).collect()
+    }
+}
+
+/// Copies a file of the folder `from`, if it is there, to the same place in the folder `to`.
+fn copy(from: &Path, to: &Path, name: &Path) -> Result<()> {
+    let (source, target) = (from.join(name), to.join(name));
+    if source.is_file() {
+        let parent = target.parent().unwrap_or(to);
+        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        fs::copy(&source, &target).with_context(|| format!("cannot copy {}", source.display()))?;
+    }
+    Ok(())
+}
+
 /// Copies what is [`KEPT`], and the configuration of each folder in the folder, as a module's `1_Pooling`; of modules `Dense`
 /// the weights too, as they are.
 fn keep(from: &Path, to: &Path) -> Result<()> {
-    let copy = |name: &Path| -> Result<()> {
-        let (source, target) = (from.join(name), to.join(name));
-        if source.is_file() {
-            let parent = target.parent().unwrap_or(to);
-            fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
-            fs::copy(&source, &target).with_context(|| format!("cannot copy {}", source.display()))?;
-        }
-        Ok(())
-    };
+    let copy = |name: &Path| copy(from, to, name);
     KEPT.iter().try_for_each(|name| copy(Path::new(name)))?;
     let Some(sentence) = SentenceConfig::load(from)? else { return Ok(()) };
     let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;

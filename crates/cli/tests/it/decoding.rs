@@ -1,5 +1,6 @@
 //! `cloze translate` and `cloze generate` with small models of random weights: options, long and empty texts, errors.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -245,6 +246,71 @@ fn a_folder_of_marians_needs_nothing_more() {
     let long = format!("{}\n", "The old sea ".repeat(100_000));
     let ran = run("translate", &folder, &["--max-len", "2"], long.as_bytes());
     assert_eq!((ran.status, ran.out.lines().count()), (0, 1), "{}", ran.err);
+}
+
+/// A folder with a tokenizer for each language, and `translation.json`.
+fn two_sided() -> TempDir {
+    let folder = translator();
+    for side in ["source", "target"] {
+        let side = folder.path().join(side);
+        fs::create_dir(&side).unwrap();
+        words(Some("</s>")).save(&side).unwrap();
+    }
+    for name in ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"] {
+        fs::remove_file(folder.path().join(name)).unwrap();
+    }
+    let file = json!({ "source": "en", "target": "de", "max_len": 5 });
+    fs::write(folder.path().join("translation.json"), file.to_string()).unwrap();
+    folder
+}
+
+/// A T5 of transformers.
+fn t5() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/t5_translation");
+    for entry in fs::read_dir(fixture).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_converted_folder_says_the_same() {
+    for (command, folder) in [
+        ("translate", opus()),
+        ("translate", translator()),
+        ("translate", two_sided()),
+        ("translate", t5()),
+        ("generate", language_model()),
+    ] {
+        // A setting of decoding that no configuration has.
+        let path = folder.path().join("generation_config.json");
+        let settings = fs::read_to_string(&path).unwrap_or_else(|_| "{}".into());
+        let mut settings: Value = serde_json::from_str(&settings).unwrap();
+        settings["max_new_tokens"] = 7.into();
+        fs::write(&path, settings.to_string()).unwrap();
+        let out = tempfile::tempdir().unwrap();
+        run("convert", &folder, &["--out", out.path().to_str().unwrap()], b"").done();
+        let said = done(command, &folder, &["--beam", "2"], SOURCES);
+        assert_eq!(done(command, &out, &["--beam", "2"], SOURCES), said);
+        assert!(said.iter().any(|line| !line.is_empty()));
+        let files = |folder: &TempDir| {
+            let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+            names.map(|name| name.into_string().unwrap()).collect::<BTreeSet<_>>()
+        };
+        // The fixture's own expectations are no part of a model.
+        let left = files(&folder).difference(&files(&out)).cloned().collect::<Vec<_>>();
+        assert!(left.iter().all(|name| ["expected.json", "export.py"].contains(&name.as_str())), "{left:?}");
+        assert_eq!(fs::read(out.path().join("generation_config.json")).unwrap(), fs::read(&path).unwrap());
+    }
+    // Marian's files are as they were, and transformers finds no tokenizer.json that it would take for both languages.
+    let (folder, out) = (opus(), tempfile::tempdir().unwrap());
+    run("convert", &folder, &["--out", out.path().to_str().unwrap(), "--dtype", "bf16"], b"").done();
+    for name in ["source.spm", "target.spm", "vocab.json", "tokenizer_config.json"] {
+        assert_eq!(fs::read(out.path().join(name)).unwrap(), fs::read(folder.path().join(name)).unwrap());
+    }
+    assert!(!out.path().join("tokenizer.json").exists());
 }
 
 #[test]

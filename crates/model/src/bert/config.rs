@@ -2,7 +2,7 @@ use super::{Bert, BertEmbeddings, BertForPreTraining, MlmHead, NextSentenceHead,
 use crate::blocks::{
     Activation, Attention, DisentangledConfig, Encoder, EncoderLayerConfig, FeedForwardConfig,
     MultiHeadAttention, MultiHeadAttentionConfig, Norm, NormKind, NormPlacement, RelativeBiasConfig,
-    RotaryConfig, TransformerXlConfig,
+    ResidualConvolutionConfig, RotaryConfig, TransformerXlConfig,
 };
 use crate::sizes::check_sizes;
 use crate::with_fields::with_fields;
@@ -58,12 +58,18 @@ pub struct BertConfig {
     /// §3.1). None: as wide as the model, without a projection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_embedding: Option<usize>,
+    /// Whether embeddings of another width are projected before they are normalised, by a map without biases (DeBERTa v2).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub project_before_norm: bool,
     /// Unused rows at the start of the position table: RoBERTa counts positions from its padding piece's id plus 1.
     #[serde(default)]
     pub position_offset: usize,
-    /// Whether all `n_layers` layers share one layer's parameters (ALBERT).
+    /// Whether all `n_layers` layers share one layer's parameters (ALBERT), or those of [groups](Self::layer_groups).
     #[serde(default)]
     pub share_layers: bool,
+    /// The groups of layers that share parameters; none: one group of one layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer_groups: Option<LayerGroups>,
     /// Whether the encoder has a pooler.
     #[serde(default = "yes")]
     pub pooler: bool,
@@ -96,6 +102,9 @@ pub struct BertConfig {
     /// The terms of Transformer-XL in the attention's scores (XLNet). It is composed on every device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transformer_xl: Option<TransformerXlConfig>,
+    /// A convolution of the embeddings, added to the first layer's output (DeBERTa v2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub convolution: Option<ResidualConvolutionConfig>,
     /// Whether the feed-forward networks have a [gate](FeedForwardConfig::gated).
     #[serde(default)]
     pub gated: bool,
@@ -167,6 +176,32 @@ pub struct BertConfig {
     pub language: Option<usize>,
 }
 
+/// How layers that share parameters form groups (ALBERT's `num_hidden_groups` and `inner_group_num`).
+///
+/// Each of a model's `n_layers` steps applies all layers of one group, in their order. The steps are shared out among the
+/// groups evenly: step `i` applies group `⌊i / (n_layers / n_groups)⌋`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerGroups {
+    /// Groups, at most as many as there are steps.
+    pub n_groups: usize,
+    /// Layers of a group, each with parameters of its own.
+    pub n_inner_layers: usize,
+}
+
+impl LayerGroups {
+    /// One group of one layer.
+    pub const ONE: Self = Self { n_groups: 1, n_inner_layers: 1 };
+
+    /// The indices of layers in the order in which `n_layers` steps apply them.
+    fn order(self, n_layers: usize) -> Vec<usize> {
+        // In floating point, as in transformers, so that rounding decides alike.
+        let steps_of_group = n_layers as f64 / self.n_groups as f64;
+        let first = (0..n_layers).map(|step| (step as f64 / steps_of_group) as usize * self.n_inner_layers);
+        first.flat_map(|first| first..first + self.n_inner_layers).collect()
+    }
+}
+
 /// Which layers attend to a neighbourhood only (ModernBERT, Warner et al. 2024, §2.1.1): all but every
 /// `global_every`-th, counted from the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -231,8 +266,10 @@ with_fields!(BertConfig {
     with_init_std => init_std: f64,
     with_pad_token_id => pad_token_id: usize,
     with_d_embedding => d_embedding: Option<usize>,
+    with_project_before_norm => project_before_norm: bool,
     with_position_offset => position_offset: usize,
     with_share_layers => share_layers: bool,
+    with_layer_groups => layer_groups: Option<LayerGroups>,
     with_pooler => pooler: bool,
     with_attention_output_dropout => attention_output_dropout: bool,
     with_feed_forward_output_dropout => feed_forward_output_dropout: bool,
@@ -243,6 +280,7 @@ with_fields!(BertConfig {
     with_relative_bias => relative_bias: Option<RelativeBiasConfig>,
     with_disentangled => disentangled: Option<DisentangledConfig>,
     with_transformer_xl => transformer_xl: Option<TransformerXlConfig>,
+    with_convolution => convolution: Option<ResidualConvolutionConfig>,
     with_gated => gated: bool,
     with_attention_bias => attention_bias: bool,
     with_attention_output_bias => attention_output_bias: Option<bool>,
@@ -302,8 +340,10 @@ impl BertConfig {
             init_std: 0.02,
             pad_token_id: 0,
             d_embedding: None,
+            project_before_norm: false,
             position_offset: 0,
             share_layers: false,
+            layer_groups: None,
             pooler: true,
             attention_output_dropout: true,
             feed_forward_output_dropout: true,
@@ -314,6 +354,7 @@ impl BertConfig {
             relative_bias: None,
             disentangled: None,
             transformer_xl: None,
+            convolution: None,
             gated: false,
             attention_bias: true,
             attention_output_bias: None,
@@ -391,6 +432,19 @@ impl BertConfig {
         self.d_embedding.unwrap_or(self.d_model)
     }
 
+    /// The indices of layers with parameters of their own, in the order in which they are applied.
+    fn layer_order(&self) -> Vec<usize> {
+        match self.share_layers {
+            true => self.layer_groups.unwrap_or(LayerGroups::ONE).order(self.n_layers),
+            false => (0..self.n_layers).collect(),
+        }
+    }
+
+    /// How many layers a token goes through: `n_layers`, times the layers of a [group](Self::layer_groups).
+    pub fn n_applied_layers(&self) -> usize {
+        self.n_layers.saturating_mul(self.layer_groups.unwrap_or(LayerGroups::ONE).n_inner_layers)
+    }
+
     /// Features of a head.
     fn head_width(&self) -> usize {
         self.d_head.unwrap_or(self.d_model / self.n_heads)
@@ -447,6 +501,30 @@ impl BertConfig {
         ] {
             if !(0.0..1.0).contains(&p) {
                 return refuse(name, p.to_string(), "0 or more and below 1".into());
+            }
+        }
+        if let Some(groups) = self.layer_groups {
+            check_sizes([
+                ("layer_groups.n_groups", groups.n_groups),
+                ("layer_groups.n_inner_layers", groups.n_inner_layers),
+            ])?;
+            if !self.share_layers {
+                return refuse("layer_groups", "given".into(), "none: no layers share parameters".into());
+            }
+            if groups.n_groups > self.n_layers {
+                let expected = format!("at most `n_layers`, which is {}", self.n_layers);
+                return refuse("layer_groups.n_groups", groups.n_groups.to_string(), expected);
+            }
+            let most = 10_000 / self.n_layers;
+            if groups.n_inner_layers > most {
+                let expected = format!("at most {most}, as they are applied `n_layers` times");
+                return refuse("layer_groups.n_inner_layers", groups.n_inner_layers.to_string(), expected);
+            }
+        }
+        if let Some(convolution) = self.convolution {
+            convolution.validate(self.d_model)?;
+            if self.share_layers {
+                return refuse("convolution", "given".into(), "none: layers share parameters".into());
             }
         }
         self.validate_positions()
@@ -606,15 +684,19 @@ impl BertConfig {
             norm_kind: self.norm_kind,
             layer_norm_eps: self.layer_norm_eps,
         };
-        let (n_sets, repeats) = if self.share_layers { (1, self.n_layers) } else { (self.n_layers, 1) };
+        let order = self.layer_order();
         Encoder {
-            layers: (0..n_sets)
+            layers: (0..order.iter().max().map_or(0, |last| last + 1))
                 .map(|number| {
                     let attention = attention(init);
                     let mut layer = layer.init(attention, init);
                     let kept = layer.attention_norm.filter(|_| self.first_norm || number > 0);
                     layer.attention_norm = kept.map(|norm| norm.with_bias(self.norm_bias));
                     layer.feed_forward_norm = layer.feed_forward_norm.with_bias(self.norm_bias);
+                    layer.convolution = self
+                        .convolution
+                        .filter(|_| number == 0)
+                        .map(|of| of.init(self.d_model, self.hidden_dropout, self.layer_norm_eps, init));
                     layer
                 })
                 .collect(),
@@ -622,7 +704,7 @@ impl BertConfig {
                 Norm::new(self.norm_kind, self.d_model, self.layer_norm_eps, init).with_bias(self.norm_bias)
             }),
             output_dropout: dropout(self.output_dropout),
-            repeats,
+            order,
             recompute: false,
         }
     }
@@ -670,6 +752,38 @@ mod tests {
             json.as_object_mut().unwrap().remove(key).unwrap();
         }
         assert_eq!(serde_json::from_value::<BertConfig>(json).unwrap(), config);
+    }
+
+    #[test]
+    fn groups_of_layers_are_applied_one_after_another() {
+        let init = &mut ParamInit::new(&Device::flex(), 0);
+        let mut order = |n_layers, n_groups, n_inner_layers| {
+            let layer_groups = Some(LayerGroups { n_groups, n_inner_layers });
+            let config = BertConfig { layer_groups, share_layers: true, n_layers, ..BertConfig::tiny(100) };
+            let encoder = config.init_encoder(init).encoder;
+            assert_eq!(encoder.layers.len(), n_groups * n_inner_layers);
+            assert_eq!(encoder.order.len(), config.n_applied_layers());
+            encoder.order
+        };
+        assert_eq!(order(4, 2, 1), [0, 0, 1, 1]);
+        assert_eq!(order(2, 1, 2), [0, 1, 0, 1]);
+        assert_eq!(order(4, 2, 2), [0, 1, 0, 1, 2, 3, 2, 3]);
+        // transformers' `int(i / (5 / 3))`.
+        assert_eq!(order(5, 3, 1), [0, 0, 1, 1, 2]);
+        for (groups, expected) in [
+            ((3, 1), "`layer_groups.n_groups` is 3, expected at most `n_layers`, which is 2"),
+            ((0, 1), "`layer_groups.n_groups` is 0, expected at least 1"),
+            (
+                (1, 9_000),
+                "`layer_groups.n_inner_layers` is 9000, expected at most 5000, as they are applied `n_layers` times",
+            ),
+        ] {
+            let layer_groups = Some(LayerGroups { n_groups: groups.0, n_inner_layers: groups.1 });
+            let config = BertConfig { layer_groups, share_layers: true, ..BertConfig::tiny(100) };
+            assert!(config.validate().unwrap_err().to_string().ends_with(expected));
+            let unshared = BertConfig { share_layers: false, layer_groups: Some(LayerGroups::ONE), ..config };
+            assert!(unshared.validate().unwrap_err().to_string().contains("`layer_groups` is given"));
+        }
     }
 
     #[test]

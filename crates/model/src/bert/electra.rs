@@ -35,7 +35,8 @@ impl ElectraConfig {
     /// # Errors
     /// [`ModelError::Setting`] for a `generator_size` that is not above 0 and at most 1: a generator that is stronger
     /// than the discriminator teaches it less; for an invalid discriminator; for one with vectors of distances or biases
-    /// by distance among its embeddings, which fit its own attention alone.
+    /// by distance among its embeddings, which fit its own attention alone, or with embeddings that are
+    /// [projected before they are normalised](BertConfig::project_before_norm).
     pub fn new(discriminator: BertConfig, generator_size: f64) -> Result<Self> {
         if !(generator_size > 0.0 && generator_size <= 1.0) {
             let expected = "a number above 0, at most 1: the generator is no wider than the discriminator";
@@ -50,6 +51,10 @@ impl ElectraConfig {
                 let expected = "none: a generator shares the embeddings, but not the heads";
                 return Err(ModelError::setting(key, "given", expected));
             }
+        }
+        if discriminator.project_before_norm {
+            let expected = "false: a generator shares the normalisation, but not the width that it is of";
+            return Err(ModelError::setting("project_before_norm", true, expected));
         }
         let scaled = |size: usize| ((size as f64 * generator_size).round() as usize).max(1);
         let (d_model, d_embedding) = (scaled(discriminator.d_model), discriminator.embedding_width());

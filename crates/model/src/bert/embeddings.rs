@@ -11,7 +11,8 @@ use burn::tensor::{Int, Tensor};
 /// The sum of piece, segment and position embeddings, normalised (Devlin et al. 2019, figure 2), and projected if their
 /// width is not the model's (Lan et al. 2020, §3.1).
 ///
-/// `d_embedding` is `d_model` unless there is a projection.
+/// `d_embedding` is `d_model` unless there is a projection. In DeBERTa v2 the projection comes before the normalisation, see
+/// [`BertConfig::project_before_norm`].
 #[derive(Module, Debug)]
 pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     /// `[vocab_size, d_embedding]`; the masked-LM head projects onto this very parameter.
@@ -24,7 +25,7 @@ pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     pub positions: Option<P>,
     /// The normalisation of the sum; T5 and XLNet have none.
     pub norm: Option<LayerNorm>,
-    /// `[d_embedding, d_model]`, after normalisation and dropout.
+    /// `[d_embedding, d_model]`, after normalisation and dropout, or before both.
     pub projection: Option<Linear>,
     /// The bias of all layers' scores by distance, in MPNet and T5.
     pub relative_bias: Option<RelativeBias>,
@@ -40,6 +41,7 @@ pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     #[module(skip)]
     pub language: Option<usize>,
     dropout: f64,
+    project_before_norm: bool,
     positions_type: PartType<P>,
 }
 
@@ -47,6 +49,7 @@ impl BertEmbeddings {
     /// New tables for `config`.
     pub fn new(config: &BertConfig, init: &mut ParamInit) -> Self {
         let d = config.embedding_width();
+        let d_norm = if config.project_before_norm { config.d_model } else { d };
         let token_types = |init: &mut ParamInit| Embedding::new(config.n_token_types, d, init);
         Self {
             tokens: Embedding::new(config.vocab_size, d, init),
@@ -56,8 +59,10 @@ impl BertEmbeddings {
             }),
             norm: config
                 .embedding_norm
-                .then(|| LayerNorm::new(d, config.layer_norm_eps, init).with_bias(config.norm_bias)),
-            projection: config.d_embedding.map(|d| Linear::new(d, config.d_model, init)),
+                .then(|| LayerNorm::new(d_norm, config.layer_norm_eps, init).with_bias(config.norm_bias)),
+            projection: config
+                .d_embedding
+                .map(|d| Linear::with_bias(!config.project_before_norm, d, config.d_model, init)),
             relative_bias: config.relative_bias.map(|bias| bias.init(config.n_heads, init)),
             distances: config.disentangled.map(|distances| {
                 DistanceVectors::new(&distances, config.d_model, config.layer_norm_eps, init)
@@ -66,6 +71,7 @@ impl BertEmbeddings {
             query: config.transformer_xl.map(|_| init.truncated_normal([config.d_model])),
             language: config.language,
             dropout: config.hidden_dropout,
+            project_before_norm: config.project_before_norm,
             positions_type: PartType::new(PartKind::Positions),
         }
     }
@@ -76,6 +82,7 @@ impl<P: Positions> BertEmbeddings<P> {
     pub fn with_positions<Q: Positions>(self, positions: Q) -> BertEmbeddings<Q> {
         let Self { tokens, token_types, norm, projection, relative_bias, distances, sinusoids, .. } = self;
         let (query, language, dropout) = (self.query, self.language, self.dropout);
+        let project_before_norm = self.project_before_norm;
         BertEmbeddings {
             tokens,
             token_types,
@@ -88,6 +95,7 @@ impl<P: Positions> BertEmbeddings<P> {
             query,
             language,
             dropout,
+            project_before_norm,
             positions_type: PartType::new(PartKind::Positions),
         }
     }
@@ -131,15 +139,16 @@ impl<P: Positions> BertEmbeddings<P> {
             (Some(positions), None) => positions.add_to(sum, packing),
             (None, _) => sum,
         };
+        let projected = |states, is_here: bool| match self.projection.as_ref().filter(|_| is_here) {
+            Some(projection) => projection.forward(states),
+            None => states,
+        };
+        let sum = projected(sum, self.project_before_norm);
         let sum = match &self.norm {
             Some(norm) => norm.forward(sum),
             None => sum,
         };
-        let states = ops::dropout(sum, self.dropout);
-        match &self.projection {
-            Some(projection) => projection.forward(states),
-            None => states,
-        }
+        projected(ops::dropout(sum, self.dropout), !self.project_before_norm)
     }
 
     /// The vectors of the distances in padded sequences that all layers share, if the attention needs any.

@@ -12,7 +12,7 @@ mod pooling;
 mod pretraining;
 mod span_boundary;
 
-pub use config::{BertConfig, LocalAttention};
+pub use config::{BertConfig, LayerGroups, LocalAttention};
 pub use electra::{
     Electra, ElectraConfig, Generator, ReplacedTokenDetector, ReplacedTokenHead, replaced_token_loss,
     sampled_pieces, with_pieces,

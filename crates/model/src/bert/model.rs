@@ -328,7 +328,7 @@ impl<A: Attention, P: Positions> Backbone for Bert<A, P> {
             Some(projection) => projection.weight.lazy_shape().dims::<2>()[1],
             None => d_embedding,
         };
-        BackboneShape::new(d_model, self.encoder.layers.len() * self.encoder.repeats, vocab_size)
+        BackboneShape::new(d_model, self.encoder.order.len(), vocab_size)
     }
 
     fn embeddings_path(&self) -> String {

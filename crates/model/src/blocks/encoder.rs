@@ -3,7 +3,7 @@ use crate::ops::{self, AttentionMask};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// A stack of encoder layers, applied once or several times, with a final normalisation if the layers are pre-norm.
+/// A stack of encoder layers, each applied once or several times, with a final normalisation if the layers are pre-norm.
 #[derive(Module, Debug)]
 pub struct Encoder<A: Attention> {
     /// From the first layer to the last.
@@ -12,9 +12,10 @@ pub struct Encoder<A: Attention> {
     pub final_norm: Option<Norm>,
     /// Dropout on the last states, after the final normalisation (T5, XLNet).
     pub output_dropout: f64,
-    /// How many times `layers` are applied, each time to the previous output: more than once if layers share
-    /// parameters, as in ALBERT (Lan et al. 2020, §3.1).
-    pub repeats: usize,
+    /// The indices of `layers` in the order in which they are applied, each to the previous output: an index comes more than
+    /// once if layers share parameters, as in ALBERT (Lan et al. 2020, §3.1).
+    #[module(skip)]
+    pub order: Vec<usize>,
     /// Whether training [recomputes](ops::recompute) each layer in the backward pass, so that only the layers' inputs
     /// are kept from the forward pass. The results are the same. The device has to [support](ops::can_recompute) it.
     /// Layers are not recomputed if attention probabilities are traced, the mask has a [bias](AttentionMask::bias), or
@@ -36,9 +37,9 @@ pub struct EncoderTrace {
 pub struct EncoderOutput {
     /// The last states, `[batch, len, d_model]`, or `[1, n, d_model]` for `n` wanted tokens.
     pub last_hidden_state: Tensor<3>,
-    /// `n_layers + 1` tensors `[batch, len, d_model]`, the embeddings first; empty unless traced.
+    /// A tensor `[batch, len, d_model]` for the embeddings and one for each applied layer; empty unless traced.
     pub hidden_states: Vec<Tensor<3>>,
-    /// `n_layers` tensors `[batch, n_heads, len, len]`; empty unless traced.
+    /// A tensor `[batch, n_heads, len, len]` for each applied layer; empty unless traced.
     pub attentions: Vec<Tensor<4>>,
 }
 
@@ -80,12 +81,13 @@ impl<A: Attention> Encoder<A> {
     ) -> EncoderOutput {
         let mut hidden_states = Vec::new();
         let mut attentions = Vec::new();
-        let mut layers = (0..self.repeats).flat_map(|_| &self.layers).peekable();
-        while let Some(layer) = layers.next() {
+        let mut order = self.order.iter().peekable();
+        while let Some(layer) = order.next() {
+            let layer = &self.layers[*layer];
             if trace.hidden_states {
                 hidden_states.push(x.clone());
             }
-            let wanted = wanted.filter(|_| layers.peek().is_none());
+            let wanted = wanted.filter(|_| order.peek().is_none());
             // The gradient of a bias, or of the distances' vectors, would be lost in the recomputation.
             if self.recompute && !trace.attentions && mask.bias.is_none() && distances.is_none() {
                 x = recomputed(layer, x, mask, wanted);
@@ -125,7 +127,10 @@ fn recomputed<A: Attention>(
 mod tests {
     use super::*;
     use crate::bert::{BertConfig, BertForPreTraining, BertInput};
-    use crate::blocks::{AttentionOutput, MultiHeadAttention, MultiHeadAttentionConfig, NormPlacement};
+    use crate::blocks::{
+        Activation, AttentionOutput, MultiHeadAttention, MultiHeadAttentionConfig, NormPlacement,
+        ResidualConvolutionConfig,
+    };
     use crate::lora::LoraConfig;
     use crate::ops::{Precision, with_precision};
     use crate::{ParamInit, first_layers, freeze};
@@ -196,10 +201,13 @@ mod tests {
     fn recomputed_layers_give_the_same_bits() {
         let init = || ParamInit::new(&device(), 1).with_std(0.3);
         let pre = BertConfig { norm: NormPlacement::Pre, ..config() };
+        let activation = Activation::Tanh;
+        let convolution = ResidualConvolutionConfig { kernel: 3, n_groups: 2, activation };
         let mut models = vec![
             config().init(&mut init()),
             pre.init(&mut init()),
             BertConfig { share_layers: true, ..config() }.init(&mut init()),
+            BertConfig { convolution: Some(convolution), ..config() }.init(&mut init()),
         ];
         let whole = models[0].clone();
         let first = |n_layers| first_layers(&whole, n_layers);

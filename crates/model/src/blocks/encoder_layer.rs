@@ -1,7 +1,8 @@
 use super::part_type::{PartKind, PartType};
 use super::sub_layer::SubLayer;
 use super::{
-    Attention, AttentionInput, AttentionOutput, FeedForward, FeedForwardConfig, Norm, NormKind, NormPlacement,
+    Attention, AttentionInput, AttentionOutput, FeedForward, FeedForwardConfig, Norm, NormKind,
+    NormPlacement, ResidualConvolution,
 };
 use crate::ParamInit;
 use burn::module::Module;
@@ -31,6 +32,7 @@ impl EncoderLayerConfig {
             attention_norm: Some(self.new_norm(init)),
             feed_forward: self.feed_forward.init(init),
             feed_forward_norm: self.new_norm(init),
+            convolution: None,
             attention_output_dropout: self.attention_output_dropout,
             feed_forward_output_dropout: self.feed_forward_output_dropout,
             norm: self.norm,
@@ -56,6 +58,8 @@ pub struct EncoderLayer<A: Attention> {
     pub feed_forward: FeedForward,
     /// The normalisation of the second sub-layer, pre-norm or post-norm.
     pub feed_forward_norm: Norm,
+    /// A convolution of the layer's input, added to its output: in the first layer of DeBERTa v2.
+    pub convolution: Option<ResidualConvolution>,
     attention_output_dropout: f64,
     feed_forward_output_dropout: f64,
     #[module(skip)]
@@ -73,7 +77,8 @@ impl<A: Attention> EncoderLayer<A> {
     /// # Shapes
     /// - returns `[batch, q_len, d_model]`, or `[1, n, d_model]` for `n` wanted tokens
     pub fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
-        let (x, wanted) = (input.queries.clone(), input.wanted);
+        let (x, wanted, mask) = (input.queries.clone(), input.wanted, input.mask);
+        let convolved = self.convolution.as_ref().map(|convolution| (convolution, x.clone()));
         let around = |norm, dropout| SubLayer { placement: self.norm, norm, dropout };
         let mut weights = None;
         let x = around(self.attention_norm.as_ref(), self.attention_output_dropout).forward(
@@ -88,6 +93,10 @@ impl<A: Attention> EncoderLayer<A> {
         let context =
             around(Some(&self.feed_forward_norm), self.feed_forward_output_dropout)
                 .forward(x, None, |x| self.feed_forward.forward(x));
+        let context = match convolved {
+            Some((convolution, x)) => convolution.forward(x, context, mask, wanted),
+            None => context,
+        };
         AttentionOutput { context, weights }
     }
 }

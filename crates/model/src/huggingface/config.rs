@@ -88,6 +88,12 @@ impl FloatType {
     pub fn name(self) -> &'static str {
         name_of(&Self::NAMES, self)
     }
+
+    /// The type that a `config.json` names; FP32 if it names none, or one that this crate does not know.
+    pub(super) fn read(fields: &Fields) -> Result<Self> {
+        let key = if fields.value("dtype").is_some() { "dtype" } else { "torch_dtype" };
+        Ok(fields.text(key)?.and_then(|name| of_name(&Self::NAMES, name)).unwrap_or_default())
+    }
 }
 
 /// The value of a name in one of the tables above.
@@ -128,15 +134,15 @@ impl PretrainedConfig {
         encoder.validate().map_err(|error| match error {
             ModelError::Setting { key, found, expected } => {
                 let key_of = |key| family.key_of(fields, key);
-                let expected = expected.replace("d_model", key_of("d_model"));
+                let expected = ["d_model", "n_layers"]
+                    .iter()
+                    .fold(expected, |expected, key| expected.replace(key, key_of(key)));
                 fields.error(&format!("`{}` is {found}, expected {expected}", key_of(key)))
             }
             other => other,
         })?;
 
         let problem_type = ProblemType::read(fields)?;
-        let dtype_key = if fields.value("dtype").is_some() { "dtype" } else { "torch_dtype" };
-        let dtype = fields.text(dtype_key)?.and_then(|name| of_name(&FloatType::NAMES, name));
         let mut head_dropouts = Vec::new();
         for head in Architecture::ALL {
             let Some((key, default)) = family.head_dropout(head) else { continue };
@@ -154,7 +160,7 @@ impl PretrainedConfig {
             problem_type,
             head_dropouts,
             finetuning_task: fields.text("finetuning_task")?.map(str::to_string),
-            dtype: dtype.unwrap_or_default(),
+            dtype: FloatType::read(fields)?,
         })
     }
 
@@ -538,8 +544,27 @@ mod tests {
                 "`rope_scaling.mixed_b` is 0.6, expected none",
             ),
             (r#"{"position_embedding_type": "relative_key"}"#, "`position_embedding_type`"),
-            (r#"{"model_type": "albert", "num_hidden_groups": 2}"#, "`num_hidden_groups` is 2, expected 1"),
-            (r#"{"model_type": "albert", "inner_group_num": 3}"#, "`inner_group_num` is 3, expected 1"),
+            (
+                r#"{"model_type": "albert", "num_hidden_groups": 13}"#,
+                "`num_hidden_groups` is 13, expected at most `num_hidden_layers`, which is 12",
+            ),
+            (
+                r#"{"model_type": "albert", "inner_group_num": 0}"#,
+                "`inner_group_num` is 0, expected at least 1",
+            ),
+            (
+                r#"{"model_type": "deberta-v2", "conv_kernel_size": 4}"#,
+                "`conv_kernel_size` is 4, expected an odd number",
+            ),
+            (
+                r#"{"model_type": "deberta-v2", "conv_kernel_size": 3, "conv_groups": 5}"#,
+                "`conv_groups` is 5, expected a divisor of `hidden_size`, which is 1536",
+            ),
+            (
+                r#"{"model_type": "deberta-v2", "conv_kernel_size": 3, "conv_act": "gelo"}"#,
+                "`conv_act` is \"gelo\"",
+            ),
+            (r#"{"model_type": "deberta-v2", "embedding_size": 0}"#, "`embedding_size` is 0"),
             (r#"{"hidden_size": "768"}"#, "`hidden_size` is \"768\", expected a whole number"),
             (r#"{"hidden_size": -1}"#, "`hidden_size` is -1"),
             (

@@ -2,12 +2,13 @@
 
 use super::atomic::write_text;
 use super::config::FloatType;
-use super::sentence::read_json;
+use super::fields::Fields;
+use super::keys::CONFIG_KEYS;
+use super::published::read_as_all;
 use super::{MAX_SHARD_SIZE, PretrainedConfig, save_tensors, tensors_of};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
 use burn::tensor::{DType, TensorData};
-use serde_json::{Map, Value};
 use std::path::Path;
 
 /// How a folder's weights are converted.
@@ -38,22 +39,24 @@ pub struct ConvertReport {
 }
 
 /// Writes the `config.json` and the weights of the folder `from`, in any format, to the folder `to`, which is created
-/// if necessary: as safetensors, in one file or in shards with an index.
+/// if necessary: as safetensors, in one file or in shards with an index. The folder may hold any model that this crate
+/// reads: an encoder, a decoder, an encoder–decoder, or one in this crate's own format.
 ///
 /// Every float tensor keeps its name, even in heads and classes that this crate does not know, and its values, bit for
 /// bit unless they are narrowed. `config.json` keeps every key except the float type's; old files without a
 /// `model_type` get one.
 ///
 /// # Errors
-/// Those of [`PretrainedConfig::read`], [`tensors_of`] and [`save_tensors`]; [`ModelError::Narrowed`] for a value
-/// outside the range of the requested float type.
+/// Those of [`PretrainedConfig::read`] and [`read_published`](super::read_published), of [`tensors_of`] and of
+/// [`save_tensors`]; [`ModelError::Narrowed`] for a value outside the range of the requested float type.
 pub fn convert(from: &Path, to: &Path, config: &ConvertConfig) -> Result<ConvertReport> {
-    let path = from.join("config.json");
-    let pretrained = PretrainedConfig::read(&path)?;
+    let fields = Fields::read(&from.join("config.json"))?;
+    let model_type = model_type_of(&fields)?;
+    let declared = FloatType::read(&fields)?;
     let weights = tensors_of(from)?;
     let dtype = config.dtype.unwrap_or_else(|| {
-        let keeps = |data: &TensorData| same_bits(data, &stored_as(data, pretrained.dtype));
-        if weights.floats.values().all(keeps) { pretrained.dtype } else { FloatType::F32 }
+        let keeps = |data: &TensorData| same_bits(data, &stored_as(data, declared));
+        if weights.floats.values().all(keeps) { declared } else { FloatType::F32 }
     });
     let mut tensors = NamedTensors::new();
     for (name, data) in weights.floats {
@@ -65,15 +68,32 @@ pub fn convert(from: &Path, to: &Path, config: &ConvertConfig) -> Result<Convert
     }
     save_tensors(to, &tensors, config.max_shard_size)?;
 
-    let mut fields: Map<String, Value> = read_json(&path, "a model's configuration")?;
-    if fields.get("model_type").is_none_or(Value::is_null) {
-        fields.insert("model_type".into(), pretrained.family.model_type().into());
-    }
-    fields.shift_remove("dtype");
-    fields.insert("torch_dtype".into(), dtype.name().into());
-    let text = serde_json::to_string_pretty(&fields).expect("JSON that was read serialises") + "\n";
+    let mut map = fields.map().clone();
+    map.insert("model_type".into(), model_type.into());
+    map.shift_remove("dtype");
+    map.insert("torch_dtype".into(), dtype.name().into());
+    let text = serde_json::to_string_pretty(&map).expect("JSON that was read serialises") + "\n";
     write_text(&to.join("config.json"), &text)?;
     Ok(ConvertReport { dtype, n_tensors: tensors.len(), left_out: weights.others })
+}
+
+/// The `model_type` in a `config.json` that this crate reads as some model; of an old file without one, the family's.
+///
+/// # Errors
+/// [`ModelError::Config`] for a model of another kind, or a value that this crate does not support.
+fn model_type_of(fields: &Fields) -> Result<String> {
+    let model_type = match fields.text("model_type")? {
+        None => PretrainedConfig::of(fields)?.family.model_type().to_string(),
+        Some(model_type) => {
+            let mut results = read_as_all(fields, model_type);
+            if results.iter().all(Result::is_err) {
+                results.swap_remove(0)?;
+            }
+            model_type.to_string()
+        }
+    };
+    CONFIG_KEYS.check_left_over(fields)?;
+    Ok(model_type)
 }
 
 pub(super) fn stored_as(data: &TensorData, dtype: FloatType) -> TensorData {
@@ -98,7 +118,12 @@ pub(super) fn overflows(data: &TensorData, stored: &TensorData) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::huggingface::write_tensors;
+    use crate::blocks::NormPlacement;
+    use crate::huggingface::{load_published, save_published, write_tensors};
+    use crate::seq2seq::{EncoderDecoder, OutputBias, PositionsConfig, TiedEmbeddings, TransformerConfig};
+    use crate::{ParamInit, Sequences};
+    use burn::tensor::Device;
+    use serde_json::Value;
     use std::fs;
 
     fn folder(config: &str, values: &[f32], dtype: DType) -> tempfile::TempDir {
@@ -178,6 +203,51 @@ mod tests {
             message.ends_with("tensor `bert.encoder.x` has values that float16 cannot hold"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn an_encoder_decoder_is_converted_with_its_output() {
+        let bart =
+            TransformerConfig { embedding_norm: true, ..TransformerConfig::new(23, 2, 8).with_d_ff(8) }
+                .with_positions(PositionsConfig::Learned { offset: 2 })
+                .with_output_bias(OutputBias::Fixed);
+        let marian = TransformerConfig::new(23, 2, 8).with_d_ff(8).with_tied(TiedEmbeddings::TargetOutput);
+        let t5 = TransformerConfig::t5(23, 1, 8).with_d_ff(8);
+        // No class of transformers computes it.
+        let own = marian.clone().with_norm(NormPlacement::Pre);
+        for (config, model_type) in
+            [(bart, "bart"), (marian, "marian"), (t5, "t5"), (own, "cloze-transformer")]
+        {
+            let (device, from) = (Device::flex(), tempfile::tempdir().unwrap());
+            let model = config.init(&mut ParamInit::new(&device, 3));
+            save_published(from.path(), &model, &config, FloatType::F32).unwrap();
+            let source: Sequences = [&[5, 6, 2][..], &[7, 2]].into_iter().collect();
+            let logits = |folder: &tempfile::TempDir| {
+                let init = &mut ParamInit::new(&device, 4);
+                let (_, model, _) = load_published::<TransformerConfig>(folder.path(), init).unwrap();
+                model.logits(&source, &source, &device).into_data()
+            };
+            let (to, report) = converted(&from, ConvertConfig::default()).unwrap();
+            assert_eq!((field(&to, "model_type"), report.dtype), (model_type.into(), FloatType::F32));
+            assert_eq!(logits(&to), logits(&from), "{model_type}");
+            let half = ConvertConfig { dtype: Some(FloatType::Bf16), ..ConvertConfig::default() };
+            let (half, _) = converted(&from, half).unwrap();
+            assert_eq!(field(&half, "torch_dtype"), "bfloat16");
+            assert_ne!(logits(&half), logits(&from), "{model_type}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_no_model_has_is_refused_by_name() {
+        for (config, expected) in [
+            (r#"{"model_type": "bart", "encoder_layerdrop": 0.5}"#, "`encoder_layerdrop` is 0.5"),
+            (r#"{"model_type": "t5", "d_model": 0}"#, "`d_model` is 0"),
+            (r#"{"model_type": "marian", "quantization_config": {"bits": 4}}"#, "`quantization_config` is"),
+            (r#"{"model_type": "whisper"}"#, "`model_type` is \"whisper\""),
+        ] {
+            let error = converted(&folder(config, &[0.5], DType::F32), ConvertConfig::default()).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
     }
 
     #[test]

@@ -2,11 +2,8 @@
 //! followed; it needs no entry here.
 
 use super::fields::Fields;
-use super::{PretrainedConfig, generation, published, sentence};
+use super::{generation, published, sentence};
 use crate::Result;
-use crate::gpt::GptConfig;
-use crate::seq2seq::TransformerConfig;
-use crate::xlnet::XlnetConfig;
 use serde_json::Value;
 use std::path::Path;
 
@@ -355,12 +352,7 @@ fn of_config(fields: &Fields) -> Result<Vec<String>> {
         // Its reader refuses what it does not know.
         return Ok(Vec::new());
     }
-    let mut results = Vec::new();
-    results.extend(published::read_as::<GptConfig>(fields, &model_type).map(|read| read.map(drop)));
-    results.extend(published::read_as::<TransformerConfig>(fields, &model_type).map(|read| read.map(drop)));
-    results.extend(published::read_as::<XlnetConfig>(fields, &model_type).map(|read| read.map(drop)));
-    results.push(PretrainedConfig::of(fields).map(drop));
-    match results.iter().any(Result::is_ok) {
+    match published::read_as_all(fields, &model_type).iter().any(Result::is_ok) {
         true => Ok(CONFIG_KEYS.unknown(fields)),
         // Whoever reads it for its use says why it cannot be.
         false => Ok(Vec::new()),
@@ -387,6 +379,7 @@ impl Fields {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PretrainedConfig;
     use super::super::fields::ALIASES;
     use super::*;
     use serde_json::{Map, json};

@@ -10,8 +10,16 @@ use super::folder::has_weights;
 use super::generation::GENERATION;
 use super::keys::CONFIG_KEYS;
 use super::transfer::Transfer;
-use super::{LoadReport, MAX_SHARD_SIZE, SaveReport, TensorRules, save_tensors, tensors_of};
+use super::{
+    Family, LoadReport, MAX_SHARD_SIZE, PretrainedConfig, SaveReport, TensorRules, save_tensors, tensors_of,
+};
+use crate::awd_lstm::{AwdLstmClassifierConfig, AwdLstmConfig};
+use crate::elmo::{ElmoClassifierConfig, ElmoConfig, ElmoTaggerConfig};
+use crate::gpt::GptConfig;
+use crate::seq2seq::{ConvolutionalEncoderDecoderConfig, RecurrentEncoderDecoderConfig, TransformerConfig};
+use crate::tasks::{RecurrentClassifierConfig, RecurrentTaggerConfig};
 use crate::weights::{self, NamedTensors};
+use crate::xlnet::XlnetConfig;
 use crate::{ModelError, ParamInit, Result};
 use burn::module::Module;
 use burn::tensor::TensorData;
@@ -133,10 +141,31 @@ pub(super) fn tell_own_projection(folder: &Path, names: Option<&(String, String)
     }
 }
 
-/// The configuration in a file of this `model_type`, if it is one of `C`'s, without a check of the keys that nothing asks
-/// for.
-pub(super) fn read_as<C: Format>(fields: &Fields, model_type: &str) -> Option<Result<C>> {
-    C::MODEL_TYPES.contains(&model_type).then(|| C::read(fields))
+/// Reads a file of this `model_type` as every model that it may describe, without a check of the keys that nothing asks
+/// for. A T5's describes an encoder as well as an encoder–decoder.
+pub(super) fn read_as_all(fields: &Fields, model_type: &str) -> Vec<Result<()>> {
+    fn as_one<C: Format>(fields: &Fields, model_type: &str) -> Option<Result<()>> {
+        C::MODEL_TYPES.contains(&model_type).then(|| C::read(fields).map(drop))
+    }
+    let published = [
+        as_one::<GptConfig>,
+        as_one::<TransformerConfig>,
+        as_one::<XlnetConfig>,
+        as_one::<RecurrentEncoderDecoderConfig>,
+        as_one::<ConvolutionalEncoderDecoderConfig>,
+        as_one::<RecurrentClassifierConfig>,
+        as_one::<RecurrentTaggerConfig>,
+        as_one::<AwdLstmConfig>,
+        as_one::<AwdLstmClassifierConfig>,
+        as_one::<ElmoConfig>,
+        as_one::<ElmoClassifierConfig>,
+        as_one::<ElmoTaggerConfig>,
+    ];
+    let mut results: Vec<Result<()>> = published.iter().filter_map(|read| read(fields, model_type)).collect();
+    if results.is_empty() || Family::is_known(model_type) {
+        results.push(PretrainedConfig::of(fields).map(drop));
+    }
+    results
 }
 
 /// The `model_type` in a folder's `config.json`, if it has one: it tells as which configuration to read it.

@@ -39,15 +39,16 @@ impl Size {
         let of_layers = self.network.as_ref().map_or(0.0, |network| {
             let TransformerConfig { n_encoder_layers, n_decoder_layers, d_model, d_ff, n_heads, .. } =
                 *network;
-            let [encoder, decoder, d, d_ff, heads] =
-                [n_encoder_layers, n_decoder_layers, d_model, d_ff, n_heads].map(|size| size as f64);
+            let [encoder, decoder, d] = [n_encoder_layers, n_decoder_layers, d_model].map(|size| size as f64);
+            let of_encoder = [d_ff, n_heads].map(|size| size as f64);
+            let of_decoder = [network.decoder_ff(), network.decoder_heads()].map(|size| size as f64);
             // Of a token in a layer: what enters self-attention's and the feed-forward's maps and the normalisations,
             // queries, keys and values, and the attention probabilities, as in an encoder's.
-            let of_layer = |len: f64| 8.0 * d + 2.0 * d_ff + heads * len;
+            let of_layer = |[d_ff, heads]: [f64; 2], len: f64| 8.0 * d + 2.0 * d_ff + heads * len;
             // Attention to the source: its input, query, result and sum of a target's token, key and value of a source's.
-            let of_target = of_layer(target) + 4.0 * d + heads * source;
+            let of_target = of_layer(of_decoder, target) + 4.0 * d + of_decoder[1] * source;
             let outside = 3.0 * d * (sources + targets);
-            sources * (encoder * of_layer(source) + decoder * 2.0 * d)
+            sources * (encoder * of_layer(of_encoder, source) + decoder * 2.0 * d)
                 + targets * decoder * of_target
                 + outside
         });

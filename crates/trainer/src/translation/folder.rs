@@ -15,7 +15,7 @@ use cloze_model::generate::LengthPenalty;
 use cloze_tokenizer::{MarianTokenizers, Tokenizer};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The file that says what a folder translates.
 pub const TRANSLATION_FILE: &str = "translation.json";
@@ -97,6 +97,32 @@ pub(super) fn save(folder: &Path, vocabularies: &Vocabularies, file: &Translatio
     Ok(write_atomic(&folder.join(TRANSLATION_FILE), (json + "\n").as_bytes())?)
 }
 
+/// Where a folder has its tokenizers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenizerPlaces {
+    /// In the folder itself: one tokenizer for all texts.
+    Joint,
+    /// The source's and the target's in these folders within it.
+    Separate([PathBuf; 2]),
+    /// In the folder itself, as [Marian's files](MarianTokenizers).
+    Marian,
+}
+
+impl TokenizerPlaces {
+    /// Those of `folder`, which may be a model of any kind.
+    pub fn of(folder: &Path) -> Self {
+        let sides = SIDES.map(|side| folder.join(side));
+        if sides.iter().all(|side| side.is_dir()) {
+            return Self::Separate(sides);
+        }
+        match !folder.join(TOKENIZER).exists() && MarianTokenizers::are_in(folder) {
+            true => Self::Marian,
+            false => Self::Joint,
+        }
+    }
+}
+
 /// The tokenizers of a folder. One of another program has `source` and `target` in it, or one tokenizer for both, or
 /// Marian's files: `source.spm`, `target.spm` and `vocab.json`.
 ///
@@ -109,16 +135,15 @@ pub fn load_vocabularies(folder: &Path) -> Result<Vocabularies> {
         Ok(tokenizer)
     };
     let load = |path: &Path| whole(Tokenizer::load(path)?);
-    let [source, target] = SIDES.map(|side| folder.join(side));
-    if source.is_dir() && target.is_dir() {
-        return Vocabularies::separate(load(&source)?, load(&target)?);
+    match TokenizerPlaces::of(folder) {
+        TokenizerPlaces::Joint => Vocabularies::joint(load(folder)?),
+        TokenizerPlaces::Separate([source, target]) => Vocabularies::separate(load(&source)?, load(&target)?),
+        TokenizerPlaces::Marian => {
+            // Two tokenizers, even where the ids of both are those of one vocabulary.
+            let MarianTokenizers { source, target, .. } = MarianTokenizers::load(folder)?;
+            Vocabularies::separate(whole(source)?, whole(target)?)
+        }
     }
-    if !folder.join(TOKENIZER).exists() && MarianTokenizers::are_in(folder) {
-        // Two tokenizers, even where the ids of both are those of one vocabulary.
-        let MarianTokenizers { source, target, .. } = MarianTokenizers::load(folder)?;
-        return Vocabularies::separate(whole(source)?, whole(target)?);
-    }
-    Vocabularies::joint(load(folder)?)
 }
 
 /// What a folder's `translation.json` says; none if it has none.

@@ -19,7 +19,8 @@ pub use config::{
     ParallelSection, TranslationConfig, TranslationEval, TranslationRun, TranslationTrain, VocabularySection,
 };
 pub use folder::{
-    DecodingDefaults, TRANSLATION_FILE, TranslationFile, load_vocabularies, read_translation_file,
+    DecodingDefaults, TRANSLATION_FILE, TokenizerPlaces, TranslationFile, load_vocabularies,
+    read_translation_file,
 };
 pub use model::{ConvolutionalSection, RecurrentSection, TransformerSection, TranslationModel};
 pub use recipe::{TranslationData, TranslationRecipe, figure};

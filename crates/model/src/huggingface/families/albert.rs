@@ -3,7 +3,7 @@ use super::super::{Architecture, FloatType, TensorRule, TensorRules};
 use super::encoder_format::Projection;
 use super::{EncoderFormat, Family, FamilyDefinition, bert};
 use crate::Result;
-use crate::bert::BertConfig;
+use crate::bert::{BertConfig, LayerGroups};
 use crate::blocks::Activation;
 use serde_json::{Map, Value};
 
@@ -29,8 +29,11 @@ const FORMAT: EncoderFormat = EncoderFormat {
     ..bert::FORMAT
 };
 
-/// The numbers of layer groups and of layers in each. This crate builds one of each.
-const GROUPS: [&str; 2] = ["num_hidden_groups", "inner_group_num"];
+/// The key of [`LayerGroups::n_groups`].
+pub(super) const GROUPS: &str = "num_hidden_groups";
+
+/// The key of [`LayerGroups::n_inner_layers`].
+pub(super) const INNER_LAYERS: &str = "inner_group_num";
 
 impl FamilyDefinition for Albert {
     fn name(&self) -> &'static str {
@@ -75,22 +78,23 @@ impl FamilyDefinition for Albert {
     }
 
     fn read(&self, fields: &Fields) -> Result<BertConfig> {
-        for key in GROUPS {
-            let n = fields.size(key)?.unwrap_or(1);
-            if n != 1 {
-                return Err(fields.refuse(key, &n.into(), "1: all layers share one set of parameters"));
-            }
-        }
-        FORMAT.read(fields)
+        let groups = LayerGroups {
+            n_groups: fields.size(GROUPS)?.unwrap_or(1),
+            n_inner_layers: fields.size(INNER_LAYERS)?.unwrap_or(1),
+        };
+        let layer_groups = Some(groups).filter(|groups| *groups != LayerGroups::ONE);
+        Ok(BertConfig { layer_groups, ..FORMAT.read(fields)? })
     }
 
     fn write(&self, encoder: &BertConfig, dtype: FloatType, config: &mut Map<String, Value>) {
         FORMAT.write(encoder, dtype, config);
-        config.extend(GROUPS.map(|key| (key.to_string(), 1.into())));
+        let groups = encoder.layer_groups.unwrap_or(LayerGroups::ONE);
+        config.insert(GROUPS.into(), groups.n_groups.into());
+        config.insert(INNER_LAYERS.into(), groups.n_inner_layers.into());
     }
 
-    fn encoder_rules(&self, _: &BertConfig) -> TensorRules {
-        const LAYER: &str = "encoder.albert_layer_groups.0.albert_layers.*.";
+    fn encoder_rules(&self, encoder: &BertConfig) -> TensorRules {
+        let LayerGroups { n_groups, n_inner_layers } = encoder.layer_groups.unwrap_or(LayerGroups::ONE);
         let layer = TensorRules::new()
             .linear("attention.query", "attention.query")
             .linear("attention.key", "attention.key")
@@ -100,9 +104,25 @@ impl FamilyDefinition for Albert {
             .linear("ffn", "feed_forward.up")
             .linear("ffn_output", "feed_forward.down")
             .norm("full_layer_layer_norm", "feed_forward_norm");
+        // Each layer's place in the file, and its number in the model; `*` is the same part in both.
+        let places: Vec<(String, String)> = match (n_groups, n_inner_layers) {
+            (1, _) => vec![("0.albert_layers.*".into(), "*".into())],
+            (_, 1) => vec![("*.albert_layers.0".into(), "*".into())],
+            _ => (0..n_groups * n_inner_layers)
+                .map(|number| {
+                    let (group, inner) = (number / n_inner_layers, number % n_inner_layers);
+                    (format!("{group}.albert_layers.{inner}"), number.to_string())
+                })
+                .collect(),
+        };
+        let layers = places.into_iter().map(|(place, number)| {
+            let tensors = format!("encoder.albert_layer_groups.{place}.");
+            layer.clone().within(&tensors, &format!("encoder.layers.{number}."))
+        });
+        let layers = layers.fold(TensorRules::new(), TensorRules::and);
         bert::embeddings()
             .linear("encoder.embedding_hidden_mapping_in", "embeddings.projection")
-            .and(layer.within(LAYER, "encoder.layers.*."))
+            .and(layers)
             .linear("pooler", "pooler.dense")
     }
 

@@ -1,10 +1,10 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRule, TensorRules};
-use super::encoder_format::without_switches;
+use super::encoder_format::{Projection, activation_name, activation_of, without_switches};
 use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert};
 use crate::Result;
 use crate::bert::BertConfig;
-use crate::blocks::{Activation, DisentangledConfig};
+use crate::blocks::{Activation, DisentangledConfig, ResidualConvolutionConfig};
 use serde_json::{Map, Value};
 
 impl Family {
@@ -24,6 +24,7 @@ const FORMAT: EncoderFormat = EncoderFormat {
     vocab_size: 128_100,
     token_types: Some((0, 0)),
     has_position_type: false,
+    projection: Projection::ToAnotherWidth,
     switch,
     ..bert::FORMAT
 };
@@ -32,9 +33,20 @@ fn switch(config: BertConfig) -> BertConfig {
     BertConfig {
         absolute_positions: config.absolute_positions,
         disentangled: config.disentangled,
+        convolution: config.convolution,
+        project_before_norm: config.d_embedding.is_some(),
         ..without_switches(config)
     }
 }
+
+/// The key of [`ResidualConvolutionConfig::kernel`]; 0 stands for no convolution.
+pub(super) const KERNEL: &str = "conv_kernel_size";
+
+/// The key of [`ResidualConvolutionConfig::n_groups`].
+pub(super) const CONVOLUTION_GROUPS: &str = "conv_groups";
+
+/// The key of [`ResidualConvolutionConfig::activation`].
+const CONVOLUTION_ACTIVATION: &str = "conv_act";
 
 /// The terms of the scores by their names in `pos_att_type`.
 const TERMS: [&str; 2] = ["c2p", "p2c"];
@@ -92,14 +104,12 @@ impl FamilyDefinition for DebertaV2 {
         let encoder = FORMAT.read(fields)?;
         let d_model = encoder.d_model;
         for (key, expected, why) in [
-            ("embedding_size", d_model, "`hidden_size`: embeddings of another width are not supported"),
             ("pooler_hidden_size", d_model, "`hidden_size`: a pooler of another width is not supported"),
             (
                 "attention_head_size",
                 d_model / encoder.n_heads,
                 "`hidden_size` divided by `num_attention_heads`: other heads are not supported",
             ),
-            ("conv_kernel_size", 0, "0: a convolution behind the first layer is not supported"),
         ] {
             if let Some(found) = fields.size(key)?.filter(|found| *found != expected) {
                 return Err(fields.refuse(key, &found.into(), why));
@@ -117,11 +127,17 @@ impl FamilyDefinition for DebertaV2 {
         }
         // Both ways to call the masked-LM head's tensors are read, and they compute the same.
         fields.flag("legacy")?;
-        Ok(BertConfig {
+        let d_embedding = match fields.size("embedding_size")? {
+            Some(0) => return Err(fields.refuse("embedding_size", &0.into(), "at least 1")),
+            found => found,
+        };
+        Ok(FORMAT.switched(BertConfig {
             absolute_positions: fields.flag("position_biased_input")?.unwrap_or(true),
             disentangled: disentangled(fields, encoder.max_positions)?,
+            convolution: convolution(fields)?,
+            d_embedding,
             ..encoder
-        })
+        }))
     }
 
     fn write(&self, encoder: &BertConfig, dtype: FloatType, config: &mut Map<String, Value>) {
@@ -137,6 +153,14 @@ impl FamilyDefinition for DebertaV2 {
             set("max_relative_positions", terms.max_distance.into());
             set("share_att_key", terms.share_maps.into());
             set("norm_rel_ebd", if terms.norm { "layer_norm" } else { "none" }.into());
+        }
+        if let Some(d_embedding) = encoder.d_embedding {
+            set("embedding_size", d_embedding.into());
+        }
+        if let Some(convolution) = encoder.convolution {
+            set(KERNEL, convolution.kernel.into());
+            set(CONVOLUTION_GROUPS, convolution.n_groups.into());
+            set(CONVOLUTION_ACTIVATION, activation_name(convolution.activation).into());
         }
         set("pooler_hidden_size", encoder.d_model.into());
         set("pooler_hidden_act", "gelu".into());
@@ -157,6 +181,10 @@ impl FamilyDefinition for DebertaV2 {
             .linear("output.dense", "feed_forward.down")
             .norm("output.LayerNorm", "feed_forward_norm");
         bert::embeddings()
+            .linear("embeddings.embed_proj", "embeddings.projection")
+            .with(TensorRule::copy("encoder.conv.conv.weight", "encoder.layers.0.convolution.weight"))
+            .with(TensorRule::copy("encoder.conv.conv.bias", "encoder.layers.0.convolution.bias"))
+            .norm("encoder.conv.LayerNorm", "encoder.layers.0.convolution.norm")
             .table("encoder.rel_embeddings", "embeddings.distances.table")
             .norm("encoder.LayerNorm", "embeddings.distances.norm")
             .and(layer.within(LAYER, "encoder.layers.*."))
@@ -184,6 +212,18 @@ impl FamilyDefinition for DebertaV2 {
             other => bert::pooled(other),
         }
     }
+}
+
+/// The convolution of the embeddings; none without a kernel.
+fn convolution(fields: &Fields) -> Result<Option<ResidualConvolutionConfig>> {
+    let n_groups = fields.size(CONVOLUTION_GROUPS)?.unwrap_or(1);
+    let activation = fields.text(CONVOLUTION_ACTIVATION)?;
+    let Some(kernel) = fields.size(KERNEL)?.filter(|kernel| *kernel > 0) else { return Ok(None) };
+    let activation = match activation {
+        Some(name) => activation_of(name, CONVOLUTION_ACTIVATION, fields)?,
+        None => Activation::Tanh,
+    };
+    Ok(Some(ResidualConvolutionConfig { kernel, n_groups, activation }))
 }
 
 /// The terms of the scores by distance; none without `relative_attention`.

@@ -65,7 +65,7 @@ pub(in crate::huggingface) enum FirstPosition {
 }
 
 /// The names of the fields of [`BertConfig`] that a family's `switch` may set.
-const SWITCHES: [&str; 31] = [
+const SWITCHES: [&str; 34] = [
     "d_ff",
     "activation",
     "pad_token_id",
@@ -77,6 +77,9 @@ const SWITCHES: [&str; 31] = [
     "relative_bias",
     "disentangled",
     "transformer_xl",
+    "convolution",
+    "project_before_norm",
+    "layer_groups",
     "gated",
     "attention_bias",
     "attention_output_bias",
@@ -108,6 +111,8 @@ pub(super) fn without_switches(config: BertConfig) -> BertConfig {
         relative_bias: None,
         disentangled: None,
         transformer_xl: None,
+        convolution: None,
+        project_before_norm: false,
         gated: false,
         attention_bias: true,
         attention_output_bias: None,
@@ -220,6 +225,11 @@ impl EncoderFormat {
             "n_token_types" => self.token_types_key,
             "language" => super::LANGUAGE,
             "d_embedding" => "embedding_size",
+            // ALBERT's and DeBERTa's.
+            "layer_groups.n_groups" => super::albert::GROUPS,
+            "layer_groups.n_inner_layers" => super::albert::INNER_LAYERS,
+            "convolution.kernel" => super::deberta::KERNEL,
+            "convolution.n_groups" => super::deberta::CONVOLUTION_GROUPS,
             // T5's names; MPNet's are fixed.
             "d_head" => super::t5::HEAD.0,
             "relative_bias.n_buckets" => super::t5::BUCKETS.0,
@@ -242,6 +252,7 @@ impl EncoderFormat {
             },
             position_offset: self.position_offset(sizes.pad_token_id),
             share_layers: self.share_layers,
+            layer_groups: sizes.layer_groups.filter(|_| self.share_layers),
             attention_output_dropout: self.attention_output_dropout,
             feed_forward_output_dropout: self.feed_forward_output_dropout,
             mlm_activation: self.mlm_activation,

@@ -26,7 +26,10 @@ const ACTIVATION: &str = "activation_function";
 
 /// Checks that the model has none of the switches that came with T5: the classes compute nothing else.
 pub(super) fn fits(config: &TransformerConfig) -> bool {
-    config.d_head.is_none_or(|d_head| d_head.checked_mul(config.n_heads) == Some(config.d_model))
+    let is_even =
+        |n_heads| config.d_head.is_none_or(|d_head| d_head.checked_mul(n_heads) == Some(config.d_model));
+    is_even(config.n_heads)
+        && is_even(config.decoder_heads())
         && !config.gated
         && config.bias
         && config.scaled_scores
@@ -34,6 +37,24 @@ pub(super) fn fits(config: &TransformerConfig) -> bool {
         && !config.output_dropout
         && !config.trained_padding
         && !config.scaled_output
+}
+
+/// The key of a field of [`TransformerConfig`] in these files.
+pub(super) fn key_of(field: &str) -> &str {
+    match field {
+        "n_encoder_layers" => "encoder_layers",
+        "n_decoder_layers" => "decoder_layers",
+        "n_heads" => "encoder_attention_heads",
+        "n_decoder_heads" => "decoder_attention_heads",
+        "d_ff" => "encoder_ffn_dim",
+        "d_decoder_ff" => "decoder_ffn_dim",
+        "max_positions" => "max_position_embeddings",
+        "tokens.pad" => "pad_token_id",
+        "tokens.bos" => "bos_token_id",
+        "tokens.eos" => "eos_token_id",
+        "tokens.decoder_start" => "decoder_start_token_id",
+        other => other,
+    }
 }
 
 /// Reads what the classes have in common: everything but positions, normalisations and tied embeddings.
@@ -66,22 +87,13 @@ pub(super) fn read(fields: &Fields, defaults: &Defaults) -> Result<TransformerCo
             return Err(fields.refuse(key, &json!(found), "0: no layers are dropped in training"));
         }
     }
-    // Both stacks have layers of the same shape.
-    let both = |encoder: &'static str, decoder: &'static str, default| {
-        let (of_encoder, of_decoder) = (size(encoder, default)?, size(decoder, default)?);
-        match of_encoder == of_decoder {
-            true => Ok(of_encoder),
-            false => {
-                Err(fields.refuse(decoder, &of_decoder.into(), &format!("{of_encoder}, as `{encoder}`")))
-            }
-        }
-    };
     let vocab_size = size("vocab_size", defaults.vocab_size)?;
     let d_model = size("d_model", 1024)?;
     let mut config = TransformerConfig::new(vocab_size, 1, d_model)
         .with_layers(size("encoder_layers", 12)?, size("decoder_layers", 12)?)
-        .with_heads(both("encoder_attention_heads", "decoder_attention_heads", 16)?)
-        .with_d_ff(both("encoder_ffn_dim", "decoder_ffn_dim", 4096)?)
+        .with_heads(size("encoder_attention_heads", 16)?)
+        .with_d_ff(size("encoder_ffn_dim", 4096)?)
+        .with_decoder(size("decoder_attention_heads", 16)?, size("decoder_ffn_dim", 4096)?)
         .with_max_positions(size("max_position_embeddings", 1024)?)
         .with_dropout(probability("dropout", 0.1)?)
         .with_inner_dropouts(probability("attention_dropout", 0.0)?, probability("activation_dropout", 0.0)?)
@@ -164,9 +176,10 @@ pub(super) fn write(config: &TransformerConfig, map: &mut Map<String, Value>) {
     set("encoder_layers", config.n_encoder_layers.into());
     set("decoder_layers", config.n_decoder_layers.into());
     set("num_hidden_layers", config.n_encoder_layers.into());
-    for stack in ["encoder", "decoder"] {
-        set(&format!("{stack}_attention_heads"), config.n_heads.into());
-        set(&format!("{stack}_ffn_dim"), config.d_ff.into());
+    let sizes = [(config.n_heads, config.d_ff), (config.decoder_heads(), config.decoder_ff())];
+    for (stack, (n_heads, d_ff)) in ["encoder", "decoder"].into_iter().zip(sizes) {
+        set(&format!("{stack}_attention_heads"), n_heads.into());
+        set(&format!("{stack}_ffn_dim"), d_ff.into());
         set(&format!("{stack}_layerdrop"), 0.0.into());
     }
     set("max_position_embeddings", config.max_positions.into());

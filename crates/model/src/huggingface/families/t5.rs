@@ -70,6 +70,7 @@ const SCALED: &str = "scale_decoder_outputs";
 /// Checks that transformers' class computes the same as such a model.
 pub(super) fn fits(config: &TransformerConfig) -> bool {
     config.positions.relative_bias().is_some()
+        && (config.n_decoder_heads, config.d_decoder_ff) == (None, None)
         && config.norm == NormPlacement::Pre
         && config.norm_kind == NormKind::Rms
         && config.final_norms

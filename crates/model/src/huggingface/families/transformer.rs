@@ -73,7 +73,11 @@ impl Format for TransformerConfig {
         config.validate().map_err(|error| match error {
             ModelError::Setting { key, found, expected } => {
                 let is_t5 = matches!(model_type, Some(t5::MODEL_TYPE | t5::MULTILINGUAL));
-                let key = if is_t5 { t5::key_of(key) } else { key };
+                let key = match model_type {
+                    Some(OWN) | None => key,
+                    Some(_) if is_t5 => t5::key_of(key),
+                    Some(_) => seq2seq::key_of(key),
+                };
                 let expected = if is_t5 { expected.replace("n_buckets", t5::BUCKETS.0) } else { expected };
                 fields.error(&format!("`{key}` is {found}, expected {expected}"))
             }

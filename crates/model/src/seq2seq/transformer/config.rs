@@ -4,7 +4,6 @@ use crate::blocks::{
     MultiHeadAttention, MultiHeadAttentionConfig, Norm, NormKind, NormPlacement, RelativeBiasConfig,
     RelativeConfig, RotaryConfig, SinusoidOrder,
 };
-use crate::ops::Rotary;
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
 use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
@@ -47,11 +46,17 @@ pub struct TransformerConfig {
     pub d_model: usize,
     /// Heads of each attention; they share `d_model` evenly unless they have a [width of their own](Self::d_head).
     pub n_heads: usize,
+    /// Heads of each attention in the decoder, to the source too. None: `n_heads`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_decoder_heads: Option<usize>,
     /// Features of a head, of which `n_heads` need not add up to `d_model` (T5). None: `d_model / n_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_head: Option<usize>,
     /// Features inside the feed-forward networks.
     pub d_ff: usize,
+    /// Features inside the decoder's feed-forward networks. None: `d_ff`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_decoder_ff: Option<usize>,
     /// The longest source and the longest target, in tokens.
     pub max_positions: usize,
     /// How positions are represented.
@@ -250,7 +255,9 @@ impl TransformerConfig {
             n_decoder_layers: n_layers,
             d_model,
             n_heads: (d_model / 64).max(1),
+            n_decoder_heads: None,
             d_ff: 4 * d_model,
+            d_decoder_ff: None,
             max_positions: 1024,
             positions: PositionsConfig::Sinusoidal { order: SinusoidOrder::SinesFirst },
             dropout: 0.1,
@@ -344,6 +351,13 @@ impl TransformerConfig {
         self
     }
 
+    /// Sets the heads and the width of the feed-forward networks in the decoder, where they differ from those set for all.
+    pub fn with_decoder(mut self, n_heads: usize, d_ff: usize) -> Self {
+        self.n_decoder_heads = Some(n_heads).filter(|n| *n != self.n_heads);
+        self.d_decoder_ff = Some(d_ff).filter(|d| *d != self.d_ff);
+        self
+    }
+
     /// Sets a separate source vocabulary. Source and target then have separate tables.
     pub fn with_source_vocab(mut self, source_vocab_size: usize) -> Self {
         self.source_vocab_size = Some(source_vocab_size);
@@ -426,6 +440,16 @@ impl TransformerConfig {
         self
     }
 
+    /// Heads of each attention in the decoder.
+    pub fn decoder_heads(&self) -> usize {
+        self.n_decoder_heads.unwrap_or(self.n_heads)
+    }
+
+    /// Features inside the decoder's feed-forward networks.
+    pub fn decoder_ff(&self) -> usize {
+        self.d_decoder_ff.unwrap_or(self.d_ff)
+    }
+
     /// Pieces in the source's vocabulary.
     pub fn source_vocabulary(&self) -> usize {
         self.source_vocab_size.unwrap_or(self.vocab_size)
@@ -444,13 +468,17 @@ impl TransformerConfig {
             ("n_decoder_layers", self.n_decoder_layers),
             ("d_model", self.d_model),
             ("n_heads", self.n_heads),
+            ("n_decoder_heads", self.decoder_heads()),
             ("d_ff", self.d_ff),
+            ("d_decoder_ff", self.decoder_ff()),
             ("d_head", self.d_head.unwrap_or(1)),
             ("max_positions", self.max_positions),
         ])?;
-        if self.d_head.is_none() && !self.d_model.is_multiple_of(self.n_heads) {
-            let expected = format!("a divisor of `d_model`, which is {}", self.d_model);
-            return refuse("n_heads", self.n_heads.to_string(), expected);
+        for (key, n_heads) in [("n_heads", self.n_heads), ("n_decoder_heads", self.decoder_heads())] {
+            if self.d_head.is_none() && !self.d_model.is_multiple_of(n_heads) {
+                let expected = format!("a divisor of `d_model`, which is {}", self.d_model);
+                return refuse(key, n_heads.to_string(), expected);
+            }
         }
         if self.tied.joins_source() && self.source_vocab_size.is_some() {
             let expected = "a setting that does not tie the source, which has a separate vocabulary".into();
@@ -478,7 +506,8 @@ impl TransformerConfig {
             _ => {}
         }
         if let Some(rotary) = self.positions.rotary() {
-            rotary.validate(self.head_width())?;
+            rotary.validate(self.head_width(self.n_heads))?;
+            rotary.validate(self.head_width(self.decoder_heads()))?;
         }
         let positive = |x: f64| x >= 0.0 && x.is_finite();
         if !positive(self.layer_norm_eps) {
@@ -543,9 +572,9 @@ impl TransformerConfig {
         }
     }
 
-    /// Features of a head.
-    fn head_width(&self) -> usize {
-        self.d_head.unwrap_or(self.d_model / self.n_heads)
+    /// Features of each of `n_heads` heads.
+    fn head_width(&self, n_heads: usize) -> usize {
+        self.d_head.unwrap_or(self.d_model / n_heads)
     }
 
     fn build(&self, init: &mut ParamInit) -> Transformer {
@@ -554,8 +583,8 @@ impl TransformerConfig {
             OutputBias::Fixed => Some(init.zeros([1, self.vocab_size]).set_require_grad(false)),
             OutputBias::Learned => Some(init.zeros([1, self.vocab_size])),
         };
-        let rotary = self.positions.rotary().map(|rotary| rotary.init(self.head_width()));
-        let (own, cross) = (self.attention(rotary.as_ref()), self.cross_attention());
+        let of_encoder = self.attention(self.n_heads);
+        let (own, cross) = (self.attention(self.decoder_heads()), self.cross_attention(self.decoder_heads()));
         let output_dropout = if self.output_dropout { self.dropout } else { 0.0 };
         let source = (!self.tied.joins_source()).then(|| self.table(self.source_vocabulary(), init));
         Transformer {
@@ -564,9 +593,9 @@ impl TransformerConfig {
             encoder_input: StackInput::of_encoder(self, init),
             encoder: Encoder {
                 layers: self.layers(
-                    self.n_encoder_layers,
+                    (self.n_encoder_layers, self.d_ff),
                     |layer, init| {
-                        let attention = self.drawn(own.init(init), init);
+                        let attention = self.drawn(of_encoder.init(init), self.n_heads, init);
                         let mut layer = layer.init(attention, init);
                         self.draw_feed_forward(&mut layer.feed_forward, init);
                         layer
@@ -575,16 +604,17 @@ impl TransformerConfig {
                 ),
                 final_norm: self.final_norm(init),
                 output_dropout,
-                repeats: 1,
+                order: (0..self.n_encoder_layers).collect(),
                 recompute: false,
             },
             decoder_input: StackInput::of_decoder(self, init),
             decoder: Decoder {
                 layers: self.layers(
-                    self.n_decoder_layers,
+                    (self.n_decoder_layers, self.decoder_ff()),
                     |layer, init| {
                         let (own, cross) = (own.init(init), cross.init(init));
-                        let (own, cross) = (self.drawn(own, init), self.drawn(cross, init));
+                        let n_heads = self.decoder_heads();
+                        let (own, cross) = (self.drawn(own, n_heads, init), self.drawn(cross, n_heads, init));
                         let mut layer = layer.init_decoder(own, cross, init);
                         self.draw_feed_forward(&mut layer.feed_forward, init);
                         layer
@@ -608,9 +638,14 @@ impl TransformerConfig {
     }
 
     /// The attention with weights as [T5's](InitialWeights::T5), if those are asked for.
-    fn drawn(&self, mut attention: MultiHeadAttention, init: &mut ParamInit) -> MultiHeadAttention {
+    fn drawn(
+        &self,
+        mut attention: MultiHeadAttention,
+        n_heads: usize,
+        init: &mut ParamInit,
+    ) -> MultiHeadAttention {
         let InitialWeights::T5 { factor } = self.initial else { return attention };
-        let of_queries = factor / (self.head_width() as f64).sqrt();
+        let of_queries = factor / (self.head_width(n_heads) as f64).sqrt();
         let MultiHeadAttention { query, key, value, output, .. } = &mut attention;
         for (map, factor) in [(query, of_queries), (key, factor), (value, factor), (output, factor)] {
             draw_by_inputs(map, factor, init);
@@ -640,22 +675,24 @@ impl TransformerConfig {
     }
 
     /// Attention to other sequences, which has no positions.
-    fn cross_attention(&self) -> MultiHeadAttentionConfig {
-        let attention = MultiHeadAttentionConfig::of_heads(self.d_model, self.n_heads, self.head_width())
+    fn cross_attention(&self, n_heads: usize) -> MultiHeadAttentionConfig {
+        let attention = MultiHeadAttentionConfig::of_heads(self.d_model, n_heads, self.head_width(n_heads))
             .with_biases(self.bias, self.bias)
             .with_dropout(self.attention_dropout);
         if self.scaled_scores { attention } else { attention.without_scale() }
     }
 
-    /// Self-attention; all layers share `rotary` and its tables.
-    fn attention(&self, rotary: Option<&Rotary>) -> MultiHeadAttentionConfig {
-        let attention = self.cross_attention();
-        match (self.positions, rotary) {
-            (_, Some(rotary)) => attention.with_rotary(rotary.clone()),
-            (PositionsConfig::Relative { max_distance, values }, _) => {
+    /// Self-attention. The layers of a stack share the tables of rotary positions.
+    fn attention(&self, n_heads: usize) -> MultiHeadAttentionConfig {
+        let attention = self.cross_attention(n_heads);
+        if let Some(rotary) = self.positions.rotary() {
+            return attention.with_rotary(rotary.init(self.head_width(n_heads)));
+        }
+        match self.positions {
+            PositionsConfig::Relative { max_distance, values } => {
                 attention.with_relative(RelativeConfig { max_distance, values })
             }
-            (PositionsConfig::Alibi, _) => attention.with_alibi(),
+            PositionsConfig::Alibi => attention.with_alibi(),
             _ => attention,
         }
     }
@@ -666,7 +703,7 @@ impl TransformerConfig {
 
     fn layers<L>(
         &self,
-        n: usize,
+        (n_layers, d_ff): (usize, usize),
         layer: impl Fn(&EncoderLayerConfig, &mut ParamInit) -> L,
         init: &mut ParamInit,
     ) -> Vec<L> {
@@ -675,7 +712,7 @@ impl TransformerConfig {
                 gated: self.gated,
                 bias: self.bias,
                 dropout: self.activation_dropout,
-                ..FeedForwardConfig::new(self.d_model, self.d_ff, self.activation)
+                ..FeedForwardConfig::new(self.d_model, d_ff, self.activation)
             },
             attention_output_dropout: self.dropout,
             feed_forward_output_dropout: self.dropout,
@@ -683,7 +720,7 @@ impl TransformerConfig {
             norm_kind: self.norm_kind,
             layer_norm_eps: self.layer_norm_eps,
         };
-        (0..n).map(|_| layer(&config, init)).collect()
+        (0..n_layers).map(|_| layer(&config, init)).collect()
     }
 }
 
@@ -725,6 +762,11 @@ mod tests {
         };
         for (config, expected) in [
             (config.clone().with_heads(5), "`n_heads` is 5, expected a divisor of `d_model`, which is 64"),
+            (
+                config.clone().with_decoder(3, 64),
+                "`n_decoder_heads` is 3, expected a divisor of `d_model`, which is 64",
+            ),
+            (config.clone().with_decoder(1, 0), "`d_decoder_ff` is 0, expected at least 1"),
             (config.clone().with_layers(2, 0), "`n_decoder_layers` is 0, expected at least 1"),
             (config.clone().with_dropout(1.0), "`dropout` is 1, expected 0 or more and below 1"),
             (
@@ -758,6 +800,7 @@ mod tests {
             TransformerConfig::base(100),
             TransformerConfig::big(100).with_source_vocab(7),
             TransformerConfig::t5(100, 2, 64).with_gate().with_d_head(8),
+            TransformerConfig::base(100).with_decoder(4, 100),
         ];
         for config in bases {
             let json = serde_json::to_value(&config).unwrap();

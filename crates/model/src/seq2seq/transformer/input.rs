@@ -27,17 +27,17 @@ pub struct StackInput {
 impl StackInput {
     /// A new input of the encoder for `config`.
     pub fn of_encoder(config: &TransformerConfig, init: &mut ParamInit) -> Self {
-        Self::new(config, RelativeBiasConfig::init, init)
+        Self::new(config, |bias, init| bias.init(config.n_heads, init), init)
     }
 
     /// A new input of the decoder for `config`.
     pub fn of_decoder(config: &TransformerConfig, init: &mut ParamInit) -> Self {
-        Self::new(config, RelativeBiasConfig::init_causal, init)
+        Self::new(config, |bias, init| bias.init_causal(config.decoder_heads(), init), init)
     }
 
     fn new(
         config: &TransformerConfig,
-        bias: impl Fn(&RelativeBiasConfig, usize, &mut ParamInit) -> RelativeBias,
+        bias: impl Fn(&RelativeBiasConfig, &mut ParamInit) -> RelativeBias,
         init: &mut ParamInit,
     ) -> Self {
         let d = config.d_model;
@@ -56,7 +56,7 @@ impl StackInput {
             positions,
             sinusoids,
             norm: config.embedding_norm.then(|| Norm::new(config.norm_kind, d, config.layer_norm_eps, init)),
-            relative_bias: config.positions.relative_bias().map(|of| bias(&of, config.n_heads, init)),
+            relative_bias: config.positions.relative_bias().map(|of| bias(&of, init)),
             scale: if config.scaled_embeddings { (d as f64).sqrt() } else { 1.0 },
             dropout: config.dropout,
         }
