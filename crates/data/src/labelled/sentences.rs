@@ -74,12 +74,7 @@ fn read(
         Some(Columns::One(column)) => std::slice::from_ref(column),
         Some(Columns::Many(columns)) => columns,
     };
-    let negative = |column: &Column| RequestedColumn {
-        field: "negatives".into(),
-        column: column.clone(),
-        required: true,
-    };
-    wanted.extend(columns.iter().map(negative));
+    wanted.extend(columns.iter().map(|column| RequestedColumn::of("negatives", column.clone())));
     let has_score = source.configured("label").is_some();
     if has_score {
         wanted.push(RequestedColumn::required("label", source));
