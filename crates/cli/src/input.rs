@@ -512,3 +512,82 @@ pub fn shown(names: &[String]) -> String {
     }
     shown.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const KEYS: [InputKey; 3] = [
+        InputKey { name: "text", required: true, list: false },
+        InputKey { name: "pair", required: false, list: false },
+        InputKey { name: "found", required: false, list: true },
+    ];
+
+    fn asked() -> Asked {
+        Asked {
+            fields: &KEYS,
+            expected: "an object",
+            replaced: &["found"],
+            default: Format::Jsonl,
+            longer: Longer::Refused,
+            max_line_bytes: 100,
+        }
+    }
+
+    /// What is read of a line of JSON, and the keys that are kept.
+    fn read(line: &str, columns: &[&str]) -> Result<(Value, Vec<String>), String> {
+        let args = InputArgs {
+            input: None,
+            input_format: Format::Jsonl,
+            columns: columns.iter().map(|column| rows::any_column(column).unwrap()).collect(),
+            delimiter: None,
+            quoting: None,
+            no_header: false,
+        };
+        let columns = args.columns(&asked(), Format::Jsonl).map_err(|error| error.to_string())?;
+        let (fields, kept) = of_json(line, &columns, &asked())?;
+        let keys = match kept {
+            Kept::Object { text, keys } => {
+                let object: Map<String, Value> = serde_json::from_str(&text).unwrap();
+                assert!(object.keys().eq(&keys), "{text}");
+                keys
+            }
+            _ => Vec::new(),
+        };
+        Ok((fields.into(), keys))
+    }
+
+    #[test]
+    fn fields_are_keys_of_an_object_or_a_string() {
+        assert_eq!(read("\"a\"", &[]).unwrap(), (json!(["a", null, null]), vec![]));
+        let line = r#"{"id": 7, "text": "a", "found": ["b"], "in": {"pair": "c"}}"#;
+        let kept = ["id", "text", "in"].map(String::from).to_vec();
+        assert_eq!(read(line, &[]).unwrap(), (json!(["a", null, ["b"]]), kept));
+        assert_eq!(read(line, &["pair=in.pair"]).unwrap().0, json!(["a", "c", ["b"]]));
+        // Several keys of a list make it.
+        assert_eq!(read(line, &["found=id", "found=text"]).unwrap().0, json!(["a", null, [7, "a"]]));
+    }
+
+    #[test]
+    fn what_is_no_field_is_told() {
+        for (line, columns, problem) in [
+            ("[]", &[][..], "neither an object nor a string; expected an object"),
+            ("{", &[], "not JSON (EOF while parsing an object at line 1 column 1); expected an object"),
+            (r#"{"text": null}"#, &[], "`text` is missing; expected an object"),
+            (r#"{"text": "a", "pair": 1}"#, &[], "`pair` is not a string; expected an object"),
+            (
+                r#"{"text": "a"}"#,
+                &["pair=b"],
+                "`b` is missing; expected an object, or --columns pair=KEY with another key (there are: text)",
+            ),
+            (
+                "{}",
+                &["text=a", "text=b"],
+                "--columns: the field `text` is named twice; expected one column of it",
+            ),
+        ] {
+            assert_eq!(read(line, columns).unwrap_err(), problem);
+        }
+    }
+}

@@ -100,12 +100,12 @@ pub fn run(args: &Args) -> Result<()> {
             break;
         }
         let of_batch: usize = rows.iter().map(|row| row.bytes).sum();
+        let lines: Vec<String> = rows.iter_mut().map(|row| line(row, keys)).collect();
         let advanced = &mut |advance: Advance| {
             let part = |all: usize| advance.share * all as f64;
             let share = size.map(|size| (bytes as f64 + part(of_batch)) / size);
             progress.show(count + part(rows.len()) as usize, share);
         };
-        let lines: Vec<String> = rows.iter_mut().map(|row| line(row, keys)).collect();
         let predicted = args.compute.run(|| predictor.predict(&lines, advanced))?;
         for (row, value) in rows.iter().zip(&predicted.values) {
             answers.write(row, value)?;

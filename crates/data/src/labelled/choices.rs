@@ -1,7 +1,7 @@
 //! Multiple choice: a context and the ways it may go on.
 
 use super::rows::{self, RequestedColumn, Row, excerpt, text};
-use super::source::{Column, Columns, LabelledSource, Loaded, Task};
+use super::source::{Columns, LabelledSource, Loaded, Task};
 use super::texts::label;
 use crate::Result;
 use crate::corpus::Problem;

@@ -2,7 +2,7 @@
 
 use super::labels::LabelSet;
 use super::rows::{self, RequestedColumn, Row, text};
-use super::source::{Column, Columns, LabelledSource, Loaded, Task};
+use super::source::{Columns, LabelledSource, Loaded, Task};
 use super::texts::{Found, label};
 use crate::Result;
 use serde_json::Value;
