@@ -41,8 +41,8 @@ use crate::progress::Progress;
 /// column: --columns choices=A,choices=B.
 ///
 /// Each line of JSON has its line of output: an empty one has null. Empty lines of CSV and TSV are left out; their output is
-/// UTF-8. A row that cannot be read is an error that names it, after the rows before it; a file of output is then not made. So is
-/// a column or key that has the name of one of the answer's: --answer-prefix gives the answer's other names.
+/// UTF-8. A row that cannot be read is an error that names it, after the rows before it; a file of output is then not made. An
+/// input that has a column or key of the same name as the answer is an error too: --answer-prefix gives the answer other names.
 #[derive(clap::Args)]
 #[command(after_long_help = r#"Examples:
   cloze predict --model runs/mrpc/model --input pairs.jsonl --output predictions.jsonl
