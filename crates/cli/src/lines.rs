@@ -166,6 +166,11 @@ impl<R: Read> Lines<R> {
         Self { input, max, longer, name: name.to_owned(), size: None, count: 0, failed: None }
     }
 
+    /// The same lines, of which longer ones are refused or cut as `longer` says.
+    pub fn with_longer(self, longer: Longer) -> Self {
+        Self { longer, ..self }
+    }
+
     /// All bytes of a file, line ends among them; of other input it is not known how much there is.
     pub fn size(&self) -> Option<u64> {
         self.size
@@ -183,7 +188,8 @@ impl<R: Read> Lines<R> {
         error.context(self.place(number))
     }
 
-    fn too_long(&self) -> String {
+    /// What is wrong with a longer line.
+    pub fn too_long(&self) -> String {
         format!("longer than `--max-line-bytes` = {}", self.max)
     }
 

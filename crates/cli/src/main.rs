@@ -6,6 +6,7 @@
 // Documentation of the arguments is their `--help`, where [CLS] is no link and <mask> no HTML.
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 
+mod answers;
 mod check;
 mod chunks;
 mod commands;
@@ -15,6 +16,7 @@ mod failure;
 mod graphics;
 #[cfg(feature = "hub")]
 mod hub;
+mod input;
 mod lines;
 mod memory;
 mod model;

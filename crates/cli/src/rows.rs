@@ -68,8 +68,24 @@ pub fn column(text: &str, fields: &[&str]) -> Result<(String, Column), String> {
         let all: Vec<String> = fields.iter().map(|field| format!("{field}=COLUMN")).collect();
         return Err(format!("expected {}", all.join(" or ")));
     }
-    let column = name.parse().map_or_else(|_| Column::Name(name.into()), Column::Number);
-    Ok((field.into(), column))
+    Ok((field.into(), column_of(name)?))
+}
+
+/// What an option takes that says which column a field is, where the fields are known later.
+pub fn any_column(text: &str) -> Result<(String, Column), String> {
+    match text.split_once('=') {
+        Some((field, name)) if !field.is_empty() && !name.is_empty() => Ok((field.into(), column_of(name)?)),
+        _ => Err("expected FIELD=COLUMN".to_owned()),
+    }
+}
+
+/// A column by its number or name.
+fn column_of(name: &str) -> Result<Column, String> {
+    match name.parse() {
+        Ok(0) => Err("columns are counted from 1".to_owned()),
+        Ok(number) => Ok(Column::Number(number)),
+        Err(_) => Ok(Column::Name(name.into())),
+    }
 }
 
 /// Checks that no field is named twice.

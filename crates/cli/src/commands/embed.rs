@@ -2,7 +2,7 @@
 
 mod tokens;
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -14,25 +14,32 @@ use cloze_trainer::token_vectors::Layers;
 use indicatif::HumanCount;
 use serde::Serialize;
 
+use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
-use crate::lines::{self, BATCH, Batch, Lines, Longer};
+use crate::input::{self, Asked, Input, InputArgs, Row, TEXT};
+use crate::lines::{self, BATCH, Longer};
 use crate::model;
 use crate::npy::{Element, Npy};
-use crate::output::{Output, say};
+use crate::output::say;
 use crate::progress::Progress;
 
-/// Turn lines of text on standard input into vectors that are near each other where meanings are.
+/// Turn texts into vectors that are near each other where meanings are.
+///
+/// Texts are lines of standard input or of a file, or rows of JSON lines, CSV, TSV or Parquet. A row is printed as it stood, with
+/// its vector as a further key of its object or cell of its line, which is JSON; a row of Parquet as an object. If the input has
+/// a column or key of such a name, --answer-prefix gives the answer another one. Empty lines of CSV and TSV are left out.
 ///
 /// How a text's states become one vector, whether vectors are scaled to length 1, how long a text
 /// may be, and what stands before each text, is read from the files of sentence-transformers in the
 /// folder, where it has them.
-/// Each line has its vector, an empty one that of the tokens which every text begins and ends with.
+/// Each text has its vector, an empty one that of the tokens which every text begins and ends with.
 /// With --tokens each token or word of a line has a vector of its own.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
   cloze embed --model sentence-transformers/all-MiniLM-L6-v2 < sentences.txt > embeddings.jsonl
   cloze embed --model sentence-transformers/all-MiniLM-L6-v2 --format npy < sentences.txt > embeddings.npy
+  cloze embed --model sentence-transformers/all-MiniLM-L6-v2 --columns text=title --input articles.csv > embedded.csv
   cloze embed --model bert-base-uncased --tokens --words mean --layers last-four-mean < sentences.txt
   cloze embed --model runs/tiny/model --pooling cls --normalize < sentences.txt
   cloze embed --model nomic-ai/nomic-embed-text-v1.5 --prompt-text 'search_query: ' < questions.txt")]
@@ -72,6 +79,10 @@ pub struct Args {
     /// number (default: the folder's `lang_id`).
     #[arg(long, value_name = "NAME")]
     language: Option<String>,
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    answers: AnswerArgs,
     /// What to print.
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
@@ -114,10 +125,10 @@ enum Words {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Format {
-    /// {"embedding": [...]} for each line, as soon as it is there; with --tokens {"tokens": [{"text": "...", "start": 0,
-    /// "end": 3, "vector": [...]}, ...]}, or "words".
+    /// {"embedding": [...]} for each text, as soon as it is there; with --tokens {"tokens": [{"text": "...", "start": 0,
+    /// "end": 3, "vector": [...]}, ...]}, or "words". Of CSV and TSV it is a cell.
     Jsonl,
-    /// One array of 32-bit floats in NumPy's format, [lines, features], when all lines are read; with --tokens one row for
+    /// One array of 32-bit floats in NumPy's format, [texts, features], when all texts are read; with --tokens one row for
     /// each token or word, in their order.
     Npy,
 }
@@ -147,27 +158,30 @@ fn run_on_lines(args: &Args) -> Result<()> {
         int8: args.compute.int8,
     };
     let device = args.compute.open()?;
+    args.input.check()?;
     let embedder = Embedder::load(&model::folder(&args.model)?, config, &device)?;
-    let mut sink: Box<dyn Sink> = match args.format {
-        Format::Jsonl => Box::new(Jsonl { output: Output::new(), bytes: Vec::new() }),
-        Format::Npy => Box::new(Npy::new(Element::F32, "embeddings", Output::new())?),
+    let mut input = args.input.open(asked(args, Longer::Cut))?;
+    let mut sink = match args.format {
+        Format::Jsonl => Sink::Rows(Answers::new(&args.answers, &input, vec!["embedding"])?),
+        Format::Npy => Sink::Npy(Npy::new(Element::F32, "embeddings", args.answers.output()?)?),
     };
-    let mut progress = Progress::new("lines", io::stdout().is_terminal());
+    let mut progress = Progress::new("lines", args.answers.is_stdout() && io::stdout().is_terminal());
     let (mut count, mut truncated) = (0, 0);
-    let mut lines = Lines::stdin(args.max_line_bytes, Longer::Cut);
-    let mut batch = Batch::default();
-    while lines.read(BATCH, &mut batch)? {
-        let texts: Vec<Sequence> = batch.iter().map(Sequence::from).collect();
+    loop {
+        let rows = input.read(BATCH)?;
+        if rows.is_empty() {
+            break;
+        }
         let embed = |texts: &[Sequence]| args.compute.run(|| embedder.embed_sequences(texts));
-        let (embeddings, failed) = embedded(&lines, &batch, &texts, embed)?;
-        for embedding in embeddings.values.chunks_exact(embedder.width()) {
-            sink.embedding(embedding)?;
+        let (embeddings, failed) = embedded(&input, &rows, &sequences(&rows), embed)?;
+        for (row, embedding) in rows.iter().zip(embeddings.values.chunks_exact(embedder.width())) {
+            sink.embedding(row, embedding)?;
         }
         sink.flush()?;
         if let Some(error) = failed {
             return Err(error);
         }
-        count += batch.len();
+        count += rows.len();
         truncated += embeddings.truncated;
         progress.show(count, None);
     }
@@ -183,10 +197,27 @@ fn run_on_lines(args: &Args) -> Result<()> {
     sink.finish(embedder.width())
 }
 
-/// What `embed` makes of the texts of a batch, and the error of the first that fails; then of those before it.
-fn embedded<R: Read, T>(
-    lines: &Lines<R>,
-    batch: &Batch,
+/// What is read of the input.
+fn asked(args: &Args, longer: Longer) -> Asked {
+    Asked {
+        fields: &TEXT,
+        expected: r#"{"text": "…"} or "…""#,
+        replaced: &[],
+        default: input::Format::Lines,
+        longer,
+        max_line_bytes: args.max_line_bytes,
+    }
+}
+
+/// The texts of rows.
+fn sequences(rows: &[Row]) -> Vec<Sequence<'_>> {
+    rows.iter().map(|row| Sequence::from(row.line())).collect()
+}
+
+/// What `embed` makes of the texts of rows, and the error of the first that fails; then of those before it.
+fn embedded<T>(
+    input: &Input,
+    rows: &[Row],
     texts: &[Sequence<'_>],
     mut embed: impl FnMut(&[Sequence<'_>]) -> cloze_trainer::Result<T>,
 ) -> Result<(T, Option<anyhow::Error>)> {
@@ -196,7 +227,7 @@ fn embedded<R: Read, T>(
         match embed(good) {
             Ok(made) => return Ok((made, failed)),
             Err(TrainerError::Tokenizer(Error::Batch { index, source, .. })) => {
-                failed = Some(lines.failure(batch.first() + index, batch.line(index), *source));
+                failed = Some(input.failure(&rows[index], *source));
                 good = &texts[..index];
             }
             Err(error) => return Err(error.into()),
@@ -205,22 +236,9 @@ fn embedded<R: Read, T>(
 }
 
 /// Where embeddings go.
-trait Sink {
-    fn embedding(&mut self, values: &[f32]) -> Result<()>;
-
-    /// Hands on what is there.
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Ends the output of vectors of `width` features.
-    fn finish(self: Box<Self>, width: usize) -> Result<()>;
-}
-
-struct Jsonl {
-    output: Output,
-    /// What has been written since the last flush.
-    bytes: Vec<u8>,
+enum Sink {
+    Rows(Answers),
+    Npy(Npy),
 }
 
 #[derive(Serialize)]
@@ -228,32 +246,31 @@ struct Object<'a> {
     embedding: &'a [f32],
 }
 
-impl Sink for Jsonl {
-    fn embedding(&mut self, values: &[f32]) -> Result<()> {
-        serde_json::to_writer(&mut self.bytes, &Object { embedding: values })?;
-        self.bytes.push(b'\n');
-        Ok(())
+impl Sink {
+    fn embedding(&mut self, row: &Row, values: &[f32]) -> Result<()> {
+        match self {
+            Self::Rows(answers) => answers.write(row, &Object { embedding: values }),
+            Self::Npy(array) => {
+                let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                array.append(&bytes)
+            }
+        }
     }
 
+    /// Hands on what is there.
     fn flush(&mut self) -> Result<()> {
-        self.output.bytes(&self.bytes)?;
-        self.bytes.clear();
-        self.output.flush()
+        match self {
+            Self::Rows(answers) => answers.flush(),
+            Self::Npy(_) => Ok(()),
+        }
     }
 
-    fn finish(mut self: Box<Self>, _width: usize) -> Result<()> {
-        self.flush()
-    }
-}
-
-impl Sink for Npy {
-    fn embedding(&mut self, values: &[f32]) -> Result<()> {
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.append(&bytes)
-    }
-
-    fn finish(self: Box<Self>, width: usize) -> Result<()> {
-        Npy::finish(*self, Some(width))
+    /// Ends the output of vectors of `width` features.
+    fn finish(self, width: usize) -> Result<()> {
+        match self {
+            Self::Rows(answers) => answers.finish(),
+            Self::Npy(array) => array.finish(Some(width)),
+        }
     }
 }
 

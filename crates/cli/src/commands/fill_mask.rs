@@ -4,39 +4,51 @@ use anyhow::{Context, Result};
 use clap::builder::RangedU64ValueParser;
 use cloze_trainer::fill_mask::{Candidate, FillMask};
 use comfy_table::{CellAlignment, Table, presets};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
-use crate::lines::{self, BATCH, Batch, Lines, Longer};
+use crate::input::{Asked, Format, InputArgs, TEXT};
+use crate::lines::{self, BATCH, Longer};
 use crate::model;
-use crate::output::Output;
 
 /// Fill the masks in a text with what the model finds most likely.
 ///
 /// A mask is the model's own mask token: [MASK] for BERT, <mask> for RoBERTa. Texts come from the
-/// command line, or from standard input, a line each. Each mask is filled on its own, the others
-/// stay.
+/// command line, or from standard input or a file: lines, or rows of JSON lines, CSV, TSV or Parquet. Each mask is filled on its
+/// own, the others stay.
+///
+/// A row is printed as it stood, with "masks" as a further key of its object or cell of its line, which is JSON; a row of Parquet
+/// as an object. If the input has a column or key of that name, --answer-prefix gives the answer another one.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
   cloze fill-mask --model runs/tiny/model 'The [MASK] of the United States'
-  cloze fill-mask --model runs/tiny/model --top-k 1 --json < lines.txt")]
+  cloze fill-mask --model runs/tiny/model --top-k 1 --json < lines.txt
+  cloze fill-mask --model runs/tiny/model --columns text=sentence --input sentences.csv --output filled.csv")]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
     /// How many tokens to show for a mask.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     top_k: usize,
-    /// Print one JSON object for each text.
+    /// Print one JSON object for each text, as it is of JSON lines and Parquet.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    answers: AnswerArgs,
     /// Bytes of a line at most; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[command(flatten)]
     compute: Compute,
     /// The texts (default: the lines of standard input).
-    #[arg(value_name = "TEXT")]
+    #[arg(
+        value_name = "TEXT",
+        conflicts_with_all = ["input", "input_format", "columns", "delimiter", "quoting", "no_header", "answer_prefix"]
+    )]
     texts: Vec<String>,
 }
 
@@ -46,29 +58,48 @@ pub fn run(args: &Args) -> Result<()> {
     if args.compute.int8 {
         filler.quantize_int8();
     }
-    let mut output = Output::new();
-    let mut print = |text: &str| {
-        let masks = args.compute.run(|| filler.fill(text, args.top_k))?;
-        output.line(if args.json { json(text, &masks) } else { table(text, &masks) })?;
-        output.flush()
+    let fill = |text: &str| args.compute.run(|| filler.fill(text, args.top_k));
+    let plain = |text: &str, masks: &[Vec<Candidate>]| match args.json {
+        true => json!({ "text": text, "masks": json(masks) }).to_string(),
+        false => table(text, masks),
     };
-    for text in &args.texts {
-        print(text)?;
+    if !args.texts.is_empty() {
+        let mut output = args.answers.output()?;
+        for text in &args.texts {
+            output.line(plain(text, &fill(text)?))?;
+            output.flush()?;
+        }
+        return output.finish();
     }
-    if args.texts.is_empty() {
-        let mut lines = Lines::stdin(args.max_line_bytes, Longer::Refused);
-        let mut batch = Batch::default();
-        while lines.read(BATCH, &mut batch)? {
-            for (number, line) in batch.numbered() {
-                print(line.text).with_context(|| lines.place(number))?;
+    let mut input = args.input.open(Asked {
+        fields: &TEXT,
+        expected: r#"{"text": "…"} or "…""#,
+        replaced: &[],
+        default: Format::Lines,
+        longer: Longer::Refused,
+        max_line_bytes: args.max_line_bytes,
+    })?;
+    let mut answers = Answers::new(&args.answers, &input, vec!["masks"])?;
+    loop {
+        let rows = input.read(BATCH)?;
+        if rows.is_empty() {
+            break;
+        }
+        for row in &rows {
+            let text = row.text();
+            let masks = fill(text).with_context(|| row.place.clone())?;
+            match input.is_text() {
+                true => answers.line(plain(text, &masks))?,
+                false => answers.write(row, &json!({ "masks": json(&masks) }))?,
             }
+            answers.flush()?;
         }
     }
-    Ok(())
+    answers.finish()
 }
 
-/// `{"text": ..., "masks": [[{"token": ..., "id": ..., "probability": ..., "filled": ...}]]}`
-fn json(text: &str, masks: &[Vec<Candidate>]) -> String {
+/// `[[{"token": ..., "id": ..., "probability": ..., "filled": ...}]]`
+fn json(masks: &[Vec<Candidate>]) -> Value {
     let candidate = |candidate: &Candidate| {
         json!({
             "token": candidate.token,
@@ -77,9 +108,7 @@ fn json(text: &str, masks: &[Vec<Candidate>]) -> String {
             "filled": candidate.filled,
         })
     };
-    let masks: Vec<Vec<_>> =
-        masks.iter().map(|candidates| candidates.iter().map(candidate).collect()).collect();
-    json!({ "text": text, "masks": masks }).to_string()
+    masks.iter().map(|candidates| candidates.iter().map(candidate).collect::<Value>()).collect()
 }
 
 /// The text, and below it a line for each candidate: token, probability, filled text.
@@ -131,9 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn json_is_one_line_and_keeps_the_order() {
-        let line = json("a [MASK]\t", &[candidates()]);
-        assert!(line.starts_with(r#"{"text":"a [MASK]\t","masks":[[{"token":"cat","id":7,"#), "{line}");
-        assert!(!line.contains('\n'));
+    fn json_keeps_the_order() {
+        let line = json(&[candidates()]).to_string();
+        assert!(line.starts_with(r#"[[{"token":"cat","id":7,"#), "{line}");
     }
 }

@@ -1,23 +1,27 @@
 //! `cloze predict`.
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::builder::RangedU64ValueParser;
-use cloze_trainer::finetune::{Advance, Predictor};
+use cloze_trainer::finetune::{Advance, InputKey, Predictor};
 use indicatif::HumanCount;
+use serde_json::{Map, Value};
 
+use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
 use crate::failure::WrongUsage;
-use crate::lines::{self, BATCH, Batch, Line, Lines};
+use crate::input::{Asked, Format, InputArgs, Row};
+use crate::lines::{self, BATCH, Longer};
 use crate::model;
-use crate::output::{Output, say};
+use crate::output::say;
 use crate::progress::Progress;
 
-/// Predict what a fine-tuned model was trained for, JSON lines in and out.
+/// Predict what a fine-tuned model was trained for, for each row of JSON lines, CSV, TSV or Parquet.
 ///
-/// The task is read from the model's folder.
+/// The task is read from the model's folder. An object of JSON is printed with the answer's keys after its own, which may be
+/// any; a line of CSV or TSV with the answer's cells after its own, where what is no text or number is JSON; a row of Parquet as an
+/// object. The columns of a table, or with --columns others, are what the keys are in JSON:
 ///
 /// Classes and numbers of {"text": "..."}, {"text": "...", "pair": "..."} or "...": a classifier prints
 /// {"label": ..., "score": ..., "scores": {...}} with the probability of every label, a regression {"value":
@@ -33,26 +37,27 @@ use crate::progress::Progress;
 /// model that may find no answer then says "", which starts and ends at null.
 ///
 /// Choices of {"text": "...", "choices": ["...", ...]}, where "context" may stand for "text": {"choice": ...,
-/// "score": ..., "scores": [...]}, the place of the best, from 0, and the probabilities.
+/// "score": ..., "scores": [...]}, the place of the best, from 0, and the probabilities. In CSV and TSV each choice has a
+/// column: --columns choices=A,choices=B.
 ///
-/// Each line of input has its line of output: an empty one has null. A line that cannot be read is an
-/// error that names it, after the lines before it; a file of output is then not made.
+/// Each line of JSON has its line of output: an empty one has null. Empty lines of CSV and TSV are left out; their output is
+/// UTF-8. A row that cannot be read is an error that names it, after the rows before it; a file of output is then not made. An
+/// input that has a column or key of the same name as the answer is an error too: --answer-prefix gives the answer other names.
 #[derive(clap::Args)]
 #[command(after_long_help = r#"Examples:
   cloze predict --model runs/mrpc/model --input pairs.jsonl --output predictions.jsonl
   echo '{"text": "one long string of cliches"}' | cloze predict --model runs/sst2/model
+  cloze predict --model runs/sst2/model --columns text=review --input reviews.csv --output labelled.csv
   cloze predict --model runs/squad/model --n-best 3 < questions.jsonl
   echo '"Ada Lovelace was born in London ."' | cloze predict --model runs/wnut17/model
   cloze predict --model distilbert/distilbert-base-uncased-finetuned-sst-2-english < texts.jsonl"#)]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// A file of JSON lines (default: standard input).
-    #[arg(long, value_name = "FILE")]
-    input: Option<PathBuf>,
-    /// The file to write, which is there when all of it is done (default: standard output).
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    answers: AnswerArgs,
     /// List so many answers to each question, as many as the model's task keeps at most.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     n_best: Option<usize>,
@@ -68,7 +73,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
-    let mut lines = Lines::of(args.input.as_deref(), args.max_line_bytes)?;
+    args.input.check()?;
     let mut predictor = Predictor::load(&model::folder(&args.model)?, &device, args.compute.int8)?;
     if let Some(n) = args.n_best {
         predictor.list(n).map_err(WrongUsage::new)?;
@@ -76,26 +81,40 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(threshold) = args.threshold {
         predictor.predict_above(threshold).map_err(WrongUsage::new)?;
     }
-    let mut output = Output::of(args.output.as_deref())?;
-    let mut progress = Progress::new("lines", args.output.is_none() && io::stdout().is_terminal());
-    let size = lines.size().map(|size| size as f64);
+    let keys = predictor.input_keys();
+    let mut input = args.input.open(Asked {
+        fields: keys,
+        expected: predictor.input(),
+        replaced: &[],
+        default: Format::Jsonl,
+        longer: Longer::Refused,
+        max_line_bytes: args.max_line_bytes,
+    })?;
+    let mut answers = Answers::new(&args.answers, &input, predictor.answer_keys())?;
+    let mut progress = Progress::new("lines", args.answers.is_stdout() && io::stdout().is_terminal());
+    let size = input.size().map(|size| size as f64);
     let (mut count, mut bytes, mut truncated) = (0, 0, 0);
-    let mut read = Batch::default();
-    while lines.read(BATCH, &mut read)? {
-        let batch: Vec<Line> = read.iter().collect();
-        let of_batch: usize = batch.iter().map(|line| line.text.len() + 1).sum();
+    loop {
+        let mut rows = input.read(BATCH)?;
+        if rows.is_empty() {
+            break;
+        }
+        let of_batch: usize = rows.iter().map(|row| row.bytes).sum();
+        let lines: Vec<String> = rows.iter_mut().map(|row| line(row, keys)).collect();
         let advanced = &mut |advance: Advance| {
             let part = |all: usize| advance.share * all as f64;
             let share = size.map(|size| (bytes as f64 + part(of_batch)) / size);
-            progress.show(count + part(batch.len()) as usize, share);
+            progress.show(count + part(rows.len()) as usize, share);
         };
-        let predicted = args.compute.run(|| predictor.predict(&batch, advanced))?;
-        predicted.values.iter().try_for_each(|value| output.line(value))?;
-        output.flush()?;
-        if let Some(error) = predicted.refused {
-            return Err(error).with_context(|| lines.place(read.first() + predicted.values.len()));
+        let predicted = args.compute.run(|| predictor.predict(&lines, advanced))?;
+        for (row, value) in rows.iter().zip(&predicted.values) {
+            answers.write(row, value)?;
         }
-        count += batch.len();
+        answers.flush()?;
+        if let Some(error) = predicted.refused {
+            return Err(error).with_context(|| rows[predicted.values.len()].place.clone());
+        }
+        count += rows.len();
         bytes += of_batch;
         truncated += predicted.truncated;
     }
@@ -108,5 +127,13 @@ pub fn run(args: &Args) -> Result<()> {
             predictor.max_len()
         ));
     }
-    output.finish()
+    answers.finish()
+}
+
+/// What the predictor reads of a row, whose fields it takes.
+fn line(row: &mut Row, keys: &[InputKey]) -> String {
+    let Some(fields) = row.fields.take() else { return String::new() };
+    let named = keys.iter().zip(fields).filter(|(_, value)| !value.is_null());
+    let object: Map<String, Value> = named.map(|(key, value)| (key.name.into(), value)).collect();
+    Value::Object(object).to_string()
 }

@@ -1,46 +1,49 @@
 //! `cloze rerank`.
 
-use std::path::PathBuf;
-
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::RangedU64ValueParser;
 use cloze::{Error, Ranked, Reranker};
-use cloze_trainer::finetune::Predictor;
+use cloze_trainer::finetune::{InputKey, Predictor};
 use indicatif::HumanCount;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
-use crate::lines::{self, Batch, Line, Lines};
+use crate::input::{Asked, Format, InputArgs, Row};
+use crate::lines::{self, Longer};
 use crate::model;
-use crate::output::{Output, say};
+use crate::output::say;
 
 /// Queries that are worked on together at most.
 const QUERIES: usize = 64;
 
-/// Rerank the candidates of each query with a cross-encoder, JSON lines in and out.
+/// Rerank the candidates of each query with a cross-encoder, or score pairs of a query and a text.
 ///
-/// The model reads a query and a candidate together and has one number for them, or two classes. A line of input is
+/// The model reads a query and a candidate together and has one number for them, or two classes. A line of JSON is
 /// {"query": "...", "candidates": ["...", ...]}, or what `cloze search query` prints, whose rows are in "found". A candidate may
 /// be an object with its "text"; its other keys are kept, but for "place" and "score", which the output has itself.
 ///
 /// Prints {"query": ..., "found": [{"place": ..., "score": ..., "text": ...}, ...]} for each line, the best candidate first; the
-/// place is that among the line's candidates, from 0, and the score is the model's, in the place of another one. An empty line
-/// has null.
+/// place is that among the line's candidates, from 0, and the score is the model's, in the place of another one. Other keys of
+/// the line are kept. An empty line has null.
+///
+/// A row of CSV, TSV or Parquet, or a line of JSON without candidates, is a pair: "query" and "text", in the columns of these
+/// names or of others that --columns names. The rows are printed in their order, as they stood, with "score" as a further cell or
+/// key; those of Parquet as JSON. If the input has a column or key of that name, --answer-prefix gives the answer another one.
 #[derive(clap::Args)]
 #[command(after_long_help = r#"Examples:
   cloze search query --index INDEX -k 100 'how do ships float' | cloze rerank --model MODEL --top 10
   cloze rerank --model cross-encoder/ms-marco-MiniLM-L6-v2 --input candidates.jsonl --output ranked.jsonl
+  cloze rerank --model MODEL --columns query=question,text=passage --input pairs.csv --output scored.csv
   echo '{"query": "a storm", "candidates": ["bread", "wind and rain"]}' | cloze rerank --model MODEL"#)]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// A file of JSON lines (default: standard input).
-    #[arg(long, value_name = "FILE")]
-    input: Option<PathBuf>,
-    /// The file to write, which is there when all of it is done (default: standard output).
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    answers: AnswerArgs,
     /// Print only so many candidates of each query.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     top: Option<usize>,
@@ -51,13 +54,30 @@ pub struct Args {
     compute: Compute,
 }
 
-/// A line of input.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// What is read of a row: the query, and one text or its candidates by either name.
+const FIELDS: [InputKey; 4] = [
+    InputKey { name: "query", required: true, list: false },
+    InputKey { name: "text", required: false, list: false },
+    InputKey { name: "candidates", required: false, list: true },
+    InputKey { name: "found", required: false, list: true },
+];
+
+/// What is read of a line of cells, which hold no lists.
+const PAIR: [InputKey; 2] = [
+    InputKey { name: "query", required: true, list: false },
+    InputKey { name: "text", required: true, list: false },
+];
+
+/// What a line of input looks like.
+const EXPECTED: &str = r#"{"query": "…", "candidates": ["…", …]} or {"query": "…", "text": "…"}"#;
+
+/// A row of input.
+#[derive(Debug)]
 struct Request {
     query: String,
-    #[serde(alias = "found")]
     candidates: Vec<Candidate>,
+    /// Whether it is a query with one text, which gets a score.
+    is_pair: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -73,7 +93,6 @@ enum Candidate {
 
 #[derive(Serialize)]
 struct Answer<'a> {
-    query: &'a str,
     found: Vec<Fitting<'a>>,
 }
 
@@ -106,26 +125,37 @@ impl Candidate {
 
 pub fn run(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
-    let mut lines = Lines::of(args.input.as_deref(), args.max_line_bytes)?;
+    args.input.check()?;
     let predictor = Predictor::load(&model::folder(&args.model)?, &device, args.compute.int8)?;
     let reranker = Reranker::try_from(predictor)?;
-    let mut output = Output::of(args.output.as_deref())?;
-    let mut read = Batch::default();
+    let mut input = args.input.open(Asked {
+        fields: if args.input.is_cells() { &PAIR } else { &FIELDS },
+        expected: EXPECTED,
+        replaced: &["candidates", "found"],
+        default: Format::Jsonl,
+        longer: Longer::Refused,
+        max_line_bytes: args.max_line_bytes,
+    })?;
+    let mut answers = Answers::new(&args.answers, &input, vec!["score"])?;
     let (mut count, mut truncated) = (0, 0);
-    while lines.read(QUERIES, &mut read)? {
+    loop {
+        let rows = input.read(QUERIES)?;
+        if rows.is_empty() {
+            break;
+        }
         let (mut requests, mut failed) = (Vec::new(), None);
-        for line in read.iter() {
-            match request(line) {
+        for row in &rows {
+            match request(row) {
                 Ok(request) => requests.push(request),
                 Err(error) => {
-                    failed = Some(error.context(lines.place(read.first() + requests.len())));
+                    failed = Some(error.context(row.place.clone()));
                     break;
                 }
             }
         }
         let rankings = loop {
             let of = |request: &Option<Request>| match request {
-                Some(Request { query, candidates }) => {
+                Some(Request { query, candidates, .. }) => {
                     (query.clone(), candidates.iter().map(|one| one.text().to_owned()).collect())
                 }
                 None => (String::new(), Vec::new()),
@@ -135,24 +165,28 @@ pub fn run(args: &Args) -> Result<()> {
                 Ok(rankings) => break rankings,
                 // Those before it have their answers.
                 Err(Error::Input { place, source }) => {
-                    failed = Some(anyhow!(source).context(lines.place(read.first() + place)));
+                    failed = Some(anyhow!(source).context(rows[place].place.clone()));
                     requests.truncate(place);
                 }
                 Err(error) => return Err(error.into()),
             }
         };
-        for (request, ranked) in requests.iter().zip(&rankings.queries) {
-            let Some(Request { query, candidates }) = request else {
-                output.line("null")?;
-                continue;
-            };
-            let best = ranked.iter().take(args.top.unwrap_or(usize::MAX));
-            let found = best.map(|ranked| candidates[ranked.place].fitting(*ranked)).collect();
-            output.line(serde_json::to_string(&Answer { query, found })?)?;
-            count += candidates.len();
+        for ((row, request), ranked) in rows.iter().zip(&requests).zip(&rankings.queries) {
+            match request {
+                None => answers.write(row, &Value::Null)?,
+                Some(Request { is_pair: true, .. }) => {
+                    answers.write(row, &json!({ "score": ranked.first().map(|ranked| ranked.score) }))?;
+                }
+                Some(Request { candidates, .. }) => {
+                    let best = ranked.iter().take(args.top.unwrap_or(usize::MAX));
+                    let found = best.map(|ranked| candidates[ranked.place].fitting(*ranked)).collect();
+                    answers.write_as(row, &["found"], &Answer { found })?;
+                }
+            }
+            count += ranked.len();
         }
         truncated += rankings.truncated;
-        output.flush()?;
+        answers.flush()?;
         if let Some(error) = failed {
             return Err(error);
         }
@@ -165,40 +199,57 @@ pub fn run(args: &Args) -> Result<()> {
             reranker.max_len()
         ));
     }
-    output.finish()
+    answers.finish()
 }
 
-/// The query and candidates in a line; none in an empty one.
-fn request(line: Line) -> Result<Option<Request>> {
-    if line.text.trim().is_empty() {
-        return Ok(None);
+/// The query and candidates in a row; none in an empty one.
+fn request(row: &Row) -> Result<Option<Request>> {
+    let Some([query, text, lists @ ..]) = row.fields.as_deref() else { return Ok(None) };
+    let query = query.as_str().unwrap_or_default().to_owned();
+    let lists: Vec<&Value> = lists.iter().filter(|list| !list.is_null()).collect();
+    match (text.as_str(), &lists[..]) {
+        (Some(text), []) => {
+            let candidates = vec![Candidate::Text(text.to_owned())];
+            Ok(Some(Request { query, candidates, is_pair: true }))
+        }
+        (None, [list]) => {
+            let candidates = Vec::deserialize(*list).with_context(|| format!("expected {EXPECTED}"))?;
+            Ok(Some(Request { query, candidates, is_pair: false }))
+        }
+        (None, []) => bail!("neither `candidates` nor `text`; expected {EXPECTED}"),
+        _ => bail!("more than one of `candidates`, `found` and `text`; expected {EXPECTED}"),
     }
-    let expected = r#"expected {"query": "...", "candidates": ["...", ...]}"#;
-    serde_json::from_str(line.text).map(Some).context(expected)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<Option<Request>> {
-        request(Line { text, goes_on: false })
+    fn of(line: Value) -> Result<Option<Request>> {
+        let field = |key: &InputKey| line.get(key.name).cloned().unwrap_or_default();
+        let fields = Some(FIELDS.iter().map(field).collect());
+        request(&Row::new(fields))
     }
 
     #[test]
     fn lines_of_a_search_are_read_too() {
-        assert!(of(" ").unwrap().is_none());
-        let plain = of(r#"{"query": "q", "candidates": ["a", {"text": "b", "id": 7}]}"#).unwrap().unwrap();
+        assert!(request(&Row::new(None)).unwrap().is_none());
+        let plain = of(json!({"query": "q", "candidates": ["a", {"text": "b", "id": 7}]})).unwrap().unwrap();
         assert_eq!(plain.candidates.iter().map(Candidate::text).collect::<Vec<_>>(), ["a", "b"]);
-        let found =
-            of(r#"{"query": "q", "found": [{"id": "t1", "score": 0.5, "text": "a"}]}"#).unwrap().unwrap();
+        let found = of(json!({"query": "q", "found": [{"id": "t1", "score": 0.5, "text": "a"}]}));
+        let found = found.unwrap().unwrap();
+        assert!(!found.is_pair);
         let printed = serde_json::to_value(found.candidates[0].fitting(ranked(0, 0.25))).unwrap();
-        assert_eq!(printed, serde_json::json!({"place": 0, "score": 0.25, "text": "a", "id": "t1"}));
+        assert_eq!(printed, json!({"place": 0, "score": 0.25, "text": "a", "id": "t1"}));
+        assert!(of(json!({"query": "q", "text": "a"})).unwrap().unwrap().is_pair);
         for (bad, problem) in [
-            ("q", "expected value"),
-            (r#"{"query": "q"}"#, "missing field `candidates`"),
-            (r#"{"query": "q", "candidates": [7]}"#, "a candidate is a string"),
-            (r#"{"query": "q", "candidates": [], "k": 1}"#, "unknown field `k`"),
+            (json!({"query": "q"}), "neither `candidates` nor `text`; expected {"),
+            (json!({"query": "q", "candidates": [7]}), "a candidate is a string"),
+            (json!({"query": "q", "candidates": "a"}), "expected a sequence"),
+            (
+                json!({"query": "q", "candidates": [], "text": "a"}),
+                "more than one of `candidates`, `found` and `text`",
+            ),
         ] {
             let error = format!("{:#}", of(bad).unwrap_err());
             assert!(error.contains(problem) && !error.contains('\n'), "{error}");

@@ -44,5 +44,7 @@ mod senses;
 #[allow(dead_code, reason = "the hub's own tests use the rest")]
 #[path = "../../../hub/tests/hub/server.rs"]
 mod server;
+#[cfg(feature = "program")]
+mod tables;
 #[cfg(all(feature = "program", feature = "flex"))]
 mod workplace;

@@ -423,7 +423,7 @@ fn fill_mask_names_the_folder_that_holds_no_model() {
 }
 
 /// A small encoder with a vocabulary of letters.
-fn encoder() -> (TempDir, String) {
+pub fn encoder() -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/bert_pretraining");
     for name in ["config.json", "model.safetensors"] {
@@ -589,7 +589,7 @@ fn embed_refuses_what_it_cannot_do() {
 }
 
 /// A small classifier of random weights, its labels `no` and `yes`, with a vocabulary of letters.
-fn classifier() -> (TempDir, String) {
+pub fn classifier() -> (TempDir, String) {
     use cloze_model::ParamInit;
     use cloze_model::bert::BertConfig;
     use cloze_model::huggingface::{Architecture, Family, ProblemType, SaveConfig, save_pretrained};
@@ -621,8 +621,9 @@ fn each_line_of_input_has_its_prediction() {
         printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 4);
     assert!(lines[1].is_null());
+    assert_eq!((&lines[0]["text"], &lines[3]["pair"]), (&"some words".into(), &"c".into()));
+    assert!(printed.lines().nth(2).unwrap().starts_with("{\"label\":"), "a string has no keys to print");
     for line in [&lines[0], &lines[2], &lines[3]] {
-        assert!(printed.starts_with("{\"label\":"));
         let best = line["scores"]
             .as_object()
             .unwrap()
@@ -650,7 +651,8 @@ fn each_line_of_input_has_its_prediction() {
     fs::write(&input, "\"a\"\n{\"txt\": \"b\"}\n").unwrap();
     let ran = run(&files);
     let line = ran.error_line(1);
-    assert!(line.contains("in.jsonl, line 2: unknown key `txt`; expected {\"text\""), "{line}");
+    assert!(line.contains("in.jsonl, line 2: `text` is missing; expected {\"text\""), "{line}");
+    assert!(line.ends_with("or --columns text=KEY with another key (there are: txt)"), "{line}");
     assert_eq!(fs::read_to_string(&output).unwrap(), printed);
     assert!(!folder.path().join("out.jsonl.partial").exists());
     let ran = ran::run(&["predict", "--model", &model], b"\"some words\"\nb\n");
@@ -661,7 +663,7 @@ fn each_line_of_input_has_its_prediction() {
 }
 
 /// A small model of random weights for a task, with a vocabulary of letters and no `task.json`.
-fn asked(architecture: cloze_model::huggingface::Architecture, labels: &[&str]) -> (TempDir, String) {
+pub fn asked(architecture: cloze_model::huggingface::Architecture, labels: &[&str]) -> (TempDir, String) {
     use cloze_model::ParamInit;
     use cloze_model::bert::BertConfig;
     use cloze_model::blocks::Linear;

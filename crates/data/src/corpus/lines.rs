@@ -9,12 +9,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file's text as a stream, and how many bytes of the file are read. gzip and zstd are recognised by their first bytes, and
-/// UTF-16 by its byte-order mark.
+/// A file's text as a stream, and how many bytes of the file are read.
 pub(crate) fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, Arc<AtomicU64>)> {
+    decoded(Box::new(File::open(path)?))
+}
+
+/// The text of bytes as a stream, and how many of them are read. gzip and zstd are recognised by their first bytes, and UTF-16
+/// by its byte-order mark.
+pub(crate) fn decoded(source: Box<dyn Read>) -> io::Result<(Box<dyn BufRead>, Arc<AtomicU64>)> {
     let read = Arc::new(AtomicU64::new(0));
-    let mut source =
-        BufReader::with_capacity(1 << 18, Counted { file: File::open(path)?, read: read.clone() });
+    let mut source = BufReader::with_capacity(1 << 18, Counted { source, read: read.clone() });
     let magic = source.fill_buf()?;
     let source: Box<dyn BufRead> = match magic {
         [0x1F, 0x8B, ..] => Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(source))),
@@ -40,16 +44,25 @@ pub(crate) struct Lines {
 impl Lines {
     /// Opens a file; gzip and zstd are recognised by their first bytes.
     pub fn open(path: &Path, max: usize, setting: &'static str) -> Result<Self, Problem> {
-        Self::try_open(path, max, setting).map_err(|error| Problem {
+        Self::of_opened(open(path), max, setting)
+    }
+
+    /// Reads bytes that come from anywhere, as [`open`](Self::open) does those of a file.
+    pub fn read(source: Box<dyn Read>, max: usize, setting: &'static str) -> Result<Self, Problem> {
+        Self::of_opened(decoded(source), max, setting)
+    }
+
+    fn of_opened(
+        opened: io::Result<(Box<dyn BufRead>, Arc<AtomicU64>)>,
+        max: usize,
+        setting: &'static str,
+    ) -> Result<Self, Problem> {
+        let (source, read) = opened.map_err(|error| Problem {
             line: None,
             kind: "unreadable file",
             detail: format!("cannot be read: {error}"),
             ends_file: true,
-        })
-    }
-
-    fn try_open(path: &Path, max: usize, setting: &'static str) -> io::Result<Self> {
-        let (source, read) = open(path)?;
+        })?;
         Ok(Self::of(source, read, max, setting))
     }
 
@@ -157,15 +170,15 @@ fn skip_line(source: &mut dyn BufRead, end: u8) -> io::Result<()> {
     }
 }
 
-/// A file that counts the bytes read from it.
+/// A source that counts the bytes read from it.
 struct Counted {
-    file: File,
+    source: Box<dyn Read>,
     read: Arc<AtomicU64>,
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.file.read(buffer)?;
+        let n = self.source.read(buffer)?;
         self.read.fetch_add(n as u64, Ordering::Relaxed);
         Ok(n)
     }

@@ -1,7 +1,7 @@
 //! Multiple choice: a context and the ways it may go on.
 
 use super::rows::{self, RequestedColumn, Row, excerpt, text};
-use super::source::{Column, Columns, LabelledSource, Loaded, Task};
+use super::source::{Columns, LabelledSource, Loaded, Task};
 use super::texts::label;
 use crate::Result;
 use crate::corpus::Problem;
@@ -32,12 +32,7 @@ pub fn choices(source: &LabelledSource, base: &Path, labelled: bool) -> Result<L
     match source.columns.get("choices") {
         Some(Columns::Many(columns)) => {
             several = columns.len();
-            let choice = |column: &Column| RequestedColumn {
-                field: "choices".into(),
-                column: column.clone(),
-                required: true,
-            };
-            wanted.extend(columns.iter().map(choice));
+            wanted.extend(columns.iter().map(|column| RequestedColumn::of("choices", column.clone())));
         }
         _ => wanted.push(RequestedColumn::required("choices", source)),
     }

@@ -1,6 +1,6 @@
 //! Rows of any format with the columns that are asked for, one after the other.
 
-use super::rows::{self, Read, RequestedColumn, Row};
+use super::rows::{self, Named, Read, RequestedColumn, Row};
 use super::source::{Column, DataFormat, LabelledSource, OnBadRow, Task};
 use crate::corpus::SkipReport;
 use crate::{DataError, Result};
@@ -17,6 +17,13 @@ pub struct RecordColumn {
     pub column: Column,
     /// Whether a row without it is an error; otherwise its cell is null.
     pub required: bool,
+}
+
+impl RecordColumn {
+    pub(super) fn requested(self, named: Named) -> RequestedColumn {
+        let Self { field, column, required } = self;
+        RequestedColumn { field, column, required, named }
+    }
 }
 
 /// A row of a file.
@@ -45,11 +52,10 @@ pub struct Records {
 /// # Errors
 /// A pattern without files; a file whose ending does not tell its format; settings that the formats have no use for.
 pub fn records(source: &LabelledSource, base: &Path, columns: Vec<RecordColumn>) -> Result<Records> {
-    let requested = |RecordColumn { field, column, required }| RequestedColumn { field, column, required };
     Ok(Records {
         files: source.open(Task::Texts, base)?.into(),
         source: source.clone(),
-        columns: columns.into_iter().map(requested).collect(),
+        columns: columns.into_iter().map(|column| column.requested(Named::Config)).collect(),
         current: None,
         skipped: SkipReport::default(),
         failed: false,

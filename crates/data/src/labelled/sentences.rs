@@ -2,7 +2,7 @@
 
 use super::labels::LabelSet;
 use super::rows::{self, RequestedColumn, Row, text};
-use super::source::{Column, Columns, LabelledSource, Loaded, Task};
+use super::source::{Columns, LabelledSource, Loaded, Task};
 use super::texts::{Found, label};
 use crate::Result;
 use serde_json::Value;
@@ -74,12 +74,7 @@ fn read(
         Some(Columns::One(column)) => std::slice::from_ref(column),
         Some(Columns::Many(columns)) => columns,
     };
-    let negative = |column: &Column| RequestedColumn {
-        field: "negatives".into(),
-        column: column.clone(),
-        required: true,
-    };
-    wanted.extend(columns.iter().map(negative));
+    wanted.extend(columns.iter().map(|column| RequestedColumn::of("negatives", column.clone())));
     let has_score = source.configured("label").is_some();
     if has_score {
         wanted.push(RequestedColumn::required("label", source));

@@ -123,6 +123,29 @@ pub enum DataFormat {
     Squad,
 }
 
+/// A file's ending in small letters, once that of a compression is removed.
+fn ending(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    name.rsplit_once('.').map_or("", |(_, ending)| ending).to_owned()
+}
+
+impl DataFormat {
+    /// The format of rows that a file's ending says, once that of a compression is removed; none if it says none.
+    pub fn of(path: &Path) -> Option<Self> {
+        match ending(path).as_str() {
+            "csv" => Some(Self::Csv),
+            "tsv" | "tab" => Some(Self::Tsv),
+            "jsonl" | "ndjson" | "json" => Some(Self::Jsonl),
+            "parquet" => Some(Self::Parquet),
+            "xml" => Some(Self::Xml),
+            "conll" | "bio" | "iob" => Some(Self::Conll),
+            "conllu" => Some(Self::Conllu),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for DataFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -280,30 +303,19 @@ impl LabelledSource {
 
     fn format_of(&self, path: &Path, task: Task) -> Result<DataFormat> {
         let format = match self.format {
-            DataFormat::Auto => {
-                let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-                let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
-                match name.rsplit_once('.').map_or("", |(_, ending)| ending) {
-                    "csv" => DataFormat::Csv,
-                    "tsv" | "tab" => DataFormat::Tsv,
-                    "jsonl" | "ndjson" => DataFormat::Jsonl,
-                    "json" if task == Task::Questions => DataFormat::Squad,
-                    "json" => DataFormat::Jsonl,
-                    "parquet" => DataFormat::Parquet,
-                    "xml" => DataFormat::Xml,
-                    "conll" | "bio" | "iob" => DataFormat::Conll,
-                    "conllu" => DataFormat::Conllu,
-                    "txt" if task == Task::Tags => DataFormat::Conll,
-                    _ => {
-                        let problem = "the file's extension does not tell the format; set `format`";
-                        return Err(DataError::LabelledFile {
-                            path: path.into(),
-                            line: None,
-                            problem: problem.into(),
-                        });
-                    }
+            DataFormat::Auto => match (DataFormat::of(path), ending(path).as_str()) {
+                (_, "json") if task == Task::Questions => DataFormat::Squad,
+                (_, "txt") if task == Task::Tags => DataFormat::Conll,
+                (Some(format), _) => format,
+                (None, _) => {
+                    let problem = "the file's extension does not tell the format; set `format`";
+                    return Err(DataError::LabelledFile {
+                        path: path.into(),
+                        line: None,
+                        problem: problem.into(),
+                    });
                 }
-            }
+            },
             format => format,
         };
         let fits = match format {

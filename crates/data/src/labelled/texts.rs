@@ -71,11 +71,10 @@ pub fn texts(
     let of_columns = if several { label_columns(source)? } else { None };
     match (labels, &of_columns) {
         (Labels::Unread, _) => {}
-        (Labels::Several(_), Some(set)) => wanted.extend(set.names().iter().map(|name| RequestedColumn {
-            field: "labels".into(),
-            column: Column::Name(name.clone()),
-            required: true,
-        })),
+        (Labels::Several(_), Some(set)) => {
+            let of_label = |name: &String| RequestedColumn::of("labels", Column::Name(name.clone()));
+            wanted.extend(set.names().iter().map(of_label));
+        }
         (Labels::Several(_), None) => wanted.push(RequestedColumn::required("labels", source)),
         _ => wanted.push(RequestedColumn::required("label", source)),
     }

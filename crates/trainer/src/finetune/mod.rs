@@ -41,7 +41,7 @@ pub use embedding::{
 };
 pub use evaluate::{figures, outputs, predict};
 pub use model_folder::{TASK_FILE, TaskFile};
-pub use predictor::{EvaluationData, Measurement, Predicted, Predictor};
+pub use predictor::{EvaluationData, InputKey, Measurement, Predicted, Predictor};
 pub use prompt::{PromptSection, PromptTask};
 pub use reading::TaskData;
 pub use recurrent::RecurrentSection;

@@ -58,6 +58,34 @@ pub struct Predicted {
     pub refused: Option<TrainerError>,
 }
 
+/// A key that is read of a line of input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InputKey {
+    /// The key.
+    pub name: &'static str,
+    /// Whether each line has it. Of those that a line may lack, the task may need one.
+    pub required: bool,
+    /// Whether it holds a list of texts, and not a text.
+    pub list: bool,
+}
+
+impl InputKey {
+    /// A text that each line has.
+    pub(super) const fn text(name: &'static str) -> Self {
+        Self { name, required: true, list: false }
+    }
+
+    /// A list of texts that each line has.
+    pub(super) const fn texts(name: &'static str) -> Self {
+        Self { name, required: true, list: true }
+    }
+
+    /// The same, which a line may lack.
+    pub(super) const fn or_none(self) -> Self {
+        Self { required: false, ..self }
+    }
+}
+
 /// Which labelled examples a model is measured on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum EvaluationData<'a> {
@@ -117,6 +145,21 @@ impl Predictor {
     /// What it predicts, labels spelt out.
     pub fn task(&self) -> &TaskSection {
         &self.section
+    }
+
+    /// What a line of input looks like, as errors say it.
+    pub fn input(&self) -> &'static str {
+        self.model.input()
+    }
+
+    /// The keys that are read of a line of input.
+    pub fn input_keys(&self) -> &'static [InputKey] {
+        self.model.input_keys()
+    }
+
+    /// The keys of an answer.
+    pub fn answer_keys(&self) -> Vec<&'static str> {
+        self.model.answer_keys()
     }
 
     /// The most tokens of a sequence, including special ones.
@@ -219,6 +262,12 @@ pub(super) struct Setup {
 
 /// A task and its model, whatever their types.
 pub(super) trait AnyTaskModel: Debug + Send + Sync {
+    fn input(&self) -> &'static str;
+
+    fn input_keys(&self) -> &'static [InputKey];
+
+    fn answer_keys(&self) -> Vec<&'static str>;
+
     fn list(&mut self, n: usize) -> bool;
 
     fn predict_above(&mut self, threshold: f64) -> bool;
@@ -265,6 +314,18 @@ fn finite_outputs<T: Task>(
 }
 
 impl<T: PredictTask<Model: Sync> + Send + Sync> AnyTaskModel for TaskModel<T> {
+    fn input(&self) -> &'static str {
+        self.task.input()
+    }
+
+    fn input_keys(&self) -> &'static [InputKey] {
+        self.task.input_keys()
+    }
+
+    fn answer_keys(&self) -> Vec<&'static str> {
+        self.task.answer_keys()
+    }
+
     fn list(&mut self, n: usize) -> bool {
         self.task.list(n)
     }

@@ -5,15 +5,15 @@ use std::ops::Range;
 use std::slice::ChunksExact;
 
 use anyhow::Result;
-use cloze_tokenizer::Sequence;
 use cloze_trainer::token_vectors::{TokenEmbedConfig, TokenEmbedder, TokenVectors, Unit, WordPooling};
 use serde::{Serialize, Serializer};
 
-use super::{Args, Format, Words, embedded};
-use crate::lines::{Batch, Lines, Longer};
+use super::{Args, Format, Words, asked, embedded, sequences};
+use crate::answers::Answers;
+use crate::input::Row;
+use crate::lines::Longer;
 use crate::model;
 use crate::npy::{Element, Npy};
-use crate::output::Output;
 use crate::progress::Progress;
 
 /// Lines that are tokenised together at most.
@@ -36,30 +36,36 @@ pub fn run(args: &Args) -> Result<()> {
         int8: args.compute.int8,
     };
     let device = args.compute.open()?;
+    args.input.check()?;
     let embedder = TokenEmbedder::load(&model::folder(&args.model)?, config, &device)?;
+    let mut input = args.input.open(asked(args, Longer::Refused))?;
+    let unit = if args.words.is_some() { "words" } else { "tokens" };
     let mut sink = match args.format {
-        Format::Jsonl => Sink::Jsonl(Output::new()),
-        Format::Npy => Sink::Npy(Npy::new(Element::F32, "vectors", Output::new())?),
+        Format::Jsonl => Sink::Rows(Answers::new(&args.answers, &input, vec![unit])?),
+        Format::Npy => Sink::Npy(Npy::new(Element::F32, "vectors", args.answers.output()?)?),
     };
-    let mut progress = Progress::new("lines", io::stdout().is_terminal());
+    let mut progress = Progress::new("lines", args.answers.is_stdout() && io::stdout().is_terminal());
     let mut count = 0;
-    let mut lines = Lines::stdin(args.max_line_bytes, Longer::Refused);
-    let mut batch = Batch::default();
-    while lines.read(BATCH, &mut batch)? {
-        let texts: Vec<Sequence> = batch.iter().map(Sequence::from).collect();
-        let (encodings, failed) = embedded(&lines, &batch, &texts, |texts| embedder.encode(texts))?;
+    loop {
+        let rows = input.read(BATCH)?;
+        if rows.is_empty() {
+            break;
+        }
+        let texts = sequences(&rows);
+        let (encodings, failed) = embedded(&input, &rows, &texts, |texts| embedder.encode(texts))?;
         let counts: Vec<usize> = encodings.iter().map(|encoding| encoding.len() * embedder.width()).collect();
         for part in parts(&counts, NUMBERS) {
-            let (texts, encodings) = (&texts[part.clone()], &encodings[part]);
-            for text in args.compute.run(|| embedder.embed_encoded(texts, encodings))? {
-                sink.text(&text, embedder.width(), args.words.is_some())?;
+            let (rows, texts, encodings) = (&rows[part.clone()], &texts[part.clone()], &encodings[part]);
+            let embedded = args.compute.run(|| embedder.embed_encoded(texts, encodings))?;
+            for (row, text) in rows.iter().zip(embedded) {
+                sink.text(row, &text, embedder.width(), args.words.is_some())?;
             }
         }
         sink.flush()?;
         if let Some(error) = failed {
             return Err(error);
         }
-        count += batch.len();
+        count += rows.len();
         progress.show(count, None);
     }
     progress.finish();
@@ -85,24 +91,22 @@ fn parts(sizes: &[usize], most: usize) -> Vec<Range<usize>> {
 
 /// Where vectors go.
 enum Sink {
-    /// A line for each text.
-    Jsonl(Output),
+    /// A row for each text.
+    Rows(Answers),
     /// A row for each token or word.
     Npy(Npy),
 }
 
 impl Sink {
-    fn text(&mut self, text: &TokenVectors, width: usize, are_words: bool) -> Result<()> {
+    fn text(&mut self, row: &Row, text: &TokenVectors, width: usize, are_words: bool) -> Result<()> {
         match self {
-            Self::Jsonl(output) => {
+            Self::Rows(answers) => {
                 let list = List { units: &text.units, vectors: text.values.chunks_exact(width) };
                 let object = match are_words {
                     true => Object { words: Some(list), tokens: None },
                     false => Object { words: None, tokens: Some(list) },
                 };
-                let mut line = serde_json::to_vec(&object)?;
-                line.push(b'\n');
-                output.bytes(&line)
+                answers.write(row, &object)
             }
             Self::Npy(array) => {
                 let bytes: Vec<u8> = text.values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -114,14 +118,14 @@ impl Sink {
     /// Hands on what is there.
     fn flush(&mut self) -> Result<()> {
         match self {
-            Self::Jsonl(output) => output.flush(),
+            Self::Rows(answers) => answers.flush(),
             Self::Npy(_) => Ok(()),
         }
     }
 
     fn finish(self, width: usize) -> Result<()> {
         match self {
-            Self::Jsonl(mut output) => output.flush(),
+            Self::Rows(answers) => answers.finish(),
             Self::Npy(array) => array.finish(Some(width)),
         }
     }

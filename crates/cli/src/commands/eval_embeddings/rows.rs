@@ -18,7 +18,7 @@ use crate::rows;
 #[derive(clap::Args)]
 pub struct RowArgs {
     /// Which column is what, by name or by number from 1: text, pair (the second text) and label.
-    #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = column)]
+    #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = rows::any_column)]
     columns: Vec<(String, Column)>,
     /// The files' format.
     #[arg(long, value_enum, default_value_t = Format::Auto)]
@@ -79,16 +79,6 @@ impl BadRow {
             }
             error => error,
         }
-    }
-}
-
-fn column(text: &str) -> Result<(String, Column), String> {
-    match text.split_once('=') {
-        Some((field, name)) if !field.is_empty() && !name.is_empty() => {
-            let column = name.parse().map_or_else(|_| Column::Name(name.into()), Column::Number);
-            Ok((field.into(), column))
-        }
-        _ => Err("expected FIELD=COLUMN".to_owned()),
     }
 }
 

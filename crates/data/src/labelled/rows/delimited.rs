@@ -1,6 +1,7 @@
 //! CSV and TSV: a row a line, or several lines where a quoted field goes on.
 
-use super::{Read, RequestedColumn, Row, file_problem, row_problem};
+use super::super::table::Layout;
+use super::{Named, RequestedColumn, Row, Whole, file_problem, row_problem};
 use crate::corpus::Problem;
 use crate::corpus::lines::Lines;
 use crate::corpus::shown;
@@ -8,15 +9,16 @@ use crate::labelled::source::{Column, LabelledSource};
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 use serde_json::Value;
 use std::collections::VecDeque;
-use std::path::Path;
 
 /// The fields of a row and the line it begins on.
 type Fields = (u64, Vec<String>);
 
-struct Delimited {
+pub(super) struct Delimited {
     lines: Lines,
     /// Lines after a quotation mark that nothing closes, to be read again.
     again: VecDeque<(u64, String)>,
+    /// A row that was read before its time.
+    first: Option<Fields>,
     delimiter: char,
     quoting: bool,
     max_row: usize,
@@ -25,6 +27,8 @@ struct Delimited {
     /// Columns that a row must have, once that is known.
     n_columns: Option<usize>,
     wanted: Vec<RequestedColumn>,
+    /// How messages name settings.
+    named: Named,
     /// The columns of the wanted fields, from 0; none before they are found.
     places: Option<Vec<Option<usize>>>,
     header: bool,
@@ -32,32 +36,57 @@ struct Delimited {
     ended: bool,
 }
 
-pub(super) fn open(
-    path: &Path,
-    source: &LabelledSource,
-    delimiter: char,
-    quoting: bool,
-    wanted: &[RequestedColumn],
-) -> Result<Read<Row>, Problem> {
-    let delimiter = source.delimiter.unwrap_or(delimiter);
-    let rows = Delimited {
-        lines: Lines::open(path, source.max_line_bytes, "max_line_bytes")?,
-        again: VecDeque::new(),
-        delimiter,
-        quoting: source.quoting.unwrap_or(quoting),
-        max_row: source.max_line_bytes,
-        split_into: source.n_columns,
-        n_columns: source.n_columns,
-        wanted: wanted.to_vec(),
-        places: None,
-        header: source.header.unwrap_or(true),
-        parser: ReaderBuilder::new().delimiter(delimiter as u8).terminator(Terminator::Any(b'\n')).build(),
-        ended: false,
-    };
-    Ok(Box::new(rows))
-}
-
 impl Delimited {
+    /// The rows of these lines, laid out as `layout` says.
+    pub fn new(lines: Lines, source: &LabelledSource, layout: Layout, wanted: &[RequestedColumn]) -> Self {
+        let Layout { delimiter, quoting } = layout;
+        let parser =
+            ReaderBuilder::new().delimiter(delimiter as u8).terminator(Terminator::Any(b'\n')).build();
+        Self {
+            lines,
+            again: VecDeque::new(),
+            first: None,
+            delimiter,
+            quoting,
+            max_row: source.max_line_bytes,
+            split_into: source.n_columns,
+            n_columns: source.n_columns,
+            wanted: wanted.to_vec(),
+            named: wanted.first().map(|wanted| wanted.named).unwrap_or_default(),
+            places: None,
+            header: source.header.unwrap_or(true),
+            parser,
+            ended: false,
+        }
+    }
+
+    /// The rows with all their columns.
+    pub fn whole(mut self) -> Result<Whole, Problem> {
+        let has_header = self.header;
+        let first = match self.fields() {
+            Some(first) => first?,
+            None if has_header => {
+                let detail = "it is empty; expected a header and rows".into();
+                return Err(file_problem(None, "empty file", detail));
+            }
+            None => {
+                let places = vec![None; self.wanted.len()];
+                return Ok(Whole { names: None, places, rows: Box::new(std::iter::empty()) });
+            }
+        };
+        self.find_columns(&first)?;
+        let n_columns = self.n_columns.unwrap_or_default();
+        let places = self.places.replace((0..n_columns).map(Some).collect()).unwrap_or_default();
+        let names = match has_header {
+            true => Some(first.1),
+            false => {
+                self.first = Some(first);
+                None
+            }
+        };
+        Ok(Whole { names, places, rows: Box::new(self) })
+    }
+
     /// The columns of the wanted fields, by the header or, without one, the number of columns of a row.
     fn find_columns(&mut self, first: &Fields) -> Result<(), Problem> {
         let (header, (line, names)) = (self.header, first);
@@ -68,12 +97,7 @@ impl Delimited {
                 Column::Number(number) if *number <= n_columns => Ok(Some(number - 1)),
                 Column::Number(_) => missing(format!("no {}: there are {n_columns} columns", wanted.place())),
                 Column::Name(_) if !header && !wanted.required => Ok(None),
-                Column::Name(_) if !header => {
-                    let field = &wanted.field;
-                    missing(format!(
-                        "columns have no names if `header = false`: set `columns.{field}` to a number from 1"
-                    ))
-                }
+                Column::Name(_) if !header => missing(self.named.without_header(&wanted.field)),
                 Column::Name(name) => {
                     let mut of_name = names.iter().enumerate().filter(|(_, other)| *other == name);
                     match (of_name.next(), of_name.next()) {
@@ -83,9 +107,9 @@ impl Delimited {
                         (None, _) => {
                             let hint = self.hint(names, name);
                             let names = shown(names.iter().map(String::as_str));
-                            let field = &wanted.field;
+                            let column = self.named.column(&wanted.field);
                             missing(format!(
-                                "no column `{name}` (the header has: {names}); set {hint}`columns.{field}`"
+                                "no column `{name}` (the header has: {names}); set {hint}{column}"
                             ))
                         }
                     }
@@ -104,10 +128,9 @@ impl Delimited {
         let others = [',', ';', '\t', '|'].into_iter().filter(|other| *other != self.delimiter);
         let best = others.max_by_key(|other| of(*other)).filter(|other| names.len() == 1 && of(*other) > 0);
         match best {
-            // As TOML has it.
-            Some(other) => format!("`delimiter = {:?}` if that separates these, or ", other.to_string()),
+            Some(other) => format!("{} if that separates these, or ", self.named.delimiter(other)),
             None if !self.quoting && names.iter().any(|name| name.trim_matches('"') == wanted) => {
-                "`quoting = true` if fields are quoted, or ".into()
+                format!("{} if fields are quoted, or ", self.named.quoting(true))
             }
             None => String::new(),
         }
@@ -127,6 +150,9 @@ impl Delimited {
 
     /// The fields of the next row.
     fn fields(&mut self) -> Option<Result<Fields, Problem>> {
+        if let Some(first) = self.first.take() {
+            return Some(Ok(first));
+        }
         loop {
             match self.line()? {
                 Err(problem) => return Some(Err(problem)),
@@ -182,9 +208,11 @@ impl Delimited {
                 None => {
                     // Perhaps the quotation mark was text, and the lines after it are rows of their own.
                     read.drain(1..).rev().for_each(|line| self.again.push_front(line));
-                    let detail = "a quoted field is not closed; set `quoting = false` if \
-                                  quotation marks are text in this file";
-                    return Err(row_problem(Some(number), "unclosed quote", detail.into()));
+                    let detail = format!(
+                        "a quoted field is not closed; set {} if quotation marks are text in this file",
+                        self.named.quoting(false)
+                    );
+                    return Err(row_problem(Some(number), "unclosed quote", detail));
                 }
             };
         }
@@ -203,14 +231,14 @@ impl Delimited {
         let is_ended = || fields[expected..].iter().all(String::is_empty);
         if fields.len() < expected || fields.len() > expected && !is_ended() {
             let found = fields.len();
+            let set = self.named.quoting(!self.quoting);
             let hint = match (self.quoting, found > expected) {
-                (true, true) => {
-                    "; quote fields that contain the delimiter, or set `quoting = false` if they \
-                     are text in this file"
-                }
-                (true, false) => "; set `quoting = false` if quotation marks are text in this file",
-                (false, true) => "; set `quoting = true` if fields are quoted",
-                (false, false) => "",
+                (true, true) => format!(
+                    "; quote fields that contain the delimiter, or set {set} if they are text in this file"
+                ),
+                (true, false) => format!("; set {set} if quotation marks are text in this file"),
+                (false, true) => format!("; set {set} if fields are quoted"),
+                (false, false) => String::new(),
             };
             let source =
                 if self.split_into.is_some() { "`n_columns` says" } else { "in the file's first row" };

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     fn wanted(name: &str) -> [RequestedColumn; 1] {
-        [RequestedColumn { field: name.into(), column: Column::Name(name.into()), required: true }]
+        [RequestedColumn::of(name, Column::Name(name.into()))]
     }
 
     #[test]

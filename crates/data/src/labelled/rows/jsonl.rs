@@ -19,7 +19,10 @@ pub(super) fn open(
     wanted: &[RequestedColumn],
 ) -> Result<Read<Row>, Problem> {
     if let Some(wanted) = wanted.iter().find(|wanted| matches!(wanted.column, Column::Number(_))) {
-        let detail = format!("JSON lines have no numbered columns: set `columns.{}` to a name", wanted.field);
+        let detail = format!(
+            "JSON lines have no numbered columns: set {} to a name",
+            wanted.named.column(&wanted.field)
+        );
         return Err(file_problem(None, "missing column", detail));
     }
     let unreadable = |error| file_problem(None, "unreadable file", format!("cannot be read: {error}"));
@@ -59,12 +62,13 @@ pub(super) fn row_of(
 ) -> Result<Row, Problem> {
     let cell = |wanted: &RequestedColumn| {
         let Column::Name(name) = &wanted.column else { return Ok(Value::Null) };
-        match value(object, name) {
+        match object_cell(object, name) {
             Some(value) => Ok(value.clone()),
             None if !wanted.required => Ok(Value::Null),
             None => {
                 let names = shown(object.keys().map(String::as_str));
-                let detail = format!("no column `{name}` (it has: {names}); set `columns.{}`", wanted.field);
+                let column = wanted.named.column(&wanted.field);
+                let detail = format!("no column `{name}` (it has: {names}); set {column}");
                 Err(row_problem(Some(line), "missing column", detail))
             }
         }
@@ -73,9 +77,9 @@ pub(super) fn row_of(
 }
 
 /// The value of this name, or where `name` is `a.b`, of `b` in the object `a`.
-fn value<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+pub fn object_cell<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     object.get(name).or_else(|| {
         let (outer, inner) = name.split_once('.')?;
-        value(object.get(outer)?.as_object()?, inner)
+        object_cell(object.get(outer)?.as_object()?, inner)
     })
 }

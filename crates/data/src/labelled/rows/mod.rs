@@ -6,7 +6,11 @@ mod jsonl;
 mod parquet;
 mod xml;
 
+pub use jsonl::object_cell;
+
 use super::source::{Column, DataFormat, LabelledSource, Loaded, OnBadRow};
+use super::table::Layout;
+use crate::corpus::lines::Lines;
 use crate::corpus::{Problem, SkipReport};
 use crate::{DataError, Result};
 use serde_json::Value;
@@ -19,6 +23,60 @@ pub(crate) struct RequestedColumn {
     pub column: Column,
     /// Whether a row without it is a bad one; otherwise its cell is null.
     pub required: bool,
+    /// How messages name settings.
+    pub named: Named,
+}
+
+/// How messages name the settings of a source: as keys of a configuration, or as options of the program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Named {
+    #[default]
+    Config,
+    CommandLine,
+}
+
+impl Named {
+    fn column(self, field: &str) -> String {
+        match self {
+            Self::Config => format!("`columns.{field}`"),
+            Self::CommandLine => format!("`--columns {field}=COLUMN`"),
+        }
+    }
+
+    fn delimiter(self, delimiter: char) -> String {
+        match self {
+            // As TOML has it.
+            Self::Config => format!("`delimiter = {:?}`", delimiter.to_string()),
+            Self::CommandLine if delimiter == '\t' => "`--input-format tsv`".into(),
+            Self::CommandLine => format!("`--delimiter '{delimiter}'`"),
+        }
+    }
+
+    fn quoting(self, quoting: bool) -> String {
+        match self {
+            Self::Config => format!("`quoting = {quoting}`"),
+            Self::CommandLine => format!("`--quoting {quoting}`"),
+        }
+    }
+
+    fn max_line_bytes(self) -> &'static str {
+        match self {
+            Self::Config => "max_line_bytes",
+            Self::CommandLine => "--max-line-bytes",
+        }
+    }
+
+    /// What is wrong where a column is named and there are no names.
+    fn without_header(self, field: &str) -> String {
+        match self {
+            Self::Config => {
+                format!("columns have no names if `header = false`: set `columns.{field}` to a number from 1")
+            }
+            Self::CommandLine => {
+                format!("columns have no names with `--no-header`: give `--columns {field}=NUMBER`, from 1")
+            }
+        }
+    }
 }
 
 /// One row.
@@ -30,12 +88,26 @@ pub(crate) struct Row {
     pub cells: Vec<Value>,
 }
 
+/// A table's rows, whose cells are those of all its columns.
+pub(crate) struct Whole {
+    /// The columns' names; none without a header.
+    pub names: Option<Vec<String>>,
+    /// Which column each wanted one is, from 0.
+    pub places: Vec<Option<usize>>,
+    pub rows: Read<Row>,
+}
+
 /// What a file gives, one after the other.
 pub(crate) type Read<R> = Box<dyn Iterator<Item = std::result::Result<R, Problem>>>;
 
 impl RequestedColumn {
+    /// A column that must be there.
+    pub fn of(field: &str, column: Column) -> Self {
+        Self { field: field.into(), column, required: true, named: Named::Config }
+    }
+
     pub fn required(field: &str, source: &LabelledSource) -> Self {
-        Self { field: field.into(), column: source.column(field), required: true }
+        Self::of(field, source.column(field))
     }
 
     pub fn optional(field: &str, source: &LabelledSource) -> Self {
@@ -47,7 +119,7 @@ impl RequestedColumn {
     pub fn place(&self) -> String {
         match &self.column {
             Column::Name(name) if *name == self.field => format!("{}", self.column),
-            column => format!("{column} (`columns.{}`)", self.field),
+            column => format!("{column} ({})", self.named.column(&self.field)),
         }
     }
 
@@ -67,10 +139,38 @@ pub(crate) fn open(
     match format {
         DataFormat::Parquet => parquet::open(path, wanted),
         DataFormat::Xml => xml::open(path, wanted),
-        DataFormat::Csv => delimited::open(path, source, ',', true, wanted),
-        DataFormat::Tsv => delimited::open(path, source, '\t', false, wanted),
+        DataFormat::Csv | DataFormat::Tsv => {
+            let lines = Lines::open(path, source.max_line_bytes, Named::Config.max_line_bytes())?;
+            let layout = Layout::of(format, source);
+            Ok(Box::new(delimited::Delimited::new(lines, source, layout, wanted)))
+        }
         _ => jsonl::open(path, source, wanted),
     }
+}
+
+/// Opens a table in CSV, TSV or Parquet with all its columns.
+pub(super) fn open_whole(
+    path: &Path,
+    source: &LabelledSource,
+    wanted: &[RequestedColumn],
+) -> std::result::Result<Whole, Problem> {
+    match source.format {
+        DataFormat::Parquet => parquet::open_whole(path, wanted),
+        _ => {
+            let lines = Lines::open(path, source.max_line_bytes, Named::CommandLine.max_line_bytes())?;
+            delimited::Delimited::new(lines, source, Layout::of(source.format, source), wanted).whole()
+        }
+    }
+}
+
+/// Reads a table in CSV or TSV that comes from anywhere, with all its columns.
+pub(super) fn read_whole(
+    input: Box<dyn std::io::Read>,
+    source: &LabelledSource,
+    wanted: &[RequestedColumn],
+) -> std::result::Result<Whole, Problem> {
+    let lines = Lines::read(input, source.max_line_bytes, Named::CommandLine.max_line_bytes())?;
+    delimited::Delimited::new(lines, source, Layout::of(source.format, source), wanted).whole()
 }
 
 /// Reads all files to their ends and makes examples of what they hold.

@@ -1,6 +1,6 @@
 //! Parquet: rows, of which only the wanted columns are read.
 
-use super::{Read, RequestedColumn, Row, file_problem};
+use super::{Read, RequestedColumn, Row, Whole, file_problem};
 use crate::corpus::{Problem, shown};
 use crate::labelled::source::Column;
 use crate::not_utf8;
@@ -22,22 +22,57 @@ struct Rows {
     names: Vec<Option<String>>,
     row: u64,
     n_rows: u64,
+    /// Whether a value of a type that JSON lacks, such as a date, is read as it is printed; otherwise it is an error.
+    prints: bool,
 }
 
 pub(super) fn open(path: &Path, wanted: &[RequestedColumn]) -> Result<Read<Row>, Problem> {
+    let file = reader(path)?;
+    let fields = file.metadata().file_metadata().schema().get_fields().to_vec();
+    let names = wanted.iter().map(|wanted| name_of(wanted, &fields)).collect::<Result<Vec<_>, _>>()?;
+    rows(file, wanted.to_vec(), names, false)
+}
+
+/// The rows with all their columns. What the library only prints, such as a date, is text.
+pub(super) fn open_whole(path: &Path, wanted: &[RequestedColumn]) -> Result<Whole, Problem> {
+    let file = reader(path)?;
+    let fields = file.metadata().file_metadata().schema().get_fields().to_vec();
+    let place = |name: String| fields.iter().position(|field| *field.name() == name);
+    let places = wanted.iter().map(|wanted| Ok(name_of(wanted, &fields)?.and_then(place)));
+    let places = places.collect::<Result<_, _>>()?;
+    let names: Vec<String> = fields.iter().map(|field| field.name().to_owned()).collect();
+    let column = |name: &String| RequestedColumn::of(name, Column::Name(name.clone()));
+    let rows =
+        rows(file, names.iter().map(column).collect(), names.iter().cloned().map(Some).collect(), true)?;
+    Ok(Whole { names: Some(names), places, rows })
+}
+
+fn reader(path: &Path) -> Result<SerializedFileReader<File>, Problem> {
     let whole = |kind, detail| file_problem(None, kind, detail);
     let file =
         File::open(path).map_err(|error| whole("unreadable file", format!("cannot be read: {error}")))?;
     if file.metadata().is_ok_and(|meta| meta.len() == 0) {
         return Err(whole("empty file", "the file is empty: it has no example".into()));
     }
-    let damaged = |reason| whole("damaged file", format!("not a readable Parquet file: {reason}"));
-    let file = guarded(|| SerializedFileReader::new(file)).map_err(damaged)?;
+    guarded(|| SerializedFileReader::new(file)).map_err(damaged)
+}
+
+fn damaged(reason: String) -> Problem {
+    file_problem(None, "damaged file", format!("not a readable Parquet file: {reason}"))
+}
+
+/// Rows with these columns.
+fn rows(
+    file: SerializedFileReader<File>,
+    wanted: Vec<RequestedColumn>,
+    names: Vec<Option<String>>,
+    prints: bool,
+) -> Result<Read<Row>, Problem> {
     let metadata = file.metadata().file_metadata();
     let n_rows = metadata.num_rows().max(0) as u64;
-    let fields = metadata.schema().get_fields().to_vec();
-    let names = wanted.iter().map(|wanted| name_of(wanted, &fields)).collect::<Result<Vec<_>, _>>()?;
-    let projected = fields
+    let projected = metadata
+        .schema()
+        .get_fields()
         .iter()
         .filter(|field| names.iter().flatten().any(|name| name == field.name()))
         .cloned()
@@ -45,7 +80,7 @@ pub(super) fn open(path: &Path, wanted: &[RequestedColumn]) -> Result<Read<Row>,
     let projection = Type::group_type_builder(metadata.schema().name()).with_fields(projected).build();
     let rows =
         guarded(|| RowIter::from_file_into(Box::new(file)).project(Some(projection?))).map_err(damaged)?;
-    Ok(Box::new(Rows { rows, wanted: wanted.to_vec(), names, row: 0, n_rows }))
+    Ok(Box::new(Rows { rows, wanted, names, row: 0, n_rows, prints }))
 }
 
 /// The name of a wanted column, or `None` if the file lacks it and may.
@@ -58,9 +93,9 @@ fn name_of(wanted: &RequestedColumn, fields: &[Arc<Type>]) -> Result<Option<Stri
         Some(field) => Ok(Some(field.name().to_owned())),
         None if !wanted.required => Ok(None),
         None => {
-            let (column, field) = (&wanted.column, &wanted.field);
+            let (column, set) = (&wanted.column, wanted.named.column(&wanted.field));
             let names = shown(fields.iter().map(|field| field.name()));
-            let detail = format!("no {column} (the file has: {names}); set `columns.{field}`");
+            let detail = format!("no {column} (the file has: {names}); set {set}");
             Err(file_problem(None, "missing column", detail))
         }
     }
@@ -93,7 +128,7 @@ impl Rows {
             let Some(name) = name else { return Ok(Value::Null) };
             match row.get_column_iter().find(|(column, _)| *column == name) {
                 None => Ok(Value::Null),
-                Some((_, field)) => value(field)
+                Some((_, field)) => value(field, self.prints)
                     .map_err(|detail| wanted.bad(self.row, "column of an unsupported type", detail)),
             }
         };
@@ -102,8 +137,8 @@ impl Rows {
     }
 }
 
-/// A field as JSON.
-fn value(field: &Field) -> Result<Value, String> {
+/// A field as JSON; one that JSON has no value for as it `prints`, if it does.
+fn value(field: &Field, prints: bool) -> Result<Value, String> {
     let real = |x: f64| Ok(Number::from_f64(x).map_or(Value::Null, Value::Number));
     match field {
         Field::Null => Ok(Value::Null),
@@ -125,15 +160,21 @@ fn value(field: &Field) -> Result<Value, String> {
             Err(error) => Err(not_utf8(bytes.data(), error, false)),
         },
         Field::Group(row) => {
-            let fields = row.get_column_iter().map(|(name, field)| Ok((name.clone(), value(field)?)));
+            let fields = row.get_column_iter().map(|(name, field)| Ok((name.clone(), value(field, prints)?)));
             fields.collect::<Result<Map<_, _>, String>>().map(Value::Object)
         }
-        Field::ListInternal(list) => {
-            list.elements().iter().map(value).collect::<Result<Vec<_>, _>>().map(Value::Array)
-        }
+        Field::ListInternal(list) => list
+            .elements()
+            .iter()
+            .map(|field| value(field, prints))
+            .collect::<Result<Vec<_>, _>>()
+            .map(Value::Array),
         other => {
             // The library panics when it writes a date that is too far away.
             let shown = guarded(|| Ok::<_, ParquetError>(other.to_string()));
+            if let (true, Ok(shown)) = (prints, &shown) {
+                return Ok(shown.as_str().into());
+            }
             let shown = shown.unwrap_or_else(|_| "one that cannot be printed".into());
             Err(format!("unsupported Parquet value: {}", super::excerpt(&shown)))
         }

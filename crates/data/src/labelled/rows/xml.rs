@@ -12,7 +12,8 @@ use std::path::Path;
 /// Opens a file. It is read whole, and none of it is kept but the wanted cells.
 pub(super) fn open(path: &Path, wanted: &[RequestedColumn]) -> Result<Read<Row>, Problem> {
     if let Some(wanted) = wanted.iter().find(|wanted| matches!(wanted.column, Column::Number(_))) {
-        let detail = format!("XML has no numbered columns: set `columns.{}` to a name", wanted.field);
+        let detail =
+            format!("XML has no numbered columns: set {} to a name", wanted.named.column(&wanted.field));
         return Err(file_problem(None, "missing column", detail));
     }
     let unreadable = |error| file_problem(None, "unreadable file", format!("cannot be read: {error}"));
@@ -46,10 +47,9 @@ fn row(document: &Document<'_>, element: Node<'_, '_>, wanted: &[RequestedColumn
                 let attributes = element.attributes().map(|attribute| attribute.name());
                 let inner = element.children().filter(Node::is_element).map(|child| child.tag_name().name());
                 let names = shown(attributes.chain(inner));
-                let (tag, field) = (element.tag_name().name(), &wanted.field);
-                let detail = format!(
-                    "<{tag}> has no attribute or element `{name}` (it has: {names}); set `columns.{field}`"
-                );
+                let (tag, column) = (element.tag_name().name(), wanted.named.column(&wanted.field));
+                let detail =
+                    format!("<{tag}> has no attribute or element `{name}` (it has: {names}); set {column}");
                 Err(row_problem(Some(line), "missing column", detail))
             }
         }

@@ -83,7 +83,8 @@ impl EmbeddingTask {
     /// sentence-transformers. `kind` says what is known of the development data.
     ///
     /// # Errors
-    /// Modules with an unknown pooling, or that map embeddings (`Dense`).
+    /// Modules with an unknown pooling, or that map embeddings (`Dense`), or that leave out of the pooling the prompts that the
+    /// section has.
     pub fn new(
         section: EmbeddingSection,
         loss: Box<dyn EmbeddingLoss>,
@@ -98,6 +99,11 @@ impl EmbeddingTask {
         sentence.normalize = section.normalize.unwrap_or(sentence.normalize);
         sentence.similarity.get_or_insert_with(|| "cosine".into());
         if let Some(prompts) = &section.prompts {
+            if sentence.excludes_prompt && !(prompts.text.is_empty() && prompts.pair.is_empty()) {
+                let message = "pooling without the prompt (`include_prompt`: false) cannot be trained with `task.prompts`; \
+                               expected none";
+                return Err(ModelError::Config(message.into()).into());
+            }
             let names = [("query", &prompts.text), ("document", &prompts.pair)];
             sentence.prompts.extend(names.map(|(name, prompt)| (name.to_owned(), prompt.clone())));
         }
@@ -256,10 +262,6 @@ impl TaskKind for EmbeddingKind<'_> {
             (false, false) => SimilarityKind::Pairs,
         };
         let sentence = SentenceConfig::load(&config.model.path)?.unwrap_or_default();
-        if sentence.excludes_prompt {
-            let message = "pooling without the prompt (`include_prompt`: false) cannot be trained";
-            return Err(ModelError::Config(message.into()).into());
-        }
         let mut task = EmbeddingTask::new(section.clone(), section.loss(), sentence, kind)?;
         let read = |source: &_| {
             let loaded = sentences(source, Path::new(""))?;

@@ -281,6 +281,23 @@ fn prompts_stand_before_sentences_and_are_saved() {
 }
 
 #[test]
+fn a_checkpoint_that_pools_no_prompt_is_trained_without_prompts() {
+    let folder = tempfile::tempdir().unwrap();
+    let task = |prompts: Option<PromptsSection>| {
+        let mut section = EmbeddingSection::new(SYMMETRIC);
+        section.prompts = prompts;
+        let loss = section.loss();
+        let sentence = SentenceConfig { excludes_prompt: true, ..SentenceConfig::default() };
+        EmbeddingTask::new(section, loss, sentence, SimilarityKind::Pairs)
+    };
+    task(None).unwrap().save_more(&BertConfig::new(31, 2, 8), 16, folder.path()).unwrap();
+    assert!(SentenceConfig::load(folder.path()).unwrap().unwrap().excludes_prompt);
+    let prompts = PromptsSection { text: "query: ".into(), pair: String::new() };
+    let message = task(Some(prompts)).err().unwrap().to_string();
+    assert!(message.contains("cannot be trained with `task.prompts`; expected none"), "{message}");
+}
+
+#[test]
 fn single_sentences_are_their_own_pairs() {
     let mut section = EmbeddingSection::new(LossSection::Simcse { temperature: 1.0 });
     section.pooling = Some(Pooling::Cls);

@@ -2,6 +2,7 @@
 
 use super::super::answers::{AnswerTask, SpanScores};
 use super::super::config::TaskSection;
+use super::super::predictor::InputKey;
 use super::super::task::Encoded;
 use super::{Cut, Fields, PredictTask, Read, number, required};
 use crate::Result;
@@ -19,6 +20,15 @@ impl PredictTask for AnswerTask {
 
     fn input(&self) -> &'static str {
         r#"{"question": "…", "context": "…"}"#
+    }
+
+    fn input_keys(&self) -> &'static [InputKey] {
+        const { &[InputKey::text("question"), InputKey::text("context")] }
+    }
+
+    fn answer_keys(&self) -> Vec<&'static str> {
+        let listed = (self.listed > 0).then_some("n_best");
+        ["answer", "start", "end", "score"].into_iter().chain(listed).collect()
     }
 
     fn read_line(&self, line: Value) -> Read<(Question, ())> {

@@ -2,6 +2,7 @@
 
 use super::super::choices::ChoiceTask;
 use super::super::config::TaskSection;
+use super::super::predictor::InputKey;
 use super::super::task::{Encoded, argmax, softmax};
 use super::{Cut, Fields, PredictTask, Read, number, required};
 use crate::Result;
@@ -16,6 +17,20 @@ impl PredictTask for ChoiceTask {
 
     fn input(&self) -> &'static str {
         r#"{"text": "…", "choices": ["…", "…"]}, or `context` in place of `text`"#
+    }
+
+    fn input_keys(&self) -> &'static [InputKey] {
+        const {
+            &[
+                InputKey::text("text").or_none(),
+                InputKey::text("context").or_none(),
+                InputKey::texts("choices"),
+            ]
+        }
+    }
+
+    fn answer_keys(&self) -> Vec<&'static str> {
+        vec!["choice", "score", "scores"]
     }
 
     fn read_line(&self, line: Value) -> Read<(ChoiceExample, ())> {

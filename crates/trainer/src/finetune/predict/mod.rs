@@ -12,6 +12,7 @@ mod texts;
 pub(super) mod testing;
 
 use super::config::TaskSection;
+use super::predictor::InputKey;
 use super::task::{Encoded, Task};
 use crate::Result;
 use cloze_data::SkipReport;
@@ -27,6 +28,12 @@ pub(super) trait PredictTask: Task + Debug + Sized {
 
     /// What a line of input looks like, as errors say it.
     fn input(&self) -> &'static str;
+
+    /// The keys that are read of a line; a line that is a string has the value of the first.
+    fn input_keys(&self) -> &'static [InputKey];
+
+    /// The keys of an answer.
+    fn answer_keys(&self) -> Vec<&'static str>;
 
     /// The example in a line.
     fn read_line(&self, line: Value) -> Read<(Self::Example, Self::Origin)>;

@@ -1,10 +1,11 @@
 //! Asking for the class of a text by way of the masked-LM head.
 
 use super::super::config::TaskSection;
+use super::super::predictor::InputKey;
 use super::super::prompt::{PromptSection, PromptTask};
 use super::super::task::{Encoded, n_cut};
 use super::super::template::PromptFeatures;
-use super::texts::{classes, text};
+use super::texts::{CLASS, TEXT_AND_PAIR, classes, text};
 use super::{Cut, PredictTask, Read};
 use crate::Result;
 use cloze_data::SkipReport;
@@ -21,6 +22,14 @@ impl PredictTask for PromptTask {
             true => r#"{"text": "…", "pair": "…"}"#,
             false => r#"{"text": "…"} or "…""#,
         }
+    }
+
+    fn input_keys(&self) -> &'static [InputKey] {
+        &TEXT_AND_PAIR
+    }
+
+    fn answer_keys(&self) -> Vec<&'static str> {
+        CLASS.into()
     }
 
     fn read_line(&self, line: Value) -> Read<(TextExample, ())> {

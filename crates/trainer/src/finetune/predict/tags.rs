@@ -1,6 +1,7 @@
 //! Asking for the tags of words and the entities that they make.
 
 use super::super::config::TaskSection;
+use super::super::predictor::InputKey;
 use super::super::tags::{SentenceFeatures, SentenceTags, TagTask};
 use super::super::task::{Encoded, bad_setting};
 use super::{Cut, Fields, PredictTask, Read};
@@ -20,6 +21,14 @@ impl PredictTask for TagTask {
 
     fn input(&self) -> &'static str {
         r#"{"words": ["…", "…"]}, {"text": "…"} or "…""#
+    }
+
+    fn input_keys(&self) -> &'static [InputKey] {
+        const { &[InputKey::text("text").or_none(), InputKey::texts("words").or_none()] }
+    }
+
+    fn answer_keys(&self) -> Vec<&'static str> {
+        vec!["words", "tags", "entities"]
     }
 
     fn read_line(&self, line: Value) -> Read<(TaggedSentence, Option<Text>)> {

@@ -9,6 +9,7 @@ use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::{Architecture, PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_tokenizer::{Tokenizer, Vocab};
+use serde_json::Value;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -55,6 +56,9 @@ pub(in crate::finetune) fn ask(folder: &Path, lines: &[&str]) -> Predicted {
     let predictor = Predictor::load(folder, &Device::flex(), false).unwrap();
     let predicted = predictor.predict(lines, &mut |_| {}).unwrap();
     assert!(predicted.refused.is_none(), "{:?}", predicted.refused);
+    for answer in predicted.values.iter().filter_map(Value::as_object) {
+        assert!(answer.keys().eq(&predictor.answer_keys()), "{answer:?}");
+    }
     predicted
 }
 

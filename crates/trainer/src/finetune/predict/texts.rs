@@ -1,6 +1,7 @@
 //! Asking for the class of a text or a pair of texts, or for a number.
 
 use super::super::config::TaskSection;
+use super::super::predictor::InputKey;
 use super::super::task::{Encoded, Task, argmax, n_cut, softmax};
 use super::super::texts::{TextInput, TextTask, sigmoid};
 use super::{Cut, Fields, PredictTask, Read, number, required};
@@ -9,6 +10,12 @@ use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelSet, LabelledSource, Target, TextExample};
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
+
+/// What is read of a line.
+pub(super) const TEXT_AND_PAIR: [InputKey; 2] = [InputKey::text("text"), InputKey::text("pair").or_none()];
+
+/// What is answered where one class is predicted.
+pub(super) const CLASS: [&str; 3] = ["label", "score", "scores"];
 
 /// Of classes `{"label": …, "score": …, "scores": {…}}` with the probabilities of all, of any number of labels `{"labels": […],
 /// "scores": {…}}`, of numbers `{"value": …}`.
@@ -20,6 +27,18 @@ impl PredictTask for TextTask {
             Some(true) => r#"{"text": "…", "pair": "…"}"#,
             Some(false) => r#"{"text": "…"} or "…""#,
             None => r#"{"text": "…"}, {"text": "…", "pair": "…"} or "…""#,
+        }
+    }
+
+    fn input_keys(&self) -> &'static [InputKey] {
+        &TEXT_AND_PAIR
+    }
+
+    fn answer_keys(&self) -> Vec<&'static str> {
+        match (&self.labels, self.threshold()) {
+            (Some(_), Some(_)) => vec!["labels", "scores"],
+            (Some(_), None) => CLASS.into(),
+            (None, _) => vec!["value"],
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::super::config::TaskSection;
 use super::super::predict::{Cut, PredictTask, Read};
+use super::super::predictor::InputKey;
 use super::super::tags::TagTask;
 use super::super::task::Encoded;
 use super::super::texts::TextTask;
@@ -21,6 +22,14 @@ macro_rules! predicts_as {
 
             fn input(&self) -> &'static str {
                 self.0.input()
+            }
+
+            fn input_keys(&self) -> &'static [InputKey] {
+                self.0.input_keys()
+            }
+
+            fn answer_keys(&self) -> Vec<&'static str> {
+                self.0.answer_keys()
             }
 
             fn read_line(&self, line: Value) -> Read<(Self::Example, Self::Origin)> {

@@ -1,0 +1,208 @@
+//! The rows of an input with what a model says of them: lines of CSV or TSV with more cells, or JSON objects with more keys.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use cloze_data::labelled::Layout;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::input::{Input, Kept, Row};
+use crate::output::Output;
+
+#[derive(clap::Args)]
+pub struct AnswerArgs {
+    /// The file to write, which is there when all of it is done (default: standard output).
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Put this before the names of the answer's columns or keys, as where the input has a column of such a name.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    answer_prefix: String,
+}
+
+impl AnswerArgs {
+    /// Opens the output.
+    pub fn output(&self) -> Result<Output> {
+        Output::of(self.output.as_deref())
+    }
+
+    /// Whether answers go to standard output.
+    pub fn is_stdout(&self) -> bool {
+        self.output.is_none()
+    }
+}
+
+/// Where rows go with their answers.
+pub struct Answers {
+    output: Output,
+    prefix: String,
+    /// The names of the answers' columns.
+    names: Vec<&'static str>,
+    /// The fields that are read from the key of their own name.
+    own: Vec<&'static str>,
+    layout: Option<Layout>,
+}
+
+impl Answers {
+    /// Answers, whose columns in CSV and TSV are `names`, to the rows of an input. Writes the header if there is one.
+    ///
+    /// # Errors
+    /// A column that the input has already; an output that cannot be written.
+    pub fn new(args: &AnswerArgs, input: &Input, names: Vec<&'static str>) -> Result<Self> {
+        let (prefix, own) = (args.answer_prefix.clone(), input.own().to_vec());
+        let header = input.layout().zip(input.table().and_then(|table| Some((table.path(), table.names()?))));
+        if let Some((_, (path, header))) = header {
+            for name in &names {
+                let name = format!("{prefix}{name}");
+                if header.contains(&name) {
+                    return Err(clash(path.display(), "column", &name));
+                }
+            }
+        }
+        let mut answers = Self { output: args.output()?, prefix, names, own, layout: input.layout() };
+        if let Some((layout, (path, header))) = header {
+            let added: Vec<String> =
+                answers.names.iter().map(|name| format!("{}{name}", answers.prefix)).collect();
+            answers.cells(path.display(), layout, header.iter().chain(&added).map(String::as_str))?;
+            answers.flush()?;
+        }
+        Ok(answers)
+    }
+
+    /// Writes a row with its answer, which has the keys that the columns are called by.
+    pub fn write(&mut self, row: &Row, answer: &impl Serialize) -> Result<()> {
+        self.write_as(row, &self.names.clone(), answer)
+    }
+
+    /// Writes a row with an answer that has these keys.
+    ///
+    /// # Errors
+    /// A key that the row has already; a cell that TSV cannot hold; an output that cannot be written.
+    pub fn write_as(&mut self, row: &Row, names: &[&str], answer: &impl Serialize) -> Result<()> {
+        let answer = serde_json::to_string(answer)?;
+        match (&row.kept, self.layout) {
+            (Kept::Cells(cells), Some(layout)) => {
+                let answer: Map<String, Value> = serde_json::from_str(&answer)?;
+                let answers = names.iter().map(|name| answer.get(*name).map(cell).unwrap_or_default());
+                let cells: Vec<String> = cells.iter().map(cell).chain(answers).collect();
+                self.cells(&row.place, layout, cells.iter().map(String::as_str))
+            }
+            (Kept::Object { text, keys }, _) => {
+                let mut left_out = Vec::new();
+                for name in names {
+                    let key = format!("{}{name}", self.prefix);
+                    match keys.contains(&key) {
+                        // The answer repeats what was read.
+                        true if self.own.contains(name) && key == **name => left_out.push(*name),
+                        true => return Err(clash(&row.place, "key", &key)),
+                        false => {}
+                    }
+                }
+                let answer = self.renamed(answer, &left_out)?;
+                self.output.line(joined(text, &answer))
+            }
+            _ => {
+                let answer = self.renamed(answer, &[])?;
+                self.output.line(answer)
+            }
+        }
+    }
+
+    /// Writes a line of another form.
+    pub fn line(&mut self, text: impl Display) -> Result<()> {
+        self.output.line(text)
+    }
+
+    /// Hands on what is there.
+    pub fn flush(&mut self) -> Result<()> {
+        self.output.flush()
+    }
+
+    /// Ends the output.
+    pub fn finish(self) -> Result<()> {
+        self.output.finish()
+    }
+
+    /// The answer with the prefix before its keys, without those that are left out.
+    fn renamed(&self, answer: String, left_out: &[&str]) -> Result<String> {
+        if self.prefix.is_empty() && left_out.is_empty() || answer == "null" {
+            return Ok(answer);
+        }
+        let answer: Map<String, Value> = serde_json::from_str(&answer)?;
+        let keys = answer.into_iter().filter(|(key, _)| !left_out.contains(&key.as_str()));
+        let keys: Map<String, Value> =
+            keys.map(|(key, value)| (format!("{}{key}", self.prefix), value)).collect();
+        Ok(serde_json::to_string(&keys)?)
+    }
+
+    fn cells<'a>(
+        &mut self,
+        place: impl Display,
+        layout: Layout,
+        cells: impl Iterator<Item = &'a str> + Clone,
+    ) -> Result<()> {
+        match layout.line(cells.clone()) {
+            Ok(line) => self.output.line(line),
+            Err(at) => {
+                let cell: String = cells.skip(at).take(1).flat_map(|cell| cell.chars().take(40)).collect();
+                bail!(
+                    "{place}: the cell {cell:?} has a delimiter or a line break, which only cells between quotation marks can \
+                     hold; set --quoting true"
+                )
+            }
+        }
+    }
+}
+
+fn clash(place: impl Display, what: &str, name: &str) -> anyhow::Error {
+    anyhow!(
+        "{place}: the input has a {what} `{name}` already, as the answer has; give the answer's names a prefix, such as \
+         --answer-prefix model_"
+    )
+}
+
+/// A value as a cell: a text as it is, nothing for null, and JSON for the rest.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        value => value.to_string(),
+    }
+}
+
+/// Two objects as one. What the first has stays as it is written, digits of large numbers and all.
+fn joined(first: &str, second: &str) -> String {
+    let is_empty = |object: &str| object.trim_start_matches('{').trim_end_matches('}').trim().is_empty();
+    let first = first.trim();
+    match (first.strip_suffix('}'), second.strip_prefix('{')) {
+        (Some(start), Some(end)) if !is_empty(first) && !is_empty(second) => {
+            format!("{},{end}", start.trim_end())
+        }
+        _ if is_empty(second) => first.to_owned(),
+        _ => second.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn objects_are_joined_as_they_are_written() {
+        let first = r#" {"id": 12345678901234567890123, "x": 1.50 } "#;
+        let both = joined(first, r#"{"label":"a"}"#);
+        assert_eq!(both, r#"{"id": 12345678901234567890123, "x": 1.50,"label":"a"}"#);
+        assert_eq!(joined("{ }", r#"{"a":1}"#), r#"{"a":1}"#);
+        assert_eq!(joined(r#"{"a": {}}"#, r#"{"b":{}}"#), r#"{"a": {},"b":{}}"#);
+        assert_eq!(joined(r#"{"a": 1}"#, "{}"), r#"{"a": 1}"#);
+    }
+
+    #[test]
+    fn cells_hold_any_value() {
+        let values = json!(["a \"b\"", null, 0.25, 7, true, ["x"], {"y": 1}]);
+        let cells: Vec<String> = values.as_array().unwrap().iter().map(cell).collect();
+        assert_eq!(cells, ["a \"b\"", "", "0.25", "7", "true", r#"["x"]"#, r#"{"y":1}"#]);
+    }
+}

@@ -1,0 +1,593 @@
+//! The rows that a model is asked about: lines of text, JSON lines, CSV, TSV or Parquet.
+
+use std::fs;
+use std::io::{Read, stdin};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Error, Result, anyhow, bail};
+use clap::ValueEnum;
+use cloze_data::labelled::{
+    Column, DataFormat, LabelledSource, Layout, Record, RecordColumn, Table, object_cell,
+};
+use cloze_trainer::finetune::InputKey;
+use serde_json::{Map, Value};
+
+use crate::failure::WrongUsage;
+use crate::lines::{Batch, Line, Lines, Longer};
+use crate::rows;
+
+/// The text of those commands that read one text of each row.
+pub const TEXT: [InputKey; 1] = [InputKey { name: "text", required: true, list: false }];
+
+#[derive(clap::Args)]
+pub struct InputArgs {
+    /// A file to read (default: standard input).
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// The input's format.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Auto)]
+    input_format: Format,
+    /// Which column of a table, or key of an object, a field is read from, by name or by number from 1 (default: the one of the
+    /// field's name).
+    #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = rows::any_column)]
+    columns: Vec<(String, Column)>,
+    /// What separates the columns of CSV and TSV, such as ";": one ASCII character.
+    #[arg(long, value_name = "CHAR", value_parser = delimiter)]
+    delimiter: Option<char>,
+    /// Whether cells of CSV and TSV may stand between quotation marks (default: in CSV they may, in TSV a quotation mark is text).
+    #[arg(long, value_name = "BOOL")]
+    quoting: Option<bool>,
+    /// The first line of CSV and TSV is a row, and columns have numbers.
+    #[arg(long)]
+    no_header: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Format {
+    /// As the file's ending says: .jsonl, .csv, .tsv or .parquet. Of other files, and of standard input, the format that the
+    /// command reads by default.
+    Auto,
+    /// A text a line.
+    Lines,
+    /// A JSON object or string a line.
+    Jsonl,
+    /// Cells between commas.
+    Csv,
+    /// Cells between tabs.
+    Tsv,
+    /// Parquet, which must be a file. The answers are JSON lines.
+    Parquet,
+}
+
+fn delimiter(text: &str) -> Result<char, String> {
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(c), None) if c.is_ascii() && !matches!(c, '\n' | '\r' | '"') => Ok(c),
+        _ => Err("expected one ASCII character, no line break and no quotation mark".to_owned()),
+    }
+}
+
+/// What a command reads of its input.
+pub struct Asked {
+    /// The fields. A line of text, and a JSON string, is the first of them.
+    pub fields: &'static [InputKey],
+    /// What a JSON line looks like, as errors say it.
+    pub expected: &'static str,
+    /// The fields that the answer holds, so that they are not kept beside it.
+    pub replaced: &'static [&'static str],
+    /// The format of standard input, and of files whose ending says none.
+    pub default: Format,
+    /// What becomes of a line of text that is longer than lines may be.
+    pub longer: Longer,
+    /// Bytes of a line at most.
+    pub max_line_bytes: usize,
+}
+
+/// A row of the input.
+#[derive(Debug)]
+pub struct Row {
+    /// The file and the line, for errors.
+    pub place: String,
+    /// The value of each field, null if there is none; nothing of an empty line among JSON lines. A field that is no list is a
+    /// string, and there if it has to be.
+    pub fields: Option<Vec<Value>>,
+    /// The row as it stood, beside which the answer is written.
+    pub kept: Kept,
+    /// Whether the line is longer than what was read of it.
+    goes_on: bool,
+    /// How much of the file it is; 0 where that is not known.
+    pub bytes: usize,
+}
+
+/// A row as it stood.
+#[derive(Debug)]
+pub enum Kept {
+    /// A text, which is not printed again.
+    Nothing,
+    /// A JSON object as it was written, and its keys.
+    Object { text: String, keys: Vec<String> },
+    /// The cells of a line of CSV or TSV.
+    Cells(Vec<Value>),
+}
+
+impl Row {
+    /// A row of these fields, of which nothing else is known.
+    #[cfg(test)]
+    pub fn new(fields: Option<Vec<Value>>) -> Self {
+        Self { place: "row".into(), fields, kept: Kept::Nothing, goes_on: false, bytes: 0 }
+    }
+
+    /// The text of a command that reads one; it is empty in an empty line.
+    pub fn text(&self) -> &str {
+        self.fields.as_ref().and_then(|fields| fields.first()?.as_str()).unwrap_or_default()
+    }
+
+    /// The text, and whether it goes on.
+    pub fn line(&self) -> Line<'_> {
+        Line { text: self.text(), goes_on: self.goes_on }
+    }
+}
+
+/// Rows, read some at a time.
+pub struct Input {
+    source: Source,
+    asked: Asked,
+    /// The fields that are read from the column of their own name.
+    own: Vec<&'static str>,
+    /// What ended the last rows before their time; told by the next call, after their answers.
+    failed: Option<Error>,
+}
+
+enum Source {
+    /// Lines with the columns that objects are read by, or of text without.
+    Lines(Lines<Box<dyn Read>>, Option<Columns>),
+    /// A table with its columns, and how its lines are laid out if it has some.
+    Table(Table, Columns, Option<Layout>),
+}
+
+/// The columns that are read, and the field, by its place, that each is for.
+type Columns = Vec<(usize, Column)>;
+
+impl InputArgs {
+    /// Tells of a file that is not there before a model is loaded.
+    ///
+    /// # Errors
+    /// That of the file system.
+    pub fn check(&self) -> Result<()> {
+        match &self.input {
+            Some(path) => fs::metadata(path).map(drop).with_context(|| cannot_read(path)),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens the input.
+    ///
+    /// # Errors
+    /// [`WrongUsage`] for options that the format or the command has no use for; a file that cannot be read; columns that are not
+    /// there.
+    pub fn open(&self, asked: Asked) -> Result<Input> {
+        let format = self.format(asked.default);
+        let columns = self.columns(&asked, format)?;
+        self.check_table_options(format)?;
+        let is_own = |key: &&InputKey| {
+            let of_key = |(field, _): &&(String, Column)| field == key.name;
+            self.columns
+                .iter()
+                .find(of_key)
+                .is_none_or(|(_, column)| *column == Column::Name(key.name.into()))
+        };
+        let own = asked.fields.iter().filter(is_own).map(|key| key.name).collect();
+        let lines = || Lines::of(self.input.as_deref(), asked.max_line_bytes);
+        let source = match format {
+            Format::Lines => Source::Lines(lines()?.with_longer(asked.longer), None),
+            Format::Jsonl | Format::Auto => Source::Lines(lines()?, Some(columns)),
+            Format::Csv => self.table(DataFormat::Csv, &asked, columns)?,
+            Format::Tsv => self.table(DataFormat::Tsv, &asked, columns)?,
+            Format::Parquet => self.table(DataFormat::Parquet, &asked, columns)?,
+        };
+        Ok(Input { source, asked, own, failed: None })
+    }
+
+    fn format(&self, default: Format) -> Format {
+        let of_file = || match DataFormat::of(self.input.as_deref()?)? {
+            DataFormat::Jsonl => Some(Format::Jsonl),
+            DataFormat::Csv => Some(Format::Csv),
+            DataFormat::Tsv => Some(Format::Tsv),
+            DataFormat::Parquet => Some(Format::Parquet),
+            _ => None,
+        };
+        match self.input_format {
+            Format::Auto => of_file().unwrap_or(default),
+            format => format,
+        }
+    }
+
+    /// Whether rows are lines of cells, as in CSV and TSV.
+    pub fn is_cells(&self) -> bool {
+        matches!(self.format(Format::Lines), Format::Csv | Format::Tsv)
+    }
+
+    /// The columns of all fields.
+    fn columns(&self, asked: &Asked, format: Format) -> Result<Columns> {
+        let wrong = |error: Error| Err(WrongUsage::new(error).into());
+        let known = || asked.fields.iter().map(|key| key.name).collect::<Vec<_>>().join(", ");
+        for (place, (field, column)) in self.columns.iter().enumerate() {
+            let Some(key) = asked.fields.iter().find(|key| key.name == field) else {
+                return wrong(anyhow!("--columns: there is no field `{field}`; expected one of {}", known()));
+            };
+            if !key.list && self.columns[..place].iter().any(|(other, _)| other == field) {
+                return wrong(anyhow!(
+                    "--columns: the field `{field}` is named twice; expected one column of it"
+                ));
+            }
+            if format == Format::Lines {
+                return wrong(anyhow!(
+                    "lines of text have no columns for --columns; say with --input-format what the input is"
+                ));
+            }
+            if let (Format::Jsonl, Column::Number(number)) = (format, column) {
+                return wrong(anyhow!(
+                    "--columns {field}={number}: keys of JSON objects have names, not numbers"
+                ));
+            }
+        }
+        let of_field = |(place, key): (usize, &InputKey)| {
+            let given = self.columns.iter().filter(|(field, _)| field == key.name);
+            let given: Columns = given.map(|(_, column)| (place, column.clone())).collect();
+            match given.is_empty() {
+                true => vec![(place, Column::Name(key.name.into()))],
+                false => given,
+            }
+        };
+        Ok(asked.fields.iter().enumerate().flat_map(of_field).collect())
+    }
+
+    fn check_table_options(&self, format: Format) -> Result<()> {
+        let given = [
+            ("--delimiter", self.delimiter.is_some()),
+            ("--quoting", self.quoting.is_some()),
+            ("--no-header", self.no_header),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((option, _)) if !matches!(format, Format::Csv | Format::Tsv) => Err(WrongUsage::new(
+                anyhow!("{option} is for CSV and TSV; say with --input-format which of them the input is"),
+            )
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn table(&self, format: DataFormat, asked: &Asked, columns: Columns) -> Result<Source> {
+        let source = LabelledSource {
+            format,
+            delimiter: self.delimiter,
+            quoting: self.quoting,
+            header: Some(!self.no_header),
+            max_line_bytes: asked.max_line_bytes,
+            ..LabelledSource::default()
+        };
+        let is_given = |name: &str| self.columns.iter().any(|(field, _)| field == name);
+        let requested = columns.iter().map(|(place, column)| {
+            let key = asked.fields[*place];
+            let required = key.required || is_given(key.name);
+            RecordColumn { field: key.name.into(), column: column.clone(), required }
+        });
+        let requested = requested.collect();
+        let table = match &self.input {
+            Some(path) => Table::open(path, &source, requested)?,
+            None if format == DataFormat::Parquet => {
+                let error = anyhow!("Parquet cannot be read from standard input; name a file with --input");
+                return Err(WrongUsage::new(error).into());
+            }
+            None => Table::read(Box::new(stdin().lock()), "standard input", &source, requested)?,
+        };
+        if let (Some(names), true) = (table.names(), table.places().iter().all(Option::is_none)) {
+            let fields: Vec<String> = asked.fields.iter().map(|key| format!("`{}`", key.name)).collect();
+            bail!(
+                "{}: there is no column {} (there are: {}); name one with --columns FIELD=COLUMN",
+                table.path().display(),
+                fields.join(" or "),
+                shown(names)
+            );
+        }
+        let layout = (format != DataFormat::Parquet).then(|| Layout::of(format, &source));
+        Ok(Source::Table(table, columns, layout))
+    }
+}
+
+impl Input {
+    /// The next rows, `most` at most; none at the end.
+    ///
+    /// # Errors
+    /// A row that cannot be read, by its place, once those before it have been handed out.
+    pub fn read(&mut self, most: usize) -> Result<Vec<Row>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut rows = Vec::new();
+        let read = match &mut self.source {
+            Source::Lines(lines, columns) => of_lines(lines, columns.as_ref(), &self.asked, most, &mut rows),
+            Source::Table(table, columns, layout) => {
+                of_table(table, columns, layout.is_some(), &self.asked, most, &mut rows)
+            }
+        };
+        match read {
+            Err(error) if rows.is_empty() => return Err(error),
+            read => self.failed = read.err(),
+        }
+        Ok(rows)
+    }
+
+    /// Whether rows are lines of text, which are not printed again.
+    pub fn is_text(&self) -> bool {
+        matches!(self.source, Source::Lines(_, None))
+    }
+
+    /// How lines of CSV or TSV are laid out.
+    pub fn layout(&self) -> Option<Layout> {
+        match &self.source {
+            Source::Table(_, _, layout) => *layout,
+            Source::Lines(..) => None,
+        }
+    }
+
+    /// The table that is read, if it is one.
+    pub fn table(&self) -> Option<&Table> {
+        match &self.source {
+            Source::Table(table, ..) => Some(table),
+            Source::Lines(..) => None,
+        }
+    }
+
+    /// The fields that are read from the column or key of their own name.
+    pub fn own(&self) -> &[&'static str] {
+        &self.own
+    }
+
+    /// All bytes of a file of lines; of other input it is not known how much there is.
+    pub fn size(&self) -> Option<u64> {
+        match &self.source {
+            Source::Lines(lines, _) => lines.size(),
+            Source::Table(..) => None,
+        }
+    }
+
+    /// What the tokenizer says of a row's text, with the row's place.
+    pub fn failure(&self, row: &Row, error: cloze_tokenizer::Error) -> Error {
+        let error = Error::new(error);
+        let error = match (&self.source, row.goes_on) {
+            (Source::Lines(lines, _), true) => error.context(lines.too_long()),
+            _ => error,
+        };
+        error.context(row.place.clone())
+    }
+}
+
+fn cannot_read(path: &Path) -> String {
+    format!("cannot read {}", path.display())
+}
+
+/// Rows of lines: of objects where there are columns.
+fn of_lines(
+    lines: &mut Lines<Box<dyn Read>>,
+    columns: Option<&Columns>,
+    asked: &Asked,
+    most: usize,
+    rows: &mut Vec<Row>,
+) -> Result<()> {
+    let mut batch = Batch::default();
+    lines.read(most, &mut batch)?;
+    for (number, line) in batch.numbered() {
+        let place = lines.place(number);
+        let (fields, kept) = match columns {
+            None => (Some(text_alone(line.text.into(), asked)), Kept::Nothing),
+            Some(_) if line.text.trim().is_empty() => (None, Kept::Nothing),
+            Some(columns) => {
+                let read = of_json(line.text, columns, asked);
+                let (fields, kept) = read.map_err(|problem| anyhow!("{place}: {problem}"))?;
+                (Some(fields), kept)
+            }
+        };
+        rows.push(Row { place, fields, kept, goes_on: line.goes_on, bytes: line.text.len() + 1 });
+    }
+    Ok(())
+}
+
+/// The fields of a row that is a text.
+fn text_alone(text: String, asked: &Asked) -> Vec<Value> {
+    let mut fields = vec![Value::Null; asked.fields.len()];
+    if let Some(first) = fields.first_mut() {
+        *first = text.into();
+    }
+    fields
+}
+
+/// The fields in a line of JSON, and what is kept of it.
+fn of_json(text: &str, columns: &Columns, asked: &Asked) -> Result<(Vec<Value>, Kept), String> {
+    let expected = asked.expected;
+    let value =
+        serde_json::from_str(text).map_err(|error| format!("not JSON ({error}); expected {expected}"))?;
+    let object: Map<String, Value> = match value {
+        Value::String(text) => return Ok((text_alone(text, asked), Kept::Nothing)),
+        Value::Object(object) => object,
+        _ => return Err(format!("neither an object nor a string; expected {expected}")),
+    };
+    let cell = |(place, column): &(usize, Column)| {
+        let key = &asked.fields[*place];
+        let name = match column {
+            Column::Name(name) => name,
+            Column::Number(_) => return Ok(Value::Null),
+        };
+        match object_cell(&object, name) {
+            Some(value) => Ok(value.clone()),
+            None if !key.required && name == key.name => Ok(Value::Null),
+            None => {
+                let keys: Vec<String> = object.keys().cloned().collect();
+                let has = if keys.is_empty() { "none".to_owned() } else { shown(&keys) };
+                let field = key.name;
+                Err(format!(
+                    "`{name}` is missing; expected {expected}, or --columns {field}=KEY with another key (there are: {has})"
+                ))
+            }
+        }
+    };
+    let cells = columns.iter().map(cell).collect::<Result<Vec<_>, _>>()?;
+    let fields = fields(cells, columns, asked)?;
+    Ok((fields, kept(text.to_owned(), object, columns, asked)))
+}
+
+/// An object without what the answer holds in its place.
+fn kept(text: String, mut object: Map<String, Value>, columns: &Columns, asked: &Asked) -> Kept {
+    let mut text = text;
+    for (place, column) in columns {
+        if let Column::Name(name) = column
+            && asked.replaced.contains(&asked.fields[*place].name)
+            && object.shift_remove(name).is_some()
+        {
+            text = Value::Object(object.clone()).to_string();
+        }
+    }
+    Kept::Object { text, keys: object.into_iter().map(|(key, _)| key).collect() }
+}
+
+/// The fields that cells make; several cells of one make a list. What is no text where one is expected is an error.
+fn fields(cells: Vec<Value>, columns: &Columns, asked: &Asked) -> Result<Vec<Value>, String> {
+    let mut of_fields: Vec<Vec<Value>> = vec![Vec::new(); asked.fields.len()];
+    for (cell, (place, _)) in cells.into_iter().zip(columns) {
+        of_fields[*place].push(cell);
+    }
+    let field = |mut cells: Vec<Value>| match cells.len() {
+        0 | 1 => cells.pop().unwrap_or_default(),
+        _ => Value::Array(cells),
+    };
+    let fields: Vec<Value> = of_fields.into_iter().map(field).collect();
+    for (key, field) in asked.fields.iter().zip(&fields) {
+        let (name, expected) = (key.name, asked.expected);
+        match field {
+            Value::Null if key.required => return Err(format!("`{name}` is missing; expected {expected}")),
+            Value::Null | Value::String(_) => {}
+            _ if key.list => {}
+            _ => return Err(format!("`{name}` is not a string; expected {expected}")),
+        }
+    }
+    Ok(fields)
+}
+
+/// Rows of a table: lines of cells, or objects.
+fn of_table(
+    table: &mut Table,
+    columns: &Columns,
+    are_lines: bool,
+    asked: &Asked,
+    most: usize,
+    rows: &mut Vec<Row>,
+) -> Result<()> {
+    while rows.len() < most
+        && let Some(record) = table.next()
+    {
+        let Record { line, cells } = record?;
+        let place = format!("{}:{line}", table.path().display());
+        let cell = |place: &Option<usize>| place.map_or(Value::Null, |place| cells[place].clone());
+        let read = table.places().iter().map(cell).collect();
+        let fields = fields(read, columns, asked).map_err(|problem| anyhow!("{place}: {problem}"))?;
+        let kept = match (are_lines, table.names()) {
+            (false, Some(names)) => {
+                let object: Map<String, Value> = names.iter().cloned().zip(cells).collect();
+                kept(Value::Object(object.clone()).to_string(), object, columns, asked)
+            }
+            _ => Kept::Cells(cells),
+        };
+        rows.push(Row { place, fields: Some(fields), kept, goes_on: false, bytes: 0 });
+    }
+    Ok(())
+}
+
+/// Names for a message, not too many of them.
+pub fn shown(names: &[String]) -> String {
+    const SHOWN: usize = 20;
+    let mut shown: Vec<String> =
+        names.iter().take(SHOWN).map(|name| name.chars().take(40).collect()).collect();
+    if names.len() > SHOWN {
+        shown.push("…".into());
+    }
+    shown.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const KEYS: [InputKey; 3] = [
+        InputKey { name: "text", required: true, list: false },
+        InputKey { name: "pair", required: false, list: false },
+        InputKey { name: "found", required: false, list: true },
+    ];
+
+    fn asked() -> Asked {
+        Asked {
+            fields: &KEYS,
+            expected: "an object",
+            replaced: &["found"],
+            default: Format::Jsonl,
+            longer: Longer::Refused,
+            max_line_bytes: 100,
+        }
+    }
+
+    /// What is read of a line of JSON, and the keys that are kept.
+    fn read(line: &str, columns: &[&str]) -> Result<(Value, Vec<String>), String> {
+        let args = InputArgs {
+            input: None,
+            input_format: Format::Jsonl,
+            columns: columns.iter().map(|column| rows::any_column(column).unwrap()).collect(),
+            delimiter: None,
+            quoting: None,
+            no_header: false,
+        };
+        let columns = args.columns(&asked(), Format::Jsonl).map_err(|error| error.to_string())?;
+        let (fields, kept) = of_json(line, &columns, &asked())?;
+        let keys = match kept {
+            Kept::Object { text, keys } => {
+                let object: Map<String, Value> = serde_json::from_str(&text).unwrap();
+                assert!(object.keys().eq(&keys), "{text}");
+                keys
+            }
+            _ => Vec::new(),
+        };
+        Ok((fields.into(), keys))
+    }
+
+    #[test]
+    fn fields_are_keys_of_an_object_or_a_string() {
+        assert_eq!(read("\"a\"", &[]).unwrap(), (json!(["a", null, null]), vec![]));
+        let line = r#"{"id": 7, "text": "a", "found": ["b"], "in": {"pair": "c"}}"#;
+        let kept = ["id", "text", "in"].map(String::from).to_vec();
+        assert_eq!(read(line, &[]).unwrap(), (json!(["a", null, ["b"]]), kept));
+        assert_eq!(read(line, &["pair=in.pair"]).unwrap().0, json!(["a", "c", ["b"]]));
+        // Several keys of a list make it.
+        assert_eq!(read(line, &["found=id", "found=text"]).unwrap().0, json!(["a", null, [7, "a"]]));
+    }
+
+    #[test]
+    fn what_is_no_field_is_told() {
+        for (line, columns, problem) in [
+            ("[]", &[][..], "neither an object nor a string; expected an object"),
+            ("{", &[], "not JSON (EOF while parsing an object at line 1 column 1); expected an object"),
+            (r#"{"text": null}"#, &[], "`text` is missing; expected an object"),
+            (r#"{"text": "a", "pair": 1}"#, &[], "`pair` is not a string; expected an object"),
+            (
+                r#"{"text": "a"}"#,
+                &["pair=b"],
+                "`b` is missing; expected an object, or --columns pair=KEY with another key (there are: text)",
+            ),
+            (
+                "{}",
+                &["text=a", "text=b"],
+                "--columns: the field `text` is named twice; expected one column of it",
+            ),
+        ] {
+            assert_eq!(read(line, columns).unwrap_err(), problem);
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! CSV, TSV, Parquet and JSON lines into `predict`, `embed`, `fill-mask` and `rerank`, and the same rows out of them.
+
+use crate::program::{asked, classifier, encoder};
+use crate::ran::{Ran, run};
+use cloze_model::huggingface::Architecture;
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows with a quoted line break, a mark at the beginning, an empty cell and ids that are no numbers.
+const REVIEWS: &str =
+    "\u{feff}id,review,note\r\n007,\"good, \"\"very\"\"\ngood\",\r\n\r\n8,bad,\"x, y\"\r\n9,,z\r\n";
+
+fn values(out: &str) -> Vec<Value> {
+    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A command with a model and a file of these bytes, beside which its output may lie.
+fn with_file(command: &str, model: &str, file: (&str, &[u8]), more: &[&str]) -> Ran {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(file.0);
+    fs::write(&path, file.1).unwrap();
+    run(&[&[command, "--model", model, "--input", path.to_str().unwrap()], more].concat(), b"")
+}
+
+/// What the classifier says of texts that it reads together.
+fn answers(model: &str, texts: &[&str]) -> Vec<Value> {
+    let lines: Vec<String> = texts.iter().map(|text| Value::from(*text).to_string()).collect();
+    values(&run(&["predict", "--model", model], lines.join("\n").as_bytes()).done())
+}
+
+/// The cells of an answer, as they stand in CSV with this delimiter.
+fn cells(answer: &Value, delimiter: char) -> String {
+    let scores = answer["scores"].to_string().replace('"', "\"\"");
+    format!("{}{delimiter}{}{delimiter}\"{scores}\"", answer["label"].as_str().unwrap(), answer["score"])
+}
+
+#[test]
+fn rows_of_csv_are_printed_with_their_predictions() {
+    let (folder, model) = classifier();
+    let answers = answers(&model, &["good, \"very\"\ngood", "bad", ""]);
+    let [first, second, third] = [0, 1, 2].map(|row| cells(&answers[row], ','));
+    let expected = format!(
+        "id,review,note,label,score,scores\n007,\"good, \"\"very\"\"\ngood\",,{first}\n8,bad,\"x, y\",{second}\n\
+         9,,z,{third}\n"
+    );
+    let columns = ["--columns", "text=review"];
+    let printed = with_file("predict", &model, ("a.csv", REVIEWS.as_bytes()), &columns).done();
+    assert_eq!(printed, expected);
+    // From standard input, and into a file.
+    let output = folder.path().join("out.csv");
+    let output = ["--input-format", "csv", "--output", output.to_str().unwrap()];
+    let args = [&["predict", "--model", &model][..], &columns, &output].concat();
+    assert_eq!(run(&args, REVIEWS.as_bytes()).done(), "");
+    assert_eq!(fs::read_to_string(output[3]).unwrap(), expected);
+    // What is printed is read again, with another name for what is added.
+    let again = ["--columns", "text=review", "--answer-prefix", "new_"];
+    let again = with_file("predict", &model, ("b.csv", expected.as_bytes()), &again).done();
+    assert!(
+        again.starts_with("id,review,note,label,score,scores,new_label,new_score,new_scores\n"),
+        "{again}"
+    );
+    assert!(again.ends_with(&format!("\n9,,z,{third},{third}\n")), "{again}");
+}
+
+#[test]
+fn tables_are_read_however_they_are_laid_out() {
+    let (_folder, model) = classifier();
+    // UTF-16 with the line ends of old spreadsheets, and quotation marks that are text.
+    let utf16: Vec<u8> =
+        "\u{feff}text\tn\ra \"b\t1\rc\t2\r".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let printed = with_file("predict", &model, ("a.tsv", &utf16), &[]).done();
+    let rows: Vec<String> = answers(&model, &["a \"b", "c"])
+        .iter()
+        .map(|one| format!("{}\t{}\t{}", one["label"].as_str().unwrap(), one["score"], one["scores"]))
+        .collect();
+    let header = "text\tn\tlabel\tscore\tscores";
+    assert_eq!(printed, format!("{header}\na \"b\t1\t{}\nc\t2\t{}\n", rows[0], rows[1]));
+
+    // Another delimiter, no header.
+    let more = ["--delimiter", ";", "--no-header", "--columns", "text=2"];
+    let printed = with_file("predict", &model, ("a.csv", b"1;a\n2;b\n"), &more).done();
+    let answers = answers(&model, &["a", "b"]);
+    let [first, second] = [0, 1].map(|row| cells(&answers[row], ';'));
+    assert_eq!(printed, format!("1;a;{first}\n2;b;{second}\n"));
+    let empty = with_file("predict", &model, ("a.csv", b"text\n"), &[]).done();
+    assert_eq!(empty, "text,label,score,scores\n");
+
+    // A pair has two columns.
+    let pair = values(&run(&["predict", "--model", &model], b"{\"text\": \"a\", \"pair\": \"b\"}").done());
+    let printed = with_file("predict", &model, ("a.tsv", b"pair\ttext\nb\ta\n"), &[]).done();
+    let score = printed.lines().nth(1).unwrap().split('\t').nth(3).unwrap();
+    assert_eq!(score, pair[0]["score"].to_string());
+}
+
+#[test]
+fn objects_keep_their_other_keys() {
+    let (_folder, model) = classifier();
+    let line = r#"{"id": 12345678901234567890123, "text": "some words", "x": {"n": 1.50}}"#;
+    let printed = run(&["predict", "--model", &model], line.as_bytes()).done();
+    let alone = answers(&model, &["some words"])[0].to_string();
+    assert_eq!(
+        printed,
+        format!("{},{}\n", line.strip_suffix('}').unwrap(), alone.strip_prefix('{').unwrap())
+    );
+
+    let gold = b"{\"title\": \"a\", \"label\": \"yes\"}\n{\"title\": \"b\", \"model_score\": 1}\n";
+    let more = ["--columns", "text=title", "--answer-prefix", "model_"];
+    let ran = run(&[&["predict", "--model", &model], &more[..]].concat(), gold);
+    let keys: Vec<String> = values(&ran.out)[0].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(keys, ["title", "label", "model_label", "model_score", "model_scores"]);
+    let line = ran.error_line(1);
+    let problem = "standard input, line 2: the input has a key `model_score` already, as the answer has";
+    assert!(line.contains(problem), "{line}");
+
+    // The words that were read are not told twice; those of nothing that was read may not be there.
+    let (_folder, tagger) = asked(Architecture::TokenClassification, &["O", "B-x"]);
+    let line = b"{\"words\": [\"a\", \"b\"], \"id\": 1}\n{\"text\": \"a b\", \"tags\": 1}\n";
+    let ran = run(&["predict", "--model", &tagger], line);
+    let tagged = values(&ran.out);
+    assert_eq!(
+        tagged[0].as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["words", "id", "tags", "entities"]
+    );
+    assert!(ran.error_line(1).contains("line 2: the input has a key `tags` already"), "{}", ran.err);
+}
+
+#[test]
+fn choices_have_a_column_each() {
+    let (_folder, model) = asked(Architecture::MultipleChoice, &[]);
+    let line = b"{\"text\": \"a\", \"choices\": [\"b\", \"c d\"]}\n";
+    let expected = values(&run(&["predict", "--model", &model], line).done()).remove(0);
+    let more = ["--columns", "text=start,choices=one,choices=two"];
+    let printed = with_file("predict", &model, ("a.csv", b"start,one,two\na,b,c d\n"), &more).done();
+    let (choice, score, scores) = (&expected["choice"], &expected["score"], &expected["scores"]);
+    assert_eq!(
+        printed,
+        format!("start,one,two,choice,score,scores\na,b,c d,{choice},{score},\"{scores}\"\n")
+    );
+}
+
+/// A file with a column of 64-bit integers, one of texts, which may lack, and one of dates.
+fn parquet(path: &Path) {
+    let schema =
+        "message m { REQUIRED INT64 id; OPTIONAL BYTE_ARRAY review (STRING); REQUIRED INT32 day (DATE); }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int64Type>().write_batch(&[9_007_199_254_740_993, 2], None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<ByteArrayType>().write_batch(&[ByteArray::from("a b")], Some(&[1, 0]), None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int32Type>().write_batch(&[0, 1], None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn rows_of_parquet_are_printed_as_objects() {
+    let (folder, model) = classifier();
+    let path = folder.path().join("a.parquet");
+    parquet(&path);
+    let args = ["predict", "--model", &model, "--columns", "text=review", "--input", path.to_str().unwrap()];
+    let ran = run(&args, b"");
+    let printed = values(&ran.out);
+    let mut expected = json!({"id": 9_007_199_254_740_993_i64, "review": "a b", "day": "1970-01-01"});
+    let answers = answers(&model, &["a b"]);
+    expected.as_object_mut().unwrap().extend(answers[0].as_object().unwrap().clone());
+    assert_eq!(printed, [expected]);
+    let line = ran.error_line(1);
+    assert!(line.contains("a.parquet:2: `text` is missing; expected {\"text\""), "{line}");
+    let args = ["predict", "--model", &model, "--input-format", "parquet"];
+    assert!(run(&args, b"").error_line(2).contains("name a file with --input"));
+}
+
+#[test]
+fn texts_of_tables_are_embedded() {
+    let (_folder, model) = encoder();
+    let plain = run(&["embed", "--model", &model], b"a b\nc\n").done();
+    let vector = |line: usize| values(&plain)[line]["embedding"].to_string();
+    let printed = with_file("embed", &model, ("a.csv", b"id,text\n1,a b\n2,c\n"), &[]).done();
+    assert_eq!(printed, format!("id,text,embedding\n1,a b,\"{}\"\n2,c,\"{}\"\n", vector(0), vector(1)));
+    let lines = b"{\"title\": \"a b\", \"id\": 1}\n\n\"c\"\n";
+    let printed = with_file("embed", &model, ("a.jsonl", lines), &["--columns", "text=title"]).done();
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[0], format!(r#"{{"title": "a b", "id": 1,"embedding":{}}}"#, vector(0)));
+    assert_eq!(lines[2], format!(r#"{{"embedding":{}}}"#, vector(1)));
+    // A file of lines is what standard input is, and an array has a row for each text.
+    assert_eq!(with_file("embed", &model, ("a.txt", b"a b\nc\n"), &[]).done(), plain);
+    let folder = tempfile::tempdir().unwrap();
+    let [table, array] = ["a.csv", "a.npy"].map(|name| folder.path().join(name).display().to_string());
+    fs::write(&table, "text\na b\nc\n").unwrap();
+    run(&["embed", "--model", &model, "--format", "npy", "--input", &table, "--output", &array], b"").done();
+    assert!(String::from_utf8_lossy(&fs::read(&array).unwrap()).contains("'shape': (2, 24)"));
+    let tokens = ["--tokens", "--words", "first"];
+    let printed = with_file("embed", &model, ("a.csv", b"text\na b\n"), &tokens).done();
+    let (header, row) = printed.split_once('\n').unwrap();
+    assert!(header == "text,words" && row.starts_with("a b,\"[{\"\"text\"\":\"\"a\"\","), "{printed}");
+    let number = with_file("embed", &model, ("a.jsonl", b"\"a\"\n{\"text\": 7}\n"), &[]);
+    assert!(number.error_line(1).contains("a.jsonl, line 2: `text` is not a string"), "{}", number.err);
+    assert_eq!(number.out.lines().count(), 1);
+}
+
+#[test]
+fn masks_of_tables_are_filled() {
+    let (_folder, model) = encoder();
+    let plain = run(&["fill-mask", "--model", &model, "--json", "--top-k", "1", "a [MASK]"], b"").done();
+    let plain = values(&plain).remove(0);
+    let file = ("a.tsv", &b"id\ttext\n1\ta [MASK]\n"[..]);
+    let printed = with_file("fill-mask", &model, file, &["--top-k", "1"]).done();
+    assert_eq!(printed, format!("id\ttext\tmasks\n1\ta [MASK]\t{}\n", plain["masks"]));
+    let file = ("a.jsonl", &b"{\"text\": \"a [MASK]\", \"id\": 1}\n"[..]);
+    let printed = values(&with_file("fill-mask", &model, file, &["--top-k", "1"]).done()).remove(0);
+    assert_eq!(printed, json!({"text": "a [MASK]", "id": 1, "masks": plain["masks"]}));
+    let lines = run(&["fill-mask", "--model", &model, "--json", "--top-k", "1"], b"a [MASK]\n").done();
+    assert_eq!(values(&lines), [plain]);
+    let both = run(&["fill-mask", "--model", &model, "--columns", "text=a", "a [MASK]"], b"");
+    assert!(both.error_line(2).contains("cannot be used with"), "{}", both.err);
+}
+
+#[test]
+fn pairs_of_a_table_get_a_score() {
+    let (_folder, model) = classifier();
+    let line = b"{\"id\": 7, \"query\": \"a\", \"candidates\": [\"b\", \"c d\"], \"more\": [1]}\n";
+    let ranked = values(&run(&["rerank", "--model", &model], line).done()).remove(0);
+    assert_eq!(ranked.as_object().unwrap().keys().collect::<Vec<_>>(), ["id", "query", "more", "found"]);
+    let score = |text: &str| {
+        let found = ranked["found"].as_array().unwrap();
+        found.iter().find(|one| one["text"] == text).unwrap()["score"].as_f64().unwrap()
+    };
+    let file = ("a.csv", &b"question,passage\na,c d\na,b\n"[..]);
+    let columns = ["--columns", "query=question,text=passage"];
+    let printed = with_file("rerank", &model, file, &columns).done();
+    let rows: Vec<Vec<&str>> = printed.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0], ["question", "passage", "score"]);
+    for (row, text) in rows[1..].iter().zip(["c d", "b"]) {
+        assert_eq!(row[..2], ["a", text]);
+        assert!((row[2].parse::<f64>().unwrap() - score(text)).abs() < 1e-5, "{row:?}");
+    }
+    let pair =
+        run(&["rerank", "--model", &model], b"{\"query\": \"a\", \"text\": \"b\", \"id\": 1}\n").done();
+    let pair = values(&pair).remove(0);
+    assert_eq!(pair.as_object().unwrap().keys().collect::<Vec<_>>(), ["query", "text", "id", "score"]);
+    let missing = with_file("rerank", &model, ("a.csv", b"query,passage\na,b\n"), &[]);
+    let problem = "no column `text` (the header has: query, passage); set `--columns text=COLUMN`";
+    assert!(missing.error_line(1).contains(problem), "{}", missing.err);
+}
+
+#[test]
+fn tables_that_cannot_be_read_are_one_line() {
+    let (_folder, model) = classifier();
+    for (file, more, status, problem) in [
+        (
+            ("a.csv", &b"id;text\n1;a\n"[..]),
+            &[][..],
+            1,
+            "a.csv:1: no column `text` (the header has: id;text); set `--delimiter ';'` if that separates these",
+        ),
+        (
+            ("a.csv", b"text,label\na,b\n"),
+            &[],
+            1,
+            "a.csv: the input has a column `label` already, as the answer has",
+        ),
+        (
+            ("a.csv", b"text\na\n"),
+            &["--columns", "text=title"],
+            1,
+            "no column `title` (the header has: text)",
+        ),
+        (("a.csv", b"text\na\n"), &["--columns", "text=2"], 1, "there are 1 columns"),
+        (("a.csv", b""), &[], 1, "a.csv: it is empty; expected a header and rows"),
+        (("a.csv", b"a\n"), &["--no-header"], 1, "give `--columns text=NUMBER`, from 1"),
+        (
+            ("a.csv", b"text\na\n"),
+            &["--columns", "word=text"],
+            2,
+            "no field `word`; expected one of text, pair",
+        ),
+        (("a.csv", b"text\na\n"), &["--columns", "text=0"], 2, "columns are counted from 1"),
+        (("a.csv", b"text\na\n"), &["--columns", "text=text,text=text"], 2, "`text` is named twice"),
+        (("a.csv", b"text\na\n"), &["--delimiter", "ab"], 2, "expected one ASCII character"),
+        (("a.jsonl", b"{}\n"), &["--delimiter", ";"], 2, "--delimiter is for CSV and TSV"),
+        (("a.jsonl", b"{}\n"), &["--columns", "text=1"], 2, "keys of JSON objects have names"),
+        (("a.jsonl", b"7\n"), &[], 1, "a.jsonl, line 1: neither an object nor a string; expected {\"text\""),
+        (
+            ("a.txt", b"a\n"),
+            &["--input-format", "lines", "--columns", "text=a"],
+            2,
+            "lines of text have no columns",
+        ),
+        (("a.parquet", b"text"), &[], 1, "a.parquet: not a readable Parquet file"),
+    ] {
+        let ran = with_file("predict", &model, file, more);
+        assert!(ran.error_line(status).contains(problem), "{problem}: {}", ran.err);
+        assert_eq!(ran.out, "", "{problem}");
+    }
+    // Rows before a bad one have their answers.
+    let short = with_file("predict", &model, ("a.csv", b"id,text\n1,a\n2\n3,b\n"), &[]);
+    assert!(short.error_line(1).contains("a.csv:3: 1 columns, expected 2"), "{}", short.err);
+    assert_eq!(short.out.lines().count(), 2);
+    let (_folder, tagger) = asked(Architecture::TokenClassification, &["O", "B-x"]);
+    let none = with_file("predict", &tagger, ("a.csv", b"title\na\n"), &[]);
+    let problem =
+        "there is no column `text` or `words` (there are: title); name one with --columns FIELD=COLUMN";
+    assert!(none.error_line(1).contains(problem), "{}", none.err);
+    // TSV has no way to hold a line's end, nor unquoted cells their delimiter.
+    let list = with_file("predict", &model, ("a.csv", b"text\na\n"), &["--quoting", "false"]);
+    assert!(list.error_line(1).contains("set --quoting true"), "{}", list.err);
+}

@@ -1,0 +1,248 @@
+//! Tables with all their columns, to be written again with more of them.
+
+use super::records::{Record, RecordColumn};
+use super::rows::{self, Named, Read, RequestedColumn, Row, Whole};
+use super::source::{DataFormat, LabelledSource};
+use crate::corpus::Problem;
+use crate::{DataError, Result};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The rows of a table, one after the other; nothing is kept. It ends with the first error.
+pub struct Table {
+    path: PathBuf,
+    names: Option<Vec<String>>,
+    places: Vec<Option<usize>>,
+    rows: Read<Row>,
+    failed: bool,
+}
+
+impl Table {
+    /// Opens a file in CSV, TSV or Parquet, as `source.format` says; of the source's other keys `delimiter`, `quoting`, `header`
+    /// and `max_line_bytes` are read. Messages name settings as the program's options.
+    ///
+    /// # Errors
+    /// A file that cannot be read; a column that is required and not there; no header where one is expected.
+    pub fn open(path: &Path, source: &LabelledSource, columns: Vec<RecordColumn>) -> Result<Self> {
+        Self::of(path, rows::open_whole(path, source, &requested(columns)))
+    }
+
+    /// Reads CSV or TSV that comes from anywhere; messages call it `name`.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn read(
+        input: Box<dyn io::Read>,
+        name: &str,
+        source: &LabelledSource,
+        columns: Vec<RecordColumn>,
+    ) -> Result<Self> {
+        Self::of(Path::new(name), rows::read_whole(input, source, &requested(columns)))
+    }
+
+    fn of(path: &Path, whole: std::result::Result<Whole, Problem>) -> Result<Self> {
+        let path = path.to_owned();
+        match whole {
+            Ok(Whole { names, places, rows }) => Ok(Self { path, names, places, rows, failed: false }),
+            Err(problem) => {
+                Err(DataError::LabelledFile { path, line: problem.line, problem: problem.detail })
+            }
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The columns' names, in their order; none without a header.
+    pub fn names(&self) -> Option<&[String]> {
+        self.names.as_deref()
+    }
+
+    /// Which column, from 0, each of those is that were asked for; none if it is not there.
+    pub fn places(&self) -> &[Option<usize>] {
+        &self.places
+    }
+}
+
+fn requested(columns: Vec<RecordColumn>) -> Vec<RequestedColumn> {
+    columns.into_iter().map(|column| column.requested(Named::CommandLine)).collect()
+}
+
+/// Rows with the cells of all columns.
+impl Iterator for Table {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let row = self.rows.next()?;
+        self.failed = row.is_err();
+        Some(match row {
+            Ok(Row { line, cells }) => Ok(Record { line, cells }),
+            Err(Problem { line, detail, .. }) => {
+                Err(DataError::LabelledFile { path: self.path.clone(), line, problem: detail })
+            }
+        })
+    }
+}
+
+/// How cells stand in a line of CSV or TSV.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// What separates them.
+    pub delimiter: char,
+    /// Whether a cell may stand between quotation marks.
+    pub quoting: bool,
+}
+
+impl Layout {
+    /// That of a format, unless the source says otherwise: a comma and quotation marks in CSV, a tab and none in TSV.
+    pub fn of(format: DataFormat, source: &LabelledSource) -> Self {
+        let is_csv = format == DataFormat::Csv;
+        Self {
+            delimiter: source.delimiter.unwrap_or(if is_csv { ',' } else { '\t' }),
+            quoting: source.quoting.unwrap_or(is_csv),
+        }
+    }
+
+    /// A line of these cells, without its end. Cells stand between quotation marks where they have to.
+    ///
+    /// # Errors
+    /// The place of the first cell that the line cannot hold: it has the delimiter or a line's end, and nothing is quoted.
+    pub fn line<'a>(&self, cells: impl IntoIterator<Item = &'a str>) -> std::result::Result<String, usize> {
+        let mut line = String::new();
+        for (place, cell) in cells.into_iter().enumerate() {
+            if place > 0 {
+                line.push(self.delimiter);
+            }
+            let is_plain = !cell.contains([self.delimiter, '\n', '\r']);
+            match self.quoting {
+                true if is_plain && !cell.contains('"') => line.push_str(cell),
+                true => {
+                    line.push('"');
+                    line.push_str(&cell.replace('"', "\"\""));
+                    line.push('"');
+                }
+                false if is_plain => line.push_str(cell),
+                false => return Err(place),
+            }
+        }
+        Ok(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::labelled::Column;
+    use serde_json::{Value, json};
+    use std::fs;
+
+    fn column(field: &str, column: Column, required: bool) -> RecordColumn {
+        RecordColumn { field: field.into(), column, required }
+    }
+
+    fn source(format: DataFormat) -> LabelledSource {
+        LabelledSource { format, ..LabelledSource::default() }
+    }
+
+    fn text() -> Vec<RecordColumn> {
+        vec![
+            column("text", Column::Name("text".into()), true),
+            column("pair", Column::Name("pair".into()), false),
+        ]
+    }
+
+    fn read(bytes: &[u8], source: &LabelledSource, columns: Vec<RecordColumn>) -> Result<Table> {
+        Table::read(Box::new(io::Cursor::new(bytes.to_vec())), "input", source, columns)
+    }
+
+    fn cells(table: Table) -> Vec<(u64, Value)> {
+        table.map(|row| row.unwrap()).map(|row| (row.line, row.cells.into())).collect()
+    }
+
+    #[test]
+    fn a_row_has_all_its_cells() {
+        let csv = "\u{feff}id,text,id\r\n07,\"a, \"\"b\"\"\nc\",\r\n\r\n8,d,e,\r\n";
+        let table = read(csv.as_bytes(), &source(DataFormat::Csv), text()).unwrap();
+        assert_eq!(table.names().unwrap(), ["id", "text", "id"]);
+        assert_eq!(table.places(), [Some(1), None]);
+        let expected = [(2, json!(["07", "a, \"b\"\nc", ""])), (5, json!(["8", "d", "e"]))];
+        assert_eq!(cells(table), expected);
+        // As old spreadsheets write lines, and as they write UTF-16.
+        let utf16: Vec<u8> =
+            "\u{feff}text\tn\rä\t1\rb\t2\r".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let table = read(&utf16, &source(DataFormat::Tsv), text()).unwrap();
+        assert_eq!(cells(table), [(2, json!(["ä", "1"])), (3, json!(["b", "2"]))]);
+    }
+
+    #[test]
+    fn a_table_may_have_no_header_or_no_row() {
+        let numbered = || vec![column("text", Column::Number(2), true)];
+        let headless = LabelledSource { header: Some(false), ..source(DataFormat::Csv) };
+        let table = read(b"1,a\n2,b\n", &headless, numbered()).unwrap();
+        assert_eq!((table.names(), table.places()), (None, &[Some(1)][..]));
+        assert_eq!(cells(table), [(1, json!(["1", "a"])), (2, json!(["2", "b"]))]);
+        assert_eq!(cells(read(b"", &headless, numbered()).unwrap()), []);
+        assert_eq!(cells(read(b"id,text\n", &source(DataFormat::Csv), text()).unwrap()), []);
+        let message = |bytes: &[u8], source: &LabelledSource, columns| {
+            read(bytes, source, columns).err().unwrap().to_string()
+        };
+        assert_eq!(
+            message(b"", &source(DataFormat::Csv), text()),
+            "input: it is empty; expected a header and rows"
+        );
+        assert_eq!(
+            message(b"a\n", &headless, text()),
+            "input:1: columns have no names with `--no-header`: give `--columns text=NUMBER`, from 1"
+        );
+    }
+
+    #[test]
+    fn messages_name_options() {
+        let message = |bytes: &[u8], format| {
+            let table = read(bytes, &source(format), text());
+            table.and_then(|table| table.collect::<Result<Vec<_>>>().map(|_| ())).unwrap_err().to_string()
+        };
+        assert_eq!(
+            message(b"id;title\n", DataFormat::Csv),
+            "input:1: no column `text` (the header has: id;title); set `--delimiter ';'` if that separates these, or \
+             `--columns text=COLUMN`"
+        );
+        assert!(
+            message(b"id\ttext\n", DataFormat::Csv)
+                .contains("set `--input-format tsv` if that separates these")
+        );
+        assert!(
+            message(b"\"text\"\tid\n", DataFormat::Tsv).contains("set `--quoting true` if fields are quoted")
+        );
+        let short = message(b"id,text\n1,a\n2\n", DataFormat::Csv);
+        assert!(short.starts_with("input:3: 1 columns, expected 2 as in the file's first row"), "{short}");
+        assert!(message(b"text\n\"a\n", DataFormat::Csv).contains("input:2: a quoted field is not closed"));
+        let long = LabelledSource { max_line_bytes: 4, ..source(DataFormat::Csv) };
+        let long = read(b"text\nabcde\n", &long, text()).unwrap().next().unwrap().unwrap_err().to_string();
+        assert_eq!(long, "input:2: the line is longer than `--max-line-bytes` = 4");
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let rows = [["a", "", "b c"], ["a,b", "\"", "x\ny"], [" ", "\r", "'"]];
+        let csv = Layout { delimiter: ',', quoting: true };
+        let lines: Vec<String> = rows.iter().map(|row| csv.line(row.iter().copied()).unwrap()).collect();
+        assert_eq!(lines[1], "\"a,b\",\"\"\"\",\"x\ny\"");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        fs::write(&path, format!("text,x,y\n{}\n", lines.join("\n"))).unwrap();
+        let table = Table::open(&path, &source(DataFormat::Csv), text()).unwrap();
+        let found: Vec<Value> = cells(table).into_iter().map(|(_, row)| row).collect();
+        assert_eq!(found, rows.map(|row| json!(row)));
+
+        let tsv = Layout { delimiter: '\t', quoting: false };
+        assert_eq!(tsv.line(["a, \"b\"", "c"]), Ok("a, \"b\"\tc".into()));
+        assert_eq!(tsv.line(["a", "b\tc"]), Err(1));
+        assert_eq!(tsv.line(["a\n", "b"]), Err(0));
+    }
+}
