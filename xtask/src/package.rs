@@ -19,7 +19,7 @@ pub struct Args {}
 const FILES: [&str; 4] = ["Cargo.toml", "README.md", LICENCES[0], LICENCES[1]];
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// A registry takes so many keywords, of so many characters.
+/// A registry takes so many keywords, of this many characters.
 const MOST_KEYWORDS: usize = 5;
 const MOST_CHARS: usize = 20;
 

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// The folder of the model that `name` means: a folder in Hugging Face's format, or with the feature `hub` a model's
 /// name on the hub, which is downloaded to the cache that Python's programs use unless it is there.
 ///
-/// A folder that is there wins over a name, and what is written as only a path is (`./x`, `/x`) is one. The
+/// An existing folder wins over a name, and what is written as only a path is (`./x`, `/x`) is one. The
 /// environment says where the cache and the server are, by the variables of Python's `huggingface_hub`: `HF_HOME`,
 /// `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, and those for a proxy.
 ///

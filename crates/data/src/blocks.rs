@@ -47,7 +47,7 @@ fn is_zero(share: &f64) -> bool {
 }
 
 impl BlockConfig {
-    /// Blocks of so many tokens, each once an epoch, whose documents see each other.
+    /// Blocks of this many tokens, each once an epoch, whose documents see each other.
     pub fn new(seq_len: usize) -> Self {
         let (order, documents) = (BlockOrder::default(), BlockDocuments::default());
         Self { seq_len, order, documents, end: None, prefix_share: 0.0 }

@@ -77,7 +77,7 @@ pub trait Assemble: Send + Sync + 'static {
     /// The plan of an epoch, made on a thread of its own while the epoch before is used.
     ///
     /// # Errors
-    /// Any; it ends the batches. [`DataError::Stopped`] soon after `stop` is set, as nobody waits for the plan then.
+    /// Any; it ends the batches. [`DataError::Stopped`] soon after `stop` is set, as nothing waits for the plan then.
     fn plan(&self, epoch: u64, stop: &AtomicBool) -> Result<Self::Plan>;
 
     /// How many examples an epoch has: at least one.
@@ -117,13 +117,13 @@ impl<A: Assemble> Loader<A> {
         Self { data, batch_size: batch_size.max(1), workers: 1, ahead: 1 }
     }
 
-    /// Makes batches on so many threads, at least 1. The batches do not depend on it.
+    /// Makes batches on this many threads, at least 1. The batches do not depend on it.
     pub fn with_workers(mut self, workers: usize) -> Self {
         self.workers = workers.max(1);
         self
     }
 
-    /// Lets up to so many batches wait, at least 1, besides one in each worker.
+    /// Lets up to this many batches wait, at least 1, besides one in each worker.
     pub fn with_ahead(mut self, ahead: usize) -> Self {
         self.ahead = ahead.max(1);
         self

@@ -17,14 +17,14 @@ pub struct OrderConfig {
     pub seq_len: usize,
     /// Tokens before each segment, which a model may remember.
     pub memory_len: usize,
-    /// One of so many tokens is predicted: *K* of Yang et al. 2019, §2.3.
+    /// One in this many tokens is predicted: *K* of Yang et al. 2019, §2.3.
     pub one_in: usize,
     /// The most words of a span that is predicted together; n words have a chance in proportion to 1/n.
     pub max_span: usize,
 }
 
 impl OrderConfig {
-    /// Segments of so many tokens without a memory; one in 6 tokens is predicted, in spans of 5 words at most, as in the
+    /// Segments of this many tokens without a memory; one in 6 tokens is predicted, in spans of 5 words at most, as in the
     /// paper.
     pub fn new(seq_len: usize) -> Self {
         Self { seq_len, memory_len: 0, one_in: 6, max_span: 5 }

@@ -48,7 +48,7 @@ pub struct ExampleConfig {
 }
 
 impl ExampleConfig {
-    /// BERT's examples of at most so many tokens: next-sentence pairs with 15 % of the pieces masked.
+    /// BERT's examples of at most this many tokens: next-sentence pairs with 15 % of the pieces masked.
     pub fn new(seq_len: usize) -> Self {
         let (pairs, masking) = (PairConfig::default(), MaskingConfig::default());
         Self { seq_len, begin: None, end: None, pairs, masking, attention: AttentionConfig::default() }
@@ -139,7 +139,7 @@ pub struct BatchStats {
 }
 
 impl BatchStats {
-    /// Counts an example with so many tokens.
+    /// Counts an example with this many tokens.
     fn add(&mut self, example: &Example, tokens: usize) {
         self.examples += 1;
         self.tokens += tokens as u64;

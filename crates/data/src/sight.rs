@@ -73,7 +73,7 @@ pub(crate) enum Mask {
 }
 
 impl Mask {
-    /// What a sequence's tokens see whose first segment has so many.
+    /// What a sequence's tokens see whose first segment has this many.
     pub fn sight(self, first_segment: usize) -> Sight {
         match self {
             Self::Bidirectional => Sight::All,

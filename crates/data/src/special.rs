@@ -82,7 +82,7 @@ impl SpecialPieces {
         (0..self.vocab_size() as u32).filter(|id| self.is_special(*id)).collect()
     }
 
-    /// How many special tokens an example of so many segments has.
+    /// How many special tokens an example of this many segments has.
     pub fn around(&self, segments: usize) -> usize {
         usize::from(self.begin.is_some()) + segments * usize::from(self.end.is_some())
     }

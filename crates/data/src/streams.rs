@@ -92,7 +92,7 @@ impl TextStreams {
         (0..stretches).map(batch).collect()
     }
 
-    /// How many stretches a stream has if the first has so many tokens.
+    /// How many stretches a stream has if the first has this many tokens.
     fn n_stretches(&self, first: u64) -> u64 {
         1 + self.stream_len().saturating_sub(first).div_ceil(self.seq_len)
     }

@@ -70,7 +70,7 @@ impl Better {
 }
 
 impl Figures {
-    /// The figures of so many examples, the first one the main one.
+    /// The figures of this many examples, the first one the main one.
     ///
     /// # Panics
     /// If there are none.

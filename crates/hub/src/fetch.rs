@@ -59,7 +59,7 @@ impl Hub {
     /// are safetensors where there are any. Downloads what the cache lacks.
     ///
     /// Asks the server once which commit the name stands for; offline, or where no server is reached and the
-    /// cache has the model, it is the commit that it last stood for. What is interrupted goes on where it was
+    /// cache has the model, it is the commit that it last stood for. What is interrupted continues where it was
     /// the next time. No file is in the folder before it is whole.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ fn main() {
     for (d_in, d_out) in MAPS {
         let weight = Tensor::<2>::random([d_in, d_out], uniform, &device);
         let (packed, int8) = (PackedWeight::new(weight.clone()), Int8Weight::quantize(weight.clone()));
-        for rows in [1, 5, 32, 160] {
+        for rows in [1, 5, 32, 160, 1024] {
             let x = Tensor::<2>::random([rows, d_in], uniform, &device);
             let repeats = (100_000_000 / (rows * d_in * d_out)).clamp(2, 100);
             let plain = time(rounds, repeats, || drop(black_box(linear(x.clone(), weight.clone(), None))));

@@ -5,46 +5,22 @@ use crate::linear;
 use crate::{Precision, flex};
 use burn::tensor::Tensor;
 #[cfg(feature = "flex")]
-use std::sync::atomic::{AtomicBool, Ordering};
-#[cfg(feature = "flex")]
 use std::sync::{Arc, OnceLock};
-
-/// With AVX-512, FP32 products of more tokens are faster without: the crate `gemm` packs better than we do, and so many
-/// tokens share the packing.
-#[cfg(feature = "flex")]
-const FEW_TOKENS: usize = 64;
 
 /// The matrix of a linear map that many inputs are multiplied with, and that does not change meanwhile.
 ///
 /// A product on the CPU copies its operands into the order in which the kernel reads them, bf16 ones rounded. For few
-/// tokens that takes longer than the product. Here it is done once, at the second use in each precision, for a program
-/// that embeds one sentence and ends has no second one. It takes as much memory again as the matrix, half of it in
-/// bf16. Results are those of [`linear()`] up to the order of sums.
+/// tokens that takes longer than the product. Here it is done once, at the first use in each precision. It takes as much
+/// memory again as the matrix, half of it in bf16. Results are those of [`linear()`] up to the order of sums.
+///
+/// Where the machine has a kernel of ours, a row's result does not depend on the other rows, nor on how many there are. So a
+/// text has the same bits in any batch.
 #[derive(Debug, Clone)]
 pub struct PackedWeight {
     weight: Tensor<2>,
-    /// In FP32 and in bf16.
+    /// In FP32 and in bf16. None inside where the machine has no kernel of ours.
     #[cfg(feature = "flex")]
-    layouts: Arc<[Layout; 2]>,
-}
-
-/// The matrix as a kernel reads it.
-#[cfg(feature = "flex")]
-#[derive(Debug, Default)]
-struct Layout {
-    was_used: AtomicBool,
-    /// None inside where the machine has no kernel of ours.
-    panels: OnceLock<Option<flex::linear::Packed>>,
-}
-
-#[cfg(feature = "flex")]
-impl Layout {
-    /// From the second call on.
-    fn panels(&self, weight: &Tensor<2>, precision: Precision) -> Option<&flex::linear::Packed> {
-        let again = self.was_used.swap(true, Ordering::Relaxed);
-        let pack = || flex::linear::packed(weight, precision);
-        if again { self.panels.get_or_init(pack).as_ref() } else { None }
-    }
+    layouts: Arc<[OnceLock<Option<flex::linear::Packed>>; 2]>,
 }
 
 impl PackedWeight {
@@ -80,10 +56,8 @@ pub fn linear_packed<const D: usize>(
     #[cfg(feature = "flex")]
     if flex::takes(&x) && flex::takes(&weight.weight) {
         let precision = Precision::current();
-        let n_tokens = x.shape().num_elements() / weight.dims()[0].max(1);
         let layout = &weight.layouts[usize::from(precision == Precision::Bf16)];
-        let pays = precision == Precision::Bf16 || n_tokens <= FEW_TOKENS;
-        let panels = if pays { layout.panels(&weight.weight, precision) } else { None };
+        let panels = layout.get_or_init(|| flex::linear::packed(&weight.weight, precision)).as_ref();
         if let Some(panels) = panels {
             return flex::linear::linear_packed(x, panels, &weight.weight, bias);
         }
@@ -119,8 +93,8 @@ mod tests {
                     for bias in [Some(bias.clone()), None] {
                         with_precision(precision, || {
                             let expected = linear(x.clone(), weight.clone(), bias.clone());
-                            // The second time it is packed, the third time it has been before.
-                            for _ in 0..3 {
+                            // The first time it is packed.
+                            for _ in 0..2 {
                                 let found = linear_packed(x.clone(), &packed, bias.clone());
                                 let tolerance = Tolerance::absolute(1e-4 * (d_in as f32).sqrt());
                                 found.into_data().assert_approx_eq::<f32>(&expected.to_data(), tolerance);
@@ -129,6 +103,30 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_same_bits_among_any_others() {
+        let device = Device::flex();
+        let (n, d_in, d_out) = (300, 1100, 130);
+        let tensor = |n: usize, phase: f32| {
+            let values: Vec<f32> = (0..n).map(|i| (i as f32 * 0.37 + phase).sin()).collect();
+            Tensor::<1>::from_data(values.as_slice(), &device)
+        };
+        let (x, bias) = (tensor(n * d_in, 0.1).reshape([n, d_in]), tensor(d_out, 1.0));
+        let packed = PackedWeight::new(tensor(d_in * d_out, 2.0).reshape([d_in, d_out]));
+        for precision in [Precision::Fp32, Precision::Bf16] {
+            with_precision(precision, || {
+                let all = linear_packed(x.clone(), &packed, Some(bias.clone())).into_data();
+                let all: Vec<f32> = all.iter().collect();
+                for (from, to) in [(0, 1), (7, 9), (40, 104), (100, 165), (0, 299)] {
+                    let some =
+                        linear_packed(x.clone().slice([from..to, 0..d_in]), &packed, Some(bias.clone()));
+                    let some: Vec<f32> = some.into_data().iter().collect();
+                    assert!(some == all[from * d_out..to * d_out], "rows {from} to {to} in {precision:?}");
+                }
+            });
         }
     }
 

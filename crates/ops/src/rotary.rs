@@ -204,7 +204,7 @@ impl Rotary {
                 tensor(values.collect(), [1, lengths.len()])
             }
             TokenPositions::Packed { .. } => short(),
-            // On the device, so that nobody waits for it.
+            // On the device, so that nothing waits for it.
             TokenPositions::Rows { pad_mask, .. } => {
                 let [rows, _] = pad_mask.dims();
                 let lengths = pad_mask.clone().bool_not().int().sum_dim(1).reshape([rows, 1, 1, 1]);

@@ -28,7 +28,7 @@ pub struct Row {
 /// Lists and objects within one another, in a field, at most: `serde_json` reads 127, and a row with its fields is two.
 pub(crate) const MOST_NESTED: usize = 125;
 
-/// Whether lists and objects lie within one another deeper than so many levels.
+/// Whether lists and objects lie within one another deeper than this many levels.
 pub(crate) fn is_deeper(value: &Value, levels: usize) -> bool {
     let mut within: Box<dyn Iterator<Item = &Value>> = match value {
         Value::Array(values) => Box::new(values.iter()),

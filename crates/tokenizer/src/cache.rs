@@ -207,7 +207,7 @@ impl Cache {
 }
 
 /// The caches of a tokenizer: a thread takes the one of its number, or the next that is free, so that
-/// nobody waits for another.
+/// nothing waits for another.
 #[derive(Debug)]
 pub(crate) struct Caches {
     slots: Box<[Slot]>,

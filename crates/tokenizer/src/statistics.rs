@@ -31,7 +31,7 @@ pub struct Statistics {
     /// Pieces that go on with a word, by its mark: with a [`WordMark::Continuing`] mark, or without a
     /// [`WordMark::Beginning`] one; pieces that a word goes on after, without a [`WordMark::Ending`] one.
     pub continuing: usize,
-    /// How many pieces have so many characters (with byte-level pieces, bytes), not counting the mark.
+    /// How many pieces have this many characters (with byte-level pieces, bytes), not counting the mark.
     /// These and `continuing` leave added tokens out.
     pub lengths: Vec<usize>,
     /// The ten longest pieces, longest first.

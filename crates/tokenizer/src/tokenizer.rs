@@ -157,16 +157,6 @@ impl Tokenizer {
         crate::files::from_json(json)
     }
 
-    /// Reads a SentencePiece model, Unigram or BPE, into what transformers' converter makes of it.
-    ///
-    /// # Errors
-    /// The bytes are no such model (named by the first that is wrong), or the model does what
-    /// `tokenizer.json` has no stage for: white space as a suffix, or not escaped, rules for decoding, word
-    /// and character models.
-    pub fn from_sentencepiece(bytes: &[u8]) -> Result<Self> {
-        crate::sentencepiece::from_bytes(bytes)
-    }
-
     /// The text of a `tokenizer.json`.
     pub fn to_json(&self) -> String {
         crate::files::to_json(self)
@@ -608,13 +598,6 @@ impl Tokenizer {
             }
         });
         Ok(())
-    }
-
-    /// Sets how many words each thread remembers with their pieces: 16,384 unless set, 0 for none. Rounded
-    /// up to a power of four; each takes 64 bytes, and memory is taken as words come. Frequent words are
-    /// what this is for: of text that repeats none, it makes encoding a little slower.
-    pub fn set_cached_words(&mut self, words: usize) {
-        self.caches = Caches::new(words);
     }
 
     /// How many bytes the remembered words of all threads take now.

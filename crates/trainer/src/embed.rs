@@ -308,7 +308,7 @@ pub(crate) fn load_encoder(
     Ok((tokenizer, bert, model, report))
 }
 
-/// Batches of sequences of these `lengths`, which ascend: as many as have at most so many tokens, with their padding unless
+/// Batches of sequences of these `lengths`, which ascend: as many as have at most this many tokens, with their padding unless
 /// they are packed, and one at least.
 pub(crate) fn batches(
     lengths: &[usize],

@@ -55,7 +55,7 @@ impl Default for GenerateConfig {
     }
 }
 
-/// What is told of each continuation as it grows: the text's number, the continuation's, and what was added to it.
+/// What is reported of each continuation as it grows: the text's number, the continuation's, and what was added to it.
 pub type TextListener<'a> = Box<dyn FnMut(usize, usize, &str) + Send + 'a>;
 
 /// A tokenizer and a language model from one folder.
@@ -202,7 +202,7 @@ impl Generator {
         Self::with_settings(tokenizer, model, settings, config, device)
     }
 
-    /// With a model that is there, and the ids that end its texts. How the model reads prompts is its own affair.
+    /// With an existing model, and the ids that end its texts. How the model reads prompts is its own affair.
     ///
     /// # Errors
     /// An invalid `config`.
@@ -262,12 +262,12 @@ impl Generator {
         matches!(self.decode.search, Search::Beam(_))
     }
 
-    /// How many tokens are written at most behind so many.
+    /// How many tokens are written at most behind this many others.
     fn max_new(&self, before: usize) -> usize {
         self.settings.max_new(before).unwrap_or(GenerateConfig::MAX_NEW)
     }
 
-    /// Goes on from texts: for each its continuations, in the order of the texts, as they come. `listener` is told of each
+    /// Goes on from texts: for each its continuations, in the order of the texts, as they come. `listener` hears of each
     /// continuation as it grows, unless there is a beam: the text's number, the continuation's, and what was added to it.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ fn new_parameters(config: &RunConfig, device: &Device) -> ParamInit {
 }
 
 impl InitialModel<BertForPreTraining> {
-    /// The BERT that `config` says, for `tokenizer`, on a device with so many bytes of `memory`.
+    /// The BERT that `config` says, for `tokenizer`, on a device with this many bytes of `memory`.
     ///
     /// # Errors
     /// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint; a
@@ -123,7 +123,7 @@ impl InitialModel<BertForPreTraining> {
 }
 
 impl InitialModel<Electra> {
-    /// The ELECTRA that `config` says, with a generator of this size, for `tokenizer`, on a device with so many bytes of
+    /// The ELECTRA that `config` says, with a generator of this size, for `tokenizer`, on a device with this many bytes of
     /// `memory`; and the configurations of both encoders.
     ///
     /// A checkpoint is that of a discriminator. Its generator is in a folder of it, as such runs save it, or else new.
@@ -190,7 +190,7 @@ fn languages(pretrained: &PretrainedFolder, config: &RunConfig) -> Vec<String> {
     }
 }
 
-/// The encoder of a checkpoint that pretraining goes on from, with the config's dropout.
+/// The encoder of a checkpoint that pretraining continues from, with the config's dropout.
 fn encoder_of(
     pretrained: &PretrainedFolder,
     config: &RunConfig,

@@ -105,7 +105,7 @@ pub fn inputs(batch: &PairBatch, begin: u32) -> (Sequences, Sequences) {
 
 /// How a kind of model is saved and read.
 pub trait ModelFormat<M>: Sync {
-    /// Saves a model in a folder that is there and empty.
+    /// Saves a model in an existing empty folder.
     ///
     /// # Errors
     /// A file that cannot be written.

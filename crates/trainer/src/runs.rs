@@ -95,7 +95,7 @@ impl<K: RunKind> Run<K> {
 }
 
 impl<K: RunInSteps> Run<K> {
-    /// What the engine is told of the run.
+    /// What the engine needs to know of the run.
     pub fn run_settings(&self) -> RunSettings {
         self.settings_of(self.pace())
     }

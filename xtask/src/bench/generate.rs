@@ -259,7 +259,7 @@ impl Bench<'_> {
         ))
     }
 
-    /// The milliseconds of the program that continues the prompt by so many tokens.
+    /// The milliseconds of the program that continues the prompt by this many tokens.
     fn generate(&self, folder: &Path, options: &[&str], new: u32) -> Result<f64> {
         let mut command = Command::new(&self.ours.program);
         command.env("RAYON_NUM_THREADS", THREADS).arg("generate").arg("--model").arg(folder);

@@ -283,7 +283,7 @@ impl Bench {
     }
 }
 
-/// The settings of a run of so many steps: those of the config's schedule in proportion.
+/// The settings of a run of this many steps: those of the config's schedule in proportion.
 pub fn scaled(config: &str, steps: u64) -> Result<Vec<String>> {
     let table: toml::Table = config.parse()?;
     let of = |section: &str, key: &str| table.get(section)?.get(key)?.as_integer();

@@ -67,7 +67,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Every kind, for so many minutes.
+    /// Every kind, for this many minutes.
     pub fn lasting(minutes: f64) -> Self {
         let out = OUT.into();
         Self { minutes, seed: None, only: Vec::new(), case: None, program: None, out, write: false }

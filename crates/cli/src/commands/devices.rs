@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// What is told of a device.
+/// What is shown of a device.
 struct Row {
     name: DeviceName,
     description: String,

@@ -51,10 +51,10 @@ pub struct Args {
     /// Negatives of a pair at most.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = up_to_a_million(1))]
     negatives: usize,
-    /// Pass over so many of the nearest texts that are within the bounds.
+    /// Skip the N nearest texts within the bounds.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to_a_million(0))]
     range_min: usize,
-    /// Look at so many of the nearest texts (default: --range-min and ten times --negatives).
+    /// Consider the N nearest texts (default: --range-min plus ten times --negatives).
     #[arg(long, value_name = "N", value_parser = up_to_a_million(1))]
     range_max: Option<usize>,
     /// A negative is to be less like the first text than the second is, by this much.

@@ -58,7 +58,7 @@ pub struct Args {
     input: InputArgs,
     #[command(flatten)]
     answers: AnswerArgs,
-    /// List so many answers to each question, as many as the model's task keeps at most.
+    /// List the N best answers to each question; the model's task limits how many there are.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     n_best: Option<usize>,
     /// The probability above which one of several labels is predicted (default: the model's, 0.5 if it has none).

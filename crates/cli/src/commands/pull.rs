@@ -13,7 +13,7 @@ use crate::output::Output;
 ///
 /// Takes what is needed to run it: configuration, tokenizer, sentence-transformers' modules and the weights,
 /// as safetensors where there are any. It goes to the cache that Python's huggingface_hub keeps, where
-/// --model of other commands finds it by the same name. What was interrupted goes on where it was.
+/// --model of other commands finds it by the same name. What was interrupted continues where it was.
 #[derive(clap::Args)]
 #[command(after_long_help = format!("\
 Examples:

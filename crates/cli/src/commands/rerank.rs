@@ -44,7 +44,7 @@ pub struct Args {
     input: InputArgs,
     #[command(flatten)]
     answers: AnswerArgs,
-    /// Print only so many candidates of each query.
+    /// Print only the best N candidates of each query.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     top: Option<usize>,
     /// Bytes of a line at most; a longer one is an error.

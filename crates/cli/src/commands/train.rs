@@ -35,12 +35,12 @@ const CACHE: &str = "cache";
 ///
 /// A configuration with [parallel] trains a model that translates, on sentences with their translations.
 ///
-/// Ctrl-C saves a checkpoint and ends; a second one ends at once. --resume goes on from the last
+/// Ctrl-C saves a checkpoint and stops; a second one stops at once. --resume continues from the last
 /// good checkpoint, however the run ended, to the very weights of a run that was never interrupted.
 ///
 /// --seeds trains once for each of several seeds, in seed-N in the run's folder, and then shows every
 /// figure's mean and deviation, also as seeds.json and seeds.html; the path printed is that of the best one's
-/// model. The same command goes on after an interruption, and trains no finished run again.
+/// model. The same command continues after an interruption, and trains no finished run again.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:

@@ -34,7 +34,7 @@ pub(super) struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// The words from here on that follow one another without a gap, at most so many.
+    /// The words from here on that follow one another without a gap, at most this many.
     pub fn touching(&self, most: usize) -> usize {
         let last = (self.first + most).min(self.words.len());
         let pairs = self.words[self.first..last].windows(2);

@@ -14,9 +14,9 @@ const BATCHES: u64 = 0xB47C;
 pub enum BatchSize {
     /// So many examples.
     Examples(usize),
-    /// As many examples as have so many tokens, padding to the longest among them; one at least.
+    /// As many examples as have this many tokens, padding to the longest among them; one at least.
     Tokens(usize),
-    /// So many examples, and as few of them as have so many tokens, padding to the longest among them; one at least.
+    /// So many examples, and as few of them as have this many tokens, padding to the longest among them; one at least.
     Within {
         /// Examples at most.
         examples: usize,

@@ -26,7 +26,7 @@ impl LanguageSampling {
     /// The exponent that is used where none is said.
     pub const ALPHA: f64 = 0.7;
 
-    /// The chances of languages with so many sentences each.
+    /// The chances of languages with this many sentences each.
     ///
     /// # Panics
     /// If there is no language, or one without a sentence; if `alpha` is not from 0 to 1.

@@ -118,7 +118,7 @@ impl Assemble for ParallelData {
     }
 }
 
-/// Pairs in memory, as batches by ascending length, of at most so many tokens of both sides, counted with padding:
+/// Pairs in memory, as batches by ascending length, of at most this many tokens of both sides, counted with padding:
 /// what a model is measured on. Returned with the places of their pairs, as [`restore`](crate::labelled::restore) needs
 /// them.
 pub fn batches_of(pairs: &[[Vec<u32>; 2]], batch_tokens: usize) -> (Vec<PairBatch>, Vec<Vec<usize>>) {

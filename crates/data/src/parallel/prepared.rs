@@ -43,7 +43,7 @@ pub struct PairSettings<'a> {
 }
 
 impl<'a> PairSettings<'a> {
-    /// Pairs of at most so many tokens a side; one that cannot be used is an error.
+    /// Pairs of at most this many tokens a side; one that cannot be used is an error.
     pub fn new(languages: [&'a str; 2], tokenizers: [&'a Tokenizer; 2], max_len: usize) -> Self {
         Self { languages, tokenizers, max_len, on_bad_pair: OnBadPair::Error, around: true }
     }

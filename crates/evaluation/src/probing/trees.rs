@@ -147,7 +147,7 @@ impl StructuralScore {
     /// Adds a sentence's predicted `distances`, `[n · n]`. `kept` says which words are not punctuation.
     ///
     /// # Panics
-    /// If there are not so many numbers.
+    /// If the number of values differs.
     pub fn push_distances(&mut self, tree: &DependencyTree, kept: &[bool], distances: &[f64]) {
         let n = tree.len();
         assert_eq!((kept.len(), distances.len()), (n, n * n), "numbers of another sentence");
@@ -164,7 +164,7 @@ impl StructuralScore {
     /// Adds a sentence's predicted `depths`, `[n]`.
     ///
     /// # Panics
-    /// If there are not so many numbers.
+    /// If the number of values differs.
     pub fn push_depths(&mut self, tree: &DependencyTree, kept: &[bool], depths: &[f64]) {
         assert_eq!((kept.len(), depths.len()), (tree.len(), tree.len()), "numbers of another sentence");
         let words = (0..tree.len()).filter(|word| kept[*word]);

@@ -7,10 +7,10 @@ use crate::confusion::ConfusionMatrix;
 use crate::figures::shown;
 use crate::scores::ZeroDivision;
 
-/// Up to so many classes the map's cells show their numbers.
+/// Up to this many classes the map's cells show their numbers.
 const NUMBERED: usize = 20;
 
-/// Up to so many column names are written across, not upwards.
+/// Up to this many column names are written across, not upwards.
 const ACROSS: usize = 4;
 
 /// The most frequent confusions listed.

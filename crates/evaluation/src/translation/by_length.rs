@@ -37,7 +37,7 @@ impl OfLength {
 }
 
 impl ByLength {
-    /// Parts of lines with so many words at most, and one of all longer lines. Bounds may come in any order.
+    /// Parts of lines with this many words at most, and one of all longer lines. Bounds may come in any order.
     pub fn new(bounds: &[usize]) -> Self {
         let mut bounds = bounds.to_vec();
         bounds.sort_unstable();

@@ -43,11 +43,6 @@ impl Default for Chrf {
 }
 
 impl Chrf {
-    /// chrF2++: also with n-grams of up to two words.
-    pub fn plus_plus() -> Self {
-        Self { word_order: 2, ..Self::default() }
-    }
-
     /// How many orders there are, of characters and words.
     fn n_orders(&self) -> usize {
         self.char_order + self.word_order

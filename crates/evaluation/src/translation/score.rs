@@ -29,7 +29,7 @@ pub struct Confidence {
 }
 
 impl Score {
-    /// The score with so many decimals, and its confidence: `36.2 (μ = 36.2 ± 1.1)`.
+    /// The score with this many decimals, and its confidence: `36.2 (μ = 36.2 ± 1.1)`.
     pub fn number(&self, decimals: usize) -> String {
         match &self.confidence {
             // Of a mean of zero sacreBLEU says nothing.
@@ -75,7 +75,7 @@ impl Confidence {
     }
 }
 
-/// A number with so many decimals, as JSON.
+/// A number with this many decimals, as JSON.
 fn rounded(value: f64, decimals: usize) -> Value {
     format!("{value:.decimals$}").parse::<f64>().map_or(Value::Null, Value::from)
 }

@@ -53,7 +53,7 @@ impl AwdLstmClassifierConfig {
         AwdLstmForSequenceClassification { encoder, head: self.init_head(init) }
     }
 
-    /// A new head, for an encoder that is there.
+    /// A new head, for an existing encoder.
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate).

@@ -19,7 +19,7 @@ pub struct StreamMemory {
 }
 
 impl StreamMemory {
-    /// Nothing is remembered of so many streams yet.
+    /// Nothing is remembered of this many streams yet.
     pub fn new(config: &AwdLstmConfig, streams: usize, device: &Device) -> Self {
         let zeros = || {
             let of_layer = |d| RunningState::new(Tensor::zeros([streams, d], device));

@@ -65,12 +65,6 @@ impl<'a> AttentionInput<'a> {
         self
     }
 
-    /// Gives vectors for the distances between tokens.
-    pub fn with_distances(mut self, distances: &'a Distances) -> Self {
-        self.distances = Some(distances);
-        self
-    }
-
     /// Restricts the output to the context of these queries.
     pub fn with_wanted(mut self, wanted: &'a WantedTokens) -> Self {
         self.wanted = Some(wanted);

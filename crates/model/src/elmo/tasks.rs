@@ -26,7 +26,7 @@ pub struct ElmoReaderConfig {
 }
 
 impl ElmoReaderConfig {
-    /// States of so many features, and the paper's dropout on ELMo's vectors, 0.5 (Peters et al. 2018, §3.3 and appendix).
+    /// States of this many features, and the paper's dropout on ELMo's vectors, 0.5 (Peters et al. 2018, §3.3 and appendix).
     pub fn new(d_model: usize) -> Self {
         Self { layer_norm: false, d_model, dropout: 0.5 }
     }
@@ -123,7 +123,7 @@ impl ElmoClassifierConfig {
         self.init_with(encoder, init)
     }
 
-    /// A model with an encoder that is there, and new parts on it.
+    /// A model with an existing encoder, and new parts on it.
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate).
@@ -199,7 +199,7 @@ impl ElmoTaggerConfig {
         self.init_with(encoder, init)
     }
 
-    /// A model with an encoder that is there, and new parts on it.
+    /// A model with an existing encoder, and new parts on it.
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate).

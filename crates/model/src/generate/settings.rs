@@ -123,7 +123,7 @@ impl DecodeSettings {
         search
     }
 
-    /// The maximum number of tokens that are written behind so many others, if the settings say it: at least one.
+    /// The maximum number of tokens that are written behind this many others, if the settings say it: at least one.
     pub fn max_new(&self, before: usize) -> Option<usize> {
         self.max_new.or(self.max_length.map(|most| most.saturating_sub(before).max(1)))
     }

@@ -15,7 +15,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A wave of so many values.
+/// A wave of this many values.
 pub(crate) fn wave(n: usize, phase: f32, shift: f32) -> Vec<f32> {
     (0..n).map(|i| (i as f32 * 0.71 + phase).sin() * 2.0 + shift).collect()
 }

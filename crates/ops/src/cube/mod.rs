@@ -89,7 +89,7 @@ pub(crate) fn is_cube(device: &Device) -> bool {
     }
 }
 
-/// Whether a kernel of so many tensors runs on a device.
+/// Whether a kernel of this many tensors runs on a device.
 pub(crate) fn has_room(device: &Device, tensors: u32) -> bool {
     let device = device.clone().inner();
     let DispatchDevice::Cube(device) = device.as_dispatch() else { return false };
@@ -213,7 +213,7 @@ pub(crate) fn cubes(client: &Client, n: usize) -> CubeCount {
     CubeCountSelection::new(client, n).cube_count()
 }
 
-/// A cube of so many units.
+/// A cube of this many units.
 pub(crate) fn dim(units: usize) -> CubeDim {
     CubeDim::new_1d(u32::try_from(units).expect("256 units at most"))
 }

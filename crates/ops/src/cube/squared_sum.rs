@@ -97,7 +97,7 @@ fn gapless(x: CubeTensor) -> CubeTensor {
     if x.is_contiguous_buffer() && x.is_nonoverlapping() && !x.meta.is_tiled() { x } else { dense(x) }
 }
 
-/// Parts of a tensor with so many elements.
+/// Parts of a tensor with this many elements.
 fn n_parts(n: usize) -> usize {
     n.div_ceil(PART)
 }

@@ -113,7 +113,7 @@ impl Heads {
     /// The vector of a place in memory that is written.
     ///
     /// # Safety
-    /// The memory has that place, its numbers are initialised, and nobody else uses them meanwhile.
+    /// The memory has that place, its numbers are initialised, and nothing else uses them meanwhile.
     unsafe fn vector_mut<'a>(&self, memory: Shared, part: Part, place: usize) -> &'a mut [f32] {
         // SAFETY: the caller's promise.
         unsafe { slice::from_raw_parts_mut(memory.at(self.at(part, place)), self.d) }
@@ -260,7 +260,7 @@ impl Call {
     /// dropout, with a minus where it drops them.
     ///
     /// # Safety
-    /// The part is one of the call's, `context` the whole output; nobody else uses the part's contexts and probabilities
+    /// The part is one of the call's, `context` the whole output; nothing else uses the part's contexts and probabilities
     /// meanwhile.
     unsafe fn forward(&self, part: Part, probs: Shared, buffers: &mut Buffers, context: Shared) {
         let (k_len, d_k) = (self.pairs.k_len, self.d_k);
@@ -423,7 +423,7 @@ impl State {
     /// share.
     ///
     /// # Safety
-    /// The part is one of the call's; nobody else uses the part's gradients, and those of the row's group and the head,
+    /// The part is one of the call's; nothing else uses the part's gradients, and those of the row's group and the head,
     /// meanwhile.
     unsafe fn backward(&self, part: Part, gradient: &[f32], buffers: &mut Buffers, to: Gradient) {
         let call = &self.call;

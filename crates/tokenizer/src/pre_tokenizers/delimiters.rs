@@ -1,4 +1,4 @@
-//! Cutting at delimiters: a pattern, punctuation, digits, one character; and after so many characters.
+//! Cutting at delimiters: a pattern, punctuation, digits, one character; and after this many characters.
 
 use std::ops::Range;
 
@@ -99,7 +99,7 @@ impl CharDelimiterSplit {
     }
 }
 
-/// Cuts after so many characters.
+/// Cuts after this many characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, try_from = "Length")]
 pub struct FixedLength {

@@ -43,7 +43,7 @@ pub enum PreTokenizer {
     Digits(Digits),
     /// Cuts at one character.
     CharDelimiterSplit(CharDelimiterSplit),
-    /// Cuts after so many characters.
+    /// Cuts after this many characters.
     FixedLength(FixedLength),
     /// Cuts where the script changes: Latin, Han with the Japanese syllabaries, Arabic, ….
     UnicodeScripts,

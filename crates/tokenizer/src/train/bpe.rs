@@ -20,7 +20,7 @@ pub struct BpeTrainer {
     pub min_frequency: u64,
     /// The first ids. `<unk>`, if among them, stands for unknown characters.
     pub special_tokens: Vec<String>,
-    /// Keep only so many characters, the most frequent; of no use with `byte_level`.
+    /// Keep only this many characters, the most frequent; of no use with `byte_level`.
     pub limit_alphabet: Option<usize>,
     /// Characters to have even if the text does not; with `byte_level`, all bytes are.
     pub initial_alphabet: Vec<char>,

@@ -69,7 +69,7 @@ impl Default for UnigramTrainer {
 const MIN_EXPECTED: f64 = 0.5;
 /// What the scores of characters that are pieces only because they must be differ by.
 const REQUIRED_STEP: f64 = 0.0001;
-/// The words are worked on in so many parts, whatever the number of threads, so that sums of rounded numbers
+/// The words are worked on in this many parts, whatever the number of threads, so that sums of rounded numbers
 /// are always the same.
 const PARTS: usize = 16;
 

@@ -40,7 +40,7 @@ pub struct WordPieceTrainer {
     pub min_frequency: u64,
     /// The first ids. `[UNK]` must be among them; BERT's five names become special tokens.
     pub special_tokens: Vec<String>,
-    /// Keep only so many characters, the most frequent. BERT's pipelines use 1,000.
+    /// Keep only this many characters, the most frequent. BERT's pipelines use 1,000.
     pub limit_alphabet: Option<usize>,
     /// Characters to have even if the text does not.
     pub initial_alphabet: Vec<char>,

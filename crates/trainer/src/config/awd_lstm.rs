@@ -49,7 +49,7 @@ pub struct AwdLstmRun {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AwdLstmSection {
-    /// A checkpoint that training goes on from: a folder, relative to the current directory; programs may take a hub's
+    /// A checkpoint that training continues from: a folder, relative to the current directory; programs may take a hub's
     /// name too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
@@ -72,7 +72,7 @@ pub struct AwdLstmSection {
 }
 
 impl AwdLstmSection {
-    /// A new model for a vocabulary of so many pieces.
+    /// A new model for a vocabulary of this many pieces.
     pub fn shape(&self, vocab_size: usize) -> AwdLstmConfig {
         let mut config = AwdLstmConfig::new(vocab_size);
         config.d_embedding = self.d_embedding.unwrap_or(config.d_embedding);

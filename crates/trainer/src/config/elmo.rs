@@ -46,7 +46,7 @@ pub struct ElmoRun {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ElmoSection {
-    /// A checkpoint that training goes on from: a folder, relative to the current directory; programs may take a hub's
+    /// A checkpoint that training continues from: a folder, relative to the current directory; programs may take a hub's
     /// name too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,

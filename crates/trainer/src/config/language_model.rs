@@ -142,7 +142,7 @@ fn init_std() -> f64 {
 }
 
 impl NewLanguageModel {
-    /// The model for a vocabulary of so many pieces.
+    /// The model for a vocabulary of this many pieces.
     pub fn gpt(&self, vocab_size: usize) -> GptConfig {
         let base = match self.shape {
             LanguageModelShape::Gpt2 => GptConfig::gpt2(vocab_size, self.n_layers, self.d_model),
@@ -167,7 +167,7 @@ impl NewLanguageModel {
     }
 }
 
-/// A checkpoint that training goes on from. Its sizes and its tokenizer are its own.
+/// A checkpoint that training continues from. Its sizes and its tokenizer are its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -54,7 +54,7 @@ pub struct SegmentSection {
     /// Tokens before each segment that the model remembers. Default 0.
     #[serde(default)]
     pub memory_len: usize,
-    /// One of so many tokens is predicted. Default 6.
+    /// One in this many tokens is predicted. Default 6.
     #[serde(default = "one_in")]
     pub one_in: usize,
     /// The most words that are predicted together. Default 5.
@@ -149,7 +149,7 @@ fn init_std() -> f64 {
 }
 
 impl NewXlnet {
-    /// The model for a vocabulary of so many pieces.
+    /// The model for a vocabulary of this many pieces.
     pub fn xlnet(&self, vocab_size: usize) -> XlnetConfig {
         let mut config = XlnetConfig::new(vocab_size, self.n_layers, self.d_model);
         config.n_heads = self.n_heads;
@@ -163,7 +163,7 @@ impl NewXlnet {
     }
 }
 
-/// A checkpoint that training goes on from. Its sizes and its tokenizer are its own.
+/// A checkpoint that training continues from. Its sizes and its tokenizer are its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

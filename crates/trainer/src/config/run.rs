@@ -71,7 +71,7 @@ impl Common {
     /// The sections.
     const KEYS: [&str; 6] = ["run", "optimizer", "schedule", "average", "checkpoint", "log"];
 
-    /// Checks every value, of a run of so many steps.
+    /// Checks every value, of a run of this many steps.
     ///
     /// # Errors
     /// [`TrainerError::Setting`] for the first that is invalid.
@@ -105,7 +105,7 @@ impl<K: DeserializeOwned> Run<K> {
 }
 
 impl<K> Run<K> {
-    /// What the engine is told of a run in steps.
+    /// What the engine needs to know of a run in steps.
     pub fn settings_of(&self, pace: Pace) -> RunSettings {
         let Common { run, optimizer, schedule, average, checkpoint, log } = &self.common;
         let mut settings = RunSettings::new(&run.name, pace.steps, optimizer.lr);

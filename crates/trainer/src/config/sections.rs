@@ -188,7 +188,7 @@ impl ModelSection {
     }
 }
 
-/// A checkpoint that pretraining goes on from. Its sizes and its tokenizer are its own.
+/// A checkpoint that pretraining continues from. Its sizes and its tokenizer are its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -282,7 +282,7 @@ fn of_the_family(model: &NewModel, objective: &ObjectiveSection) -> Check {
     Ok(())
 }
 
-/// `[train]` with sequences of so many tokens.
+/// `[train]` with sequences of this many tokens.
 pub(super) fn train(train: &TrainSection, seq_len: usize) -> Check {
     at_least(1, "train.steps", train.steps)?;
     // Tokens of a batch are numbered in 31 bits.
@@ -307,7 +307,7 @@ pub(crate) fn optimizer(optimizer: &OptimizerSection) -> Check {
     Ok(())
 }
 
-/// `[schedule]` of a run of so many steps.
+/// `[schedule]` of a run of this many steps.
 pub(super) fn schedule(schedule: &Schedule, steps: u64) -> Check {
     let warmup = schedule.warmup_steps();
     ensure(

@@ -21,7 +21,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Of a model of this crate's kinds with so many parameters.
+    /// Of a model of this crate's kinds with this many parameters.
     pub fn new(parameters: u64, config: &AnyEncoderDecoderConfig) -> Self {
         let [_, vocab_size] = config.vocab_sizes();
         let network = match config {
@@ -31,7 +31,7 @@ impl Size {
         Self { parameters, vocab_size, network }
     }
 
-    /// What a run needs with sources and targets of so many tokens on average. Of a network that is no Transformer, what
+    /// What a run needs with sources and targets of this many tokens on average. Of a network that is no Transformer, what
     /// its layers keep is not counted.
     pub fn estimate(&self, train: &TrainSection, [source, target]: [f64; 2]) -> MemoryEstimate {
         let sequences = train.batch_size as f64;

@@ -146,7 +146,7 @@ fn init_std() -> f64 {
 }
 
 impl DenoisingModel {
-    /// The model for a vocabulary, of sequences of at most so many tokens; `begins` tells whether targets begin with the
+    /// The model for a vocabulary, of sequences of at most this many tokens; `begins` tells whether targets begin with the
     /// piece that begins texts.
     pub fn config(
         &self,
@@ -178,7 +178,7 @@ impl DenoisingModel {
         matches!(self, Self::T5(_))
     }
 
-    /// Whether its values go together with texts of so many tokens, and sources and targets of at most `max_len`, whatever
+    /// Whether its values go together with texts of this many tokens, and sources and targets of at most `max_len`, whatever
     /// the vocabulary.
     pub(crate) fn check(&self, seq_len: usize, max_len: usize) -> Check {
         let of_translation = match self {

@@ -21,7 +21,7 @@ pub enum Averaging {
         decay: f64,
     },
     /// The mean of the weights after each of the last multiples of some steps (Vaswani et al. 2017, §6.1). It is what
-    /// evaluations measure. Memory and checkpoints hold so many copies of the weights.
+    /// evaluations measure. Memory and checkpoints hold this many copies of the weights.
     Last {
         /// How many of them.
         checkpoints: usize,
@@ -29,7 +29,7 @@ pub enum Averaging {
         every: u64,
     },
     /// The mean of the weights that the best evaluations were of, which measure the weights as they are. Memory and
-    /// checkpoints hold so many copies of the weights.
+    /// checkpoints hold this many copies of the weights.
     Best {
         /// How many of them.
         checkpoints: usize,

@@ -27,7 +27,7 @@ pub trait Recipe: Objective {
     /// not gone on from.
     fn data(&self) -> String;
 
-    /// What the user is told of such a checkpoint.
+    /// The error for such a checkpoint.
     fn data_changed(&self, checkpoint: PathBuf) -> TrainerError {
         TrainerError::ExamplesChanged { checkpoint }
     }
@@ -55,7 +55,7 @@ pub trait Recipe: Objective {
         Ok(Figures::new(0, [("loss", f64::NAN)]))
     }
 
-    /// [`evaluate`](Self::evaluate) after so many steps, for figures that are too costly to measure each time. The main
+    /// [`evaluate`](Self::evaluate) after this many steps, for figures that are too costly to measure each time. The main
     /// figure has to be measured always.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ pub trait Recipe: Objective {
         Vec::new()
     }
 
-    /// Saves a model into a folder that is there and empty; by default with [`save_parameters`].
+    /// Saves a model into an existing empty folder; by default with [`save_parameters`].
     ///
     /// # Errors
     /// A file that cannot be written.

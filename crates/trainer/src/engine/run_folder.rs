@@ -6,7 +6,7 @@
 //! tokenizer.json    the tokenizer, trained or copied; which of its pieces is for what is in tokenizer_config.json
 //! metrics.jsonl     the metrics; tensorboard/ has them for TensorBoard
 //! held-out.json     which training examples the run held out, where it did
-//! checkpoints/      what --resume goes on from
+//! checkpoints/      what --resume continues from
 //! best.json         the checksums of the best model so far, where that is the result and lies in model/
 //! curve.svg         the learning curve
 //! model/            the result, as a Hugging Face folder

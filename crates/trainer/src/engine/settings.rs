@@ -60,7 +60,7 @@ impl RunSettings {
         self.export == Export::Best && !matches!(self.average, Some(Averaging::Best { .. }))
     }
 
-    /// A run of so many `steps` with a constant learning rate: AdamW with BERT's constants, an evaluation every
+    /// A run of this many `steps` with a constant learning rate: AdamW with BERT's constants, an evaluation every
     /// hundredth of the run, the last model as the result.
     pub fn new(name: impl Into<String>, steps: u64, learning_rate: f64) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl FolderConfig for RunSettings {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Cadence {
-    /// After every so many steps, and after the last one.
+    /// After every N steps, and after the last one.
     Every(u64),
     /// So many times in each epoch, evenly, the last time at its end; in an epoch of fewer steps after each.
     OfEpoch {
@@ -135,7 +135,7 @@ pub enum Cadence {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Epochs {
-    /// Every epoch has so many steps.
+    /// Every epoch has this many steps.
     Even(u64),
     /// The last step of each epoch, ascending.
     Ends(Vec<u64>),
@@ -159,7 +159,7 @@ impl Epochs {
         }
     }
 
-    /// The steps of the first so many epochs; more than any run has if there are fewer.
+    /// The steps of that many first epochs; more than any run has if there are fewer.
     pub fn steps_of(&self, epochs: u64) -> u64 {
         match (self, epochs) {
             (_, 0) => 0,
@@ -168,7 +168,7 @@ impl Epochs {
         }
     }
 
-    /// How many parts of epochs the first `steps` steps have completed, where each epoch has so many.
+    /// How many parts of epochs the first `steps` steps have completed, where each epoch has this many.
     fn parts_done(&self, steps: u64, parts: u64) -> u64 {
         let Some(last) = steps.checked_sub(1) else { return 0 };
         let (epoch, before, length) = self.of(last);

@@ -125,7 +125,7 @@ pub(crate) fn extended_step<O: Objective>(
     (model, Ok(StepReport { losses, grad_norm, updated }))
 }
 
-/// A step whose figures are still on its device, where nobody waits for them.
+/// A step whose figures are still on its device, where nothing waits for them.
 #[derive(Debug)]
 pub struct Ahead {
     losses: Losses,

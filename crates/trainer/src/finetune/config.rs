@@ -267,7 +267,7 @@ pub struct FineTuneEval {
     /// The figure that decides which model is the best. Default: the task's usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// Training ends after so many evaluations in a row without a better figure, or an equal figure and a lower loss.
+    /// Training ends after this many evaluations in a row without a better figure, or an equal figure and a lower loss.
     /// Without this key it never ends early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,

@@ -9,7 +9,7 @@ use cloze_evaluation::report::Predictions;
 use cloze_ops::on_awake_cores;
 
 /// What a model predicts for examples. `model` and `device` are without autodiff. Batches have about `batch_tokens`
-/// tokens in sequences of similar length; only the last digits of outputs depend on that. `progress` is told of each
+/// tokens in sequences of similar length; only the last digits of outputs depend on that. `progress` hears of each
 /// batch.
 pub fn predict<T: Task>(
     task: &T,

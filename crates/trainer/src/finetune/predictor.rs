@@ -197,7 +197,7 @@ impl Predictor {
     }
 
     /// The model's answers to lines of input, up to the first line that cannot be read. Only the last digits of a
-    /// prediction depend on the other lines. `progress` is told of each batch.
+    /// prediction depend on the other lines. `progress` hears of each batch.
     ///
     /// # Errors
     /// A folder whose longest sequence leaves no room for a token of each text.
@@ -211,7 +211,7 @@ impl Predictor {
     }
 
     /// How good the model is on examples that are read, tokenised and measured as `config` says. The config's
-    /// checkpoint is not read. `progress` is told of each batch.
+    /// checkpoint is not read. `progress` hears of each batch.
     ///
     /// # Errors
     /// A config for another kind of task than the model's, or with longer sequences than it takes; those of

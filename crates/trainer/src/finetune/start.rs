@@ -210,7 +210,7 @@ fn epochs(config: &FineTuneConfig, buckets: &Buckets) -> Result<(Epochs, u64)> {
     let epochs = config.train.epochs;
     let most = |most: String| bad_setting("train.epochs", epochs, format!("at most {most}"));
     if buckets.is_even() {
-        // Batches of so many examples are as many in every epoch.
+        // Batches of this many examples are as many in every epoch.
         let steps = n_steps(0);
         let all = epochs.checked_mul(steps).filter(|all| *all <= MOST_STEPS);
         let all = all.ok_or_else(|| most(format!("{MOST_STEPS} steps together, {steps} in each")))?;

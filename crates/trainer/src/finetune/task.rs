@@ -67,7 +67,7 @@ pub trait Task: Sync {
     }
 
     /// Stores the encoder's outputs with the features, for a run that does not change the encoder: only the head is
-    /// computed after that. Batches have about so many tokens. `model` and `device` are without autodiff. Returns
+    /// computed after that. Batches have about this many tokens. `model` and `device` are without autodiff. Returns
     /// whether the task supports this.
     fn summarise(
         &self,

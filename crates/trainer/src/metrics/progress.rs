@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::printable;
 use cloze_evaluation::table::{duration, grouped};
 
-/// What takes less is not told of.
+/// Shorter work is not reported.
 const FIRST: Duration = Duration::from_secs(2);
 
 /// Where a run stands.

@@ -54,7 +54,7 @@ pub trait EncoderObjective: Objective<Batch = PretrainingBatch> {
         figures.to_string()
     }
 
-    /// Saves a model into a folder that is there and empty, with its `tokenizer` if the folder is to be a published one;
+    /// Saves a model into an existing empty folder, with its `tokenizer` if the folder is to be a published one;
     /// by default with [`save_parameters`].
     ///
     /// # Errors

@@ -128,7 +128,7 @@ struct Split {
     states: WordStates,
 }
 
-/// What classes are told of: a task's examples in both splits.
+/// What classes are predicted for: a task's examples in both splits.
 struct Labelled {
     vectors: [LayerVectors; 2],
     labels: [Vec<usize>; 2],

@@ -10,7 +10,7 @@ use cloze_evaluation::translation::{Bleu, score};
 use cloze_model::generate::{BeamSearch, DecodeConfig, Request, Search, translate};
 use cloze_model::seq2seq::EncoderDecoder;
 
-/// The pairs' sources, translated with so many beams; with one, greedily.
+/// The pairs' sources, translated with this many beams; with one, greedily.
 ///
 /// # Errors
 /// A model whose output is not finite; a tokenizer that cannot decode.

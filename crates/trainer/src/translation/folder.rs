@@ -40,7 +40,7 @@ pub struct TranslationFile {
 }
 
 impl TranslationFile {
-    /// Between two languages, of sources of at most so many tokens.
+    /// Between two languages, of sources of at most this many tokens.
     pub fn new(languages: [&str; 2], max_len: usize) -> Self {
         let [source, target] = languages.map(str::to_owned);
         Self { source, target, max_len, decoding: DecodingDefaults::default() }
@@ -73,13 +73,13 @@ impl DecodingDefaults {
     /// and some have no end of positions.
     pub const MAX_EXTRA: usize = 100_000;
 
-    /// The most tokens of a translation of a source of so many.
+    /// The most tokens of a translation of a source of this many.
     pub fn max_new(&self, source: usize) -> usize {
         (self.max_ratio * source as f64) as usize + self.max_extra
     }
 }
 
-/// Saves tokenizers and `translation.json` in a folder that is there.
+/// Saves tokenizers and `translation.json` in an existing folder.
 ///
 /// # Errors
 /// A file that cannot be written.

@@ -134,7 +134,7 @@ pub struct ConvolutionalSection {
 }
 
 impl TranslationModel {
-    /// The model for vocabularies of these sizes, of sequences of at most so many tokens.
+    /// The model for vocabularies of these sizes, of sequences of at most this many tokens.
     pub fn config(&self, vocabulary: VocabularySizes, max_len: usize) -> AnyEncoderDecoderConfig {
         match self {
             Self::Transformer(section) => section.config(vocabulary, max_len).into(),

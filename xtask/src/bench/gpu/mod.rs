@@ -197,7 +197,7 @@ impl Bench<'_> {
         Ok(found)
     }
 
-    /// What a side does in so many seconds: a third goes into the steps that are measured, the rest into loading, compiling
+    /// What a side does in this many seconds: a third goes into the steps that are measured, the rest into loading, compiling
     /// and choosing kernels.
     fn side(
         &self,

@@ -129,7 +129,7 @@ struct Common {
     /// The seed of the samples (default: 12345, as in sacreBLEU).
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Score each line by itself, a line of output for each.
+    /// Score each line separately, one line of output each.
     #[arg(long)]
     sentences: bool,
     /// Also score short and long sentences apart, by the words of this file's lines, which are what was translated.

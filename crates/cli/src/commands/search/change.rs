@@ -23,7 +23,7 @@ use crate::progress::Progress;
 
 /// Make an index of texts: each gets a vector.
 ///
-/// Prints {"added": N} each time that so many rows, from the first one, are on the disk and stay.
+/// Prints {"added": N} whenever the first N rows are safely on the disk.
 #[derive(clap::Args)]
 pub struct IndexArgs {
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub struct IndexArgs {
 
 /// Add texts to an index.
 ///
-/// Prints {"added": N} each time that so many rows, from the first one, are on the disk and stay. If a row's id is in the
+/// Prints {"added": N} whenever the first N rows are safely on the disk. If a row's id is in the
 /// index already, that row and those after the last such line are not added.
 #[derive(clap::Args)]
 pub struct AddArgs {
@@ -191,7 +191,7 @@ pub fn add(args: &AddArgs) -> Result<()> {
     put_in(&mut writer, &mut embedding, first, || rows.batch(), on_id, args.commit.commit_every)
 }
 
-/// Embeds rows and adds them, so many at a time.
+/// Embeds rows and adds them in batches.
 fn put_in(
     writer: &mut IndexWriter,
     embedding: &mut Embedding<'_>,

@@ -12,7 +12,7 @@ use crate::compute::Compute;
 use crate::model::{self, OtherModel};
 use crate::output::say;
 
-/// A model that makes vectors, and what it is told by.
+/// A model that makes vectors, and what identifies it.
 pub struct Embedding<'a> {
     embedder: Embedder,
     identity: ModelIdentity,

@@ -30,7 +30,7 @@ pub struct SpanCorruption {
 }
 
 impl SpanCorruption {
-    /// Corrupts a share of the tokens, T5's 0.15, in spans of so many on average, T5's 3.
+    /// Corrupts a share of the tokens, T5's 0.15, in spans of this many on average, T5's 3.
     ///
     /// A text of more spans than there are sentinels, the last one of the target aside, keeps the rest of its tokens:
     /// see [`needed`](Self::needed).
@@ -54,12 +54,12 @@ impl SpanCorruption {
         (noise, spans.min(noise).min(n - noise))
     }
 
-    /// Sentinels that texts of at most so many tokens need.
+    /// Sentinels that texts of at most this many tokens need.
     pub fn needed(density: f64, mean_span: f64, n: usize) -> usize {
         1 + (0..=n).map(|n| Self::counts(density, mean_span, n).1).max().unwrap_or(0)
     }
 
-    /// The longest target of texts of at most so many tokens.
+    /// The longest target of texts of at most this many tokens.
     pub fn longest_target(density: f64, mean_span: f64, n: usize) -> usize {
         let target = |n| {
             let (noise, spans) = Self::counts(density, mean_span, n);

@@ -22,7 +22,7 @@ pub(super) struct Delimited {
     delimiter: char,
     quoting: bool,
     max_row: usize,
-    /// Where set, the last of so many columns takes the rest of its line.
+    /// Where set, the last of this many columns takes the rest of its line.
     split_into: Option<usize>,
     /// Columns that a row must have, once that is known.
     n_columns: Option<usize>,

@@ -261,7 +261,7 @@ pub(super) fn reach(rotary: &RotaryConfig, max_positions: usize) -> usize {
     }
 }
 
-/// `max_position_embeddings` of a model that is meant for so many positions.
+/// `max_position_embeddings` of a model that is meant for this many positions.
 pub(super) fn max_positions(rotary: &RotaryConfig, reach: usize) -> usize {
     match rotary.scaling {
         Some(RotaryScaling::Dynamic { original_positions, .. }) => original_positions,

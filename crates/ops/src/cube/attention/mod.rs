@@ -91,7 +91,7 @@ impl Call {
     /// A plan's items on the device, and how many.
     fn items(&self, client: &Client, items: &[i32]) -> (BufferArg, usize) {
         let handle = client.create_from_slice(i32::as_bytes(items));
-        // SAFETY: the buffer was made of so many numbers.
+        // SAFETY: the buffer was made of this many numbers.
         (unsafe { BufferArg::from_raw_parts(handle, items.len()) }, items.len() / ITEM)
     }
 

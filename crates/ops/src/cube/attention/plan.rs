@@ -95,7 +95,7 @@ impl Plan {
     }
 }
 
-/// The blocks of so many tokens: the first token and how many there are.
+/// The blocks of this many tokens: the first token and how many there are.
 fn blocks(len: i32) -> impl Iterator<Item = [i32; 2]> {
     (0..len).step_by(TILE).map(move |start| [start, (len - start).min(TILE as i32)])
 }

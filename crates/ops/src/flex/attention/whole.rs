@@ -16,7 +16,7 @@ pub struct Buffer {
 /// Turns uninitialised `scores` into the probabilities before dropout, with a minus where it drops them.
 ///
 /// # Safety
-/// The task is one of the call's, `context` its part of the output; nobody else uses that and the scores meanwhile.
+/// The task is one of the call's, `context` its part of the output; nothing else uses that and the scores meanwhile.
 pub unsafe fn forward(call: &Call, task: &Task, scores: *mut f32, left: &mut [f32], context: Target) {
     let Task { q_len, k_len, .. } = *task;
     let (view, sizes) = (call.view(task), call.sizes);

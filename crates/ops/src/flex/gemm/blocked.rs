@@ -22,7 +22,7 @@ thread_local! {
 }
 
 impl Memory {
-    /// For `n` panels of so many numbers.
+    /// For `n` panels of this many numbers.
     fn new(n: usize, panel: usize) -> Self {
         let mut memory = KEPT.with_borrow_mut(Vec::pop).unwrap_or_default();
         memory.reserve((n * panel).div_ceil(16));
@@ -333,7 +333,7 @@ impl Slab<'_> {
     }
 }
 
-/// `0..n` in parts of so many, side by side or one after the other.
+/// `0..n` in parts of this many, side by side or one after the other.
 fn in_parts(n: usize, part: usize, parallel: bool, work: impl Fn(Range<usize>) + Sync + Send) {
     for_each(n.div_ceil(part), parallel, |i| work(i * part..n.min((i + 1) * part)));
 }

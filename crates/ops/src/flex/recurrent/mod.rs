@@ -88,7 +88,7 @@ impl Plan {
         }
     }
 
-    /// Work on so many rows of a step.
+    /// Work on this many rows of a step.
     fn for_each_row(&self, n: usize, work: impl Fn(usize) + Sync + Send) {
         if self.shares_steps() && n * self.d > BLOCK {
             let least = (BLOCK / 4 / self.d.max(1)).max(1);

@@ -111,7 +111,7 @@ impl EmbeddingTask {
         Ok(Self { section, loss, sentence, pooling, kind, teacher_width: None, n_classes: None })
     }
 
-    /// The task whose pairs have so many classes, for a loss of these: the model has a classifier of them.
+    /// The task whose pairs have this many classes, for a loss of these: the model has a classifier of them.
     pub fn with_classes(self, n: usize) -> Self {
         Self { n_classes: Some(n), ..self }
     }
