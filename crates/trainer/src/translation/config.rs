@@ -202,7 +202,7 @@ pub struct TranslationEval {
     /// The figure that the best model has the best of: `"loss"`, `"perplexity"`, `"token_accuracy"` or `"bleu"`. Default
     /// `"loss"`.
     pub metric: String,
-    /// The development set is translated, for BLEU, at every this many evaluations and the last one; 0 for never. Default 1.
+    /// The development set is translated, for BLEU, at every Nth evaluation and the last one; 0 for never. Default 1.
     pub bleu_every: u64,
     /// Beams to translate with; 1 is greedy. Default 1.
     pub beams: usize,
