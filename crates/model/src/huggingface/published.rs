@@ -11,7 +11,7 @@ use super::generation::GENERATION;
 use super::keys::CONFIG_KEYS;
 use super::transfer::Transfer;
 use super::{
-    Family, LoadReport, MAX_SHARD_SIZE, PretrainedConfig, SaveReport, TensorRules, save_tensors, tensors_of,
+    LoadReport, MAX_SHARD_SIZE, PretrainedConfig, SaveReport, TensorRules, save_tensors, tensors_of,
 };
 use crate::awd_lstm::{AwdLstmClassifierConfig, AwdLstmConfig};
 use crate::elmo::{ElmoClassifierConfig, ElmoConfig, ElmoTaggerConfig};
@@ -142,7 +142,7 @@ pub(super) fn tell_own_projection(folder: &Path, names: Option<&(String, String)
 }
 
 /// Reads a file of this `model_type` as every model that it may describe, without a check of the keys that nothing asks
-/// for. A T5's describes an encoder as well as an encoder–decoder.
+/// for; last as an encoder. A T5's describes an encoder as well as an encoder–decoder.
 pub(super) fn read_as_all(fields: &Fields, model_type: &str) -> Vec<Result<()>> {
     fn as_one<C: Format>(fields: &Fields, model_type: &str) -> Option<Result<()>> {
         C::MODEL_TYPES.contains(&model_type).then(|| C::read(fields).map(drop))
@@ -161,11 +161,8 @@ pub(super) fn read_as_all(fields: &Fields, model_type: &str) -> Vec<Result<()>> 
         as_one::<ElmoClassifierConfig>,
         as_one::<ElmoTaggerConfig>,
     ];
-    let mut results: Vec<Result<()>> = published.iter().filter_map(|read| read(fields, model_type)).collect();
-    if results.is_empty() || Family::is_known(model_type) {
-        results.push(PretrainedConfig::of(fields).map(drop));
-    }
-    results
+    let published = published.iter().filter_map(|read| read(fields, model_type));
+    published.chain([PretrainedConfig::of(fields).map(drop)]).collect()
 }
 
 /// The `model_type` in a folder's `config.json`, if it has one: it tells as which configuration to read it.

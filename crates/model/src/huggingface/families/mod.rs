@@ -128,11 +128,6 @@ impl Family {
         }
     }
 
-    /// Whether a family has this `model_type`.
-    pub(super) fn is_known(model_type: &str) -> bool {
-        Self::of_model_type(model_type).is_ok()
-    }
-
     /// The family with this `model_type`.
     ///
     /// # Errors
