@@ -35,6 +35,8 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
         "model",
         "--data",
         "train.jsonl",
+        "--layers",
+        "last",
         "--out",
         "senses",
     ]))?;
