@@ -10,7 +10,8 @@ use std::ops::Range;
 /// The loss of a step is a mean over the examples of all replicas: counts are summed before anything is divided by
 /// them, and gradients before their norm is taken. Every replica then makes the same update.
 ///
-/// All replicas make the same calls in the same order, and each call returns once all have made it. Sums must be the same
+/// All replicas make the same calls in the same order, on threads outside of rayon's pool, and each call returns once all have
+/// made it. Sums must be the same
 /// bits on every replica; they are those of one process where they are added in the order of ranks.
 pub trait Replicas: Debug + Send + Sync {
     /// The number of this replica, from 0.

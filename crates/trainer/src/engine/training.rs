@@ -228,9 +228,10 @@ impl<M: Module> Training<M> {
                 true
             }
             Way::Waiting(non_finite) => {
-                let (model, report) = on_awake_cores(device, || {
-                    extended_step(objective, model, optimizer, batches, device, constants, hooks)
-                });
+                let is_alone = hooks.replicas.size() == 1;
+                let step = || extended_step(objective, model, optimizer, batches, device, constants, hooks);
+                // A thread of the pool must not wait for another replica, whose work it may have taken over.
+                let (model, report) = if is_alone { on_awake_cores(device, step) } else { step() };
                 self.model = Some(model);
                 let report = report?;
                 let updated = report.updated;
