@@ -7,13 +7,21 @@ use crate::{ModelError, Result};
 /// # Errors
 /// [`ModelError::Setting`] for the first that is not, by its key.
 pub(crate) fn check_sizes(sizes: impl IntoIterator<Item = (&'static str, usize)>) -> Result<()> {
+    check_up_to(i32::MAX as usize, sizes)
+}
+
+/// [`check_sizes`] of a model with recurrent layers, the matrices of which are four times as wide as their states.
+///
+/// # Errors
+/// As [`check_sizes`].
+pub(crate) fn check_recurrent_sizes(sizes: impl IntoIterator<Item = (&'static str, usize)>) -> Result<()> {
+    check_up_to(i32::MAX as usize / 4, sizes)
+}
+
+fn check_up_to(most: usize, sizes: impl IntoIterator<Item = (&'static str, usize)>) -> Result<()> {
     for (key, size) in sizes {
-        // Far larger than any model, and small enough that no tensor has more elements than can be counted.
-        let most = match key {
-            key if key.ends_with("layers") || key.ends_with("kernel") => 10_000,
-            key if key.starts_with('d') => 1 << 30,
-            _ => i32::MAX as usize,
-        };
+        // Far larger than any model.
+        let most = if key.ends_with("layers") || key.ends_with("kernel") { 10_000 } else { most };
         if size == 0 {
             return Err(ModelError::setting(key, 0, "at least 1"));
         }

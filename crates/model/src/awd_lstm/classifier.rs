@@ -2,7 +2,7 @@ use super::{AwdLstmConfig, AwdLstmEncoder, AwdLstmOutput};
 use crate::bert::Pooling;
 use crate::blocks::{LayerNorm, Linear};
 use crate::ops::{self, Packing};
-use crate::sizes::check_sizes;
+use crate::sizes::check_recurrent_sizes;
 use crate::{HasBackbone, ModelError, ParamInit, Result, Sequences};
 use burn::module::Module;
 use burn::tensor::activation::relu;
@@ -35,7 +35,7 @@ impl AwdLstmClassifierConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        check_sizes([("d_head", self.d_head), ("n_outputs", self.n_outputs)])?;
+        check_recurrent_sizes([("d_head", self.d_head), ("n_outputs", self.n_outputs)])?;
         for (key, p) in [("head_dropout", self.head_dropout), ("inner_dropout", self.inner_dropout)] {
             if !(0.0..1.0).contains(&p) {
                 return Err(ModelError::setting(key, p, "0 or more and below 1"));

@@ -1,7 +1,7 @@
 use super::{AwdLstm, AwdLstmEncoder};
 use crate::blocks::Embedding;
 use crate::recurrent::{Cell, RecurrentLayer};
-use crate::sizes::check_sizes;
+use crate::sizes::check_recurrent_sizes;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +81,7 @@ impl AwdLstmConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        check_sizes([
+        check_recurrent_sizes([
             ("vocab_size", self.vocab_size),
             ("d_embedding", self.d_embedding),
             ("d_hidden", self.d_hidden),
@@ -131,7 +131,7 @@ mod tests {
         let refused = |config: AwdLstmConfig| config.validate().unwrap_err().to_string();
         assert!(
             refused(AwdLstmConfig { d_hidden: 0, ..base.clone() })
-                .contains("`d_hidden` is 0, expected from 1")
+                .contains("`d_hidden` is 0, expected at least 1")
         );
         let dropout = AwdLstmDropout { weight: 1.0, ..AwdLstmDropout::none() };
         let message = refused(AwdLstmConfig { dropout, ..base });

@@ -1,7 +1,7 @@
 use super::spelling::{self, N_CHARACTERS};
 use crate::blocks::{Activation, Embedding, Linear};
 use crate::ops::{self, Packing};
-use crate::sizes::check_sizes;
+use crate::sizes::check_recurrent_sizes;
 use crate::{ModelError, ParamInit, Result};
 use burn::module::{Module, Param};
 use burn::tensor::activation::{relu, sigmoid};
@@ -78,7 +78,7 @@ impl CharacterEncoderConfig {
             ("d_character", self.d_character),
             ("d_out", self.d_out),
         ]);
-        check_sizes(sizes)?;
+        check_recurrent_sizes(sizes)?;
         // Far more than any model has, and few enough to be multiplied.
         let most = 1 << 20;
         let (found, expected) = (self.n_filters(), format!("at most {most} filters"));

@@ -1,7 +1,7 @@
 use super::layer::{ElmoLayer, ProjectedLstm};
 use super::{CharacterEncoderConfig, Elmo, ElmoEncoder, PieceBytes};
 use crate::blocks::Linear;
-use crate::sizes::check_sizes;
+use crate::sizes::check_recurrent_sizes;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ impl ElmoConfig {
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
         self.characters.validate()?;
-        check_sizes([
+        check_recurrent_sizes([
             ("d_hidden", self.d_hidden),
             ("n_layers", self.n_layers),
             ("pieces", self.pieces.len()),

@@ -5,7 +5,7 @@ use crate::bert::Pooling;
 use crate::blocks::{Linear, ScalarMix, ScalarMixConfig};
 use crate::ops::{self, CrossEntropy, Packing};
 use crate::recurrent::{Cell, Reading, Recurrent, RecurrentConfig};
-use crate::sizes::check_sizes;
+use crate::sizes::check_recurrent_sizes;
 use crate::tasks::{Crf, decode_tags, tagging_loss};
 use crate::{HasBackbone, ModelError, ParamInit, Result, Sequences};
 use burn::module::Module;
@@ -37,7 +37,7 @@ impl ElmoReaderConfig {
     }
 
     fn validate(&self) -> Result<()> {
-        check_sizes([("d_model", self.d_model)])?;
+        check_recurrent_sizes([("d_model", self.d_model)])?;
         if !self.d_model.is_multiple_of(2) {
             return Err(ModelError::setting(
                 "d_model",
@@ -109,7 +109,7 @@ impl ElmoClassifierConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        check_sizes([("n_outputs", self.n_outputs)])?;
+        check_recurrent_sizes([("n_outputs", self.n_outputs)])?;
         self.reader.validate()?;
         self.encoder.validate()
     }
@@ -185,7 +185,7 @@ impl ElmoTaggerConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        check_sizes([("n_tags", self.n_tags)])?;
+        check_recurrent_sizes([("n_tags", self.n_tags)])?;
         self.reader.validate()?;
         self.encoder.validate()
     }

@@ -1,6 +1,6 @@
 use super::{Cell, LayerOutput, RecurrentLayer, RecurrentState};
 use crate::ops::{self, Direction, Packing};
-use crate::sizes::check_sizes;
+use crate::sizes::check_recurrent_sizes;
 use crate::{ModelError, ParamInit, Result};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
@@ -76,7 +76,7 @@ impl RecurrentConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the field that does not do.
     pub fn validate(&self) -> Result<()> {
-        check_sizes([("d_in", self.d_in), ("d", self.d), ("n_layers", self.n_layers)])?;
+        check_recurrent_sizes([("d_in", self.d_in), ("d", self.d), ("n_layers", self.n_layers)])?;
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(ModelError::setting("dropout", self.dropout, "0 or more and below 1"));
         }
@@ -266,7 +266,7 @@ mod tests {
     fn what_does_not_fit_is_named() {
         let config = RecurrentConfig::new(Cell::Lstm, 5, 0);
         let message = config.validate().unwrap_err().to_string();
-        assert_eq!(message, "model configuration: `d` is 0, expected 1 or more");
+        assert_eq!(message, "model configuration: `d` is 0, expected at least 1");
         let config = RecurrentConfig::new(Cell::Lstm, 5, 4).with_dropout(1.0);
         let message = config.validate().unwrap_err().to_string();
         assert_eq!(message, "model configuration: `dropout` is 1, expected 0 or more and below 1");

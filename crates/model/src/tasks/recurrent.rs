@@ -7,7 +7,7 @@ use crate::blocks::{Embedding, Linear};
 use crate::ops::{self, CrossEntropy, Packing};
 use crate::recurrent::{Cell, Reading, Recurrent, RecurrentConfig, RecurrentOutput};
 use crate::scores::AttentionPooling;
-use crate::sizes::check_sizes;
+use crate::sizes::check_recurrent_sizes;
 use crate::{ModelError, ParamInit, Result, Sequences};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -37,7 +37,7 @@ impl RecurrentEncoderConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        check_sizes([
+        check_recurrent_sizes([
             ("vocab_size", self.vocab_size),
             ("d_embedding", self.d_embedding),
             ("d_model", self.d_model),
@@ -130,7 +130,7 @@ impl RecurrentClassifierConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        check_sizes([("n_outputs", self.n_outputs)])?;
+        check_recurrent_sizes([("n_outputs", self.n_outputs)])?;
         self.encoder.validate()
     }
 
@@ -204,7 +204,7 @@ impl RecurrentTaggerConfig {
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
-        check_sizes([("n_tags", self.n_tags)])?;
+        check_recurrent_sizes([("n_tags", self.n_tags)])?;
         self.encoder.validate()
     }
 

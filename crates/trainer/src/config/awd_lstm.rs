@@ -239,7 +239,7 @@ warmup_steps = 10
     #[test]
     fn what_does_not_go_together_is_named() {
         for (sets, expected) in [
-            (&["model.n_layers=0"][..], "`model.n_layers` is 0; expected from 1"),
+            (&["model.n_layers=0"][..], "`model.n_layers` is 0; expected at least 1"),
             (
                 &["model.dropout={ hidden = 1.0 }"],
                 "`model.dropout.hidden` is 1; expected 0 or more and below 1",

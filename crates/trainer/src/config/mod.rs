@@ -344,14 +344,14 @@ final_fraction = 0.1
         let error = |sets: &[&str]| resolve(&file, sets).unwrap_err().to_string();
         assert_eq!(
             error(&["model.n_layers=3"]),
-            "--set model.n_layers=3: `model.n_layers` is 3; expected no such key beside `model.path`: the \
-             checkpoint has its own"
+            "--set model.n_layers=3: `model.n_layers` is 3; expected it to be absent: \
+             `model.path` brings its own"
         );
         let both = file.replace("path = ", "preset = \"tiny\"\npath = ");
         assert_eq!(
             resolve(&both, &[]).unwrap_err().to_string(),
-            "run.toml:9: `model.preset` is \"tiny\"; expected no such key beside `model.path`: the checkpoint \
-             has its own"
+            "run.toml:9: `model.preset` is \"tiny\"; expected it to be absent: `model.path` \
+             brings its own"
         );
         assert_eq!(
             error(&["tokenizer={ kind = \"train-byte-bpe\", vocab_size = 300 }"])
@@ -486,8 +486,8 @@ final_fraction = 0.1
             ),
             (
                 "corpus.language=de",
-                "`corpus.language` is de; expected no such key beside `corpus.languages`, whose names say the rules by which \
-                 sentences end",
+                "`corpus.language` is de; expected it to be absent: the names of `corpus.languages` choose the sentence \
+                 rules",
             ),
             (
                 "objective.parallel=[]",

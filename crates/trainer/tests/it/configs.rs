@@ -112,7 +112,7 @@ fn an_objective_that_no_kind_has_is_told_with_all_that_there_are() {
     let Err(error) = plan_of(&file, &[], &KINDS) else { panic!("it is taken") };
     let message = error.to_string();
     assert!(
-        message.starts_with("x.toml, line 2: `objective.kind` is \"left-to-rigth\"; expected one of"),
+        message.starts_with("x.toml:2: `objective.kind` is \"left-to-rigth\"; expected one of"),
         "{message}"
     );
     assert!(message.ends_with("did you mean \"left-to-right\"?"), "{message}");

@@ -44,7 +44,7 @@ mod tests {
         let mut json = json!({ "model_type": "cloze-awd-lstm", "awd_lstm": AwdLstmConfig::new(23) });
         let refused = own::tests::refused::<AwdLstmConfig>;
         json["awd_lstm"]["d_hidden"] = 0.into();
-        assert!(refused(&json).contains("`d_hidden` is 0, expected from 1"), "{}", refused(&json));
+        assert!(refused(&json).contains("`d_hidden` is 0, expected at least 1"), "{}", refused(&json));
         json["awd_lstm"] = Value::Null;
         assert!(refused(&json).contains("`awd_lstm` is null, expected the model's configuration"));
     }

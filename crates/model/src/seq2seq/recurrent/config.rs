@@ -2,7 +2,7 @@ use super::{BridgeKind, RecurrentEncoderDecoder};
 use crate::recurrent::{Cell, Reading, RecurrentConfig};
 use crate::scores::{ScoreConfig, ScoreKind};
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
-use crate::sizes::check_sizes;
+use crate::sizes::check_recurrent_sizes;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
@@ -142,7 +142,7 @@ impl RecurrentEncoderDecoderConfig {
             ("d_attention", self.d_attention),
             ("max_source_tokens", self.max_source_tokens),
         ];
-        check_sizes(sizes.into_iter().filter_map(|(key, size)| Some((key, size?))))?;
+        check_recurrent_sizes(sizes.into_iter().filter_map(|(key, size)| Some((key, size?))))?;
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(ModelError::setting("dropout", self.dropout, "0 or more and below 1"));
         }
