@@ -294,7 +294,7 @@ const OF_BLOCKS: [(&str, &str); 4] = [
 const LANGUAGES: &str = r#"objective = { kind = "translation-language-model", parallel = [
     { languages = ["en", "de"], text = { source = ["seeds/train.en"], target = ["seeds/train.de"] } },
 ] }
-corpus = { languages = [{ name = "en", files = ["seeds/corpus.txt"] }, { name = "de", files = ["seeds/other.txt"] }], sampling_alpha = 0.7 }
+corpus = { languages = [{ name = "en", files = ["seeds/corpus.txt"] }, { name = "de", files = ["seeds/corpus.de.txt"] }], sampling_alpha = 0.7 }
 tokenizer = { kind = "train-wordpiece", vocab_size = 250 }
 examples = { seq_len = 32, pairs.kind = "full-sentences" }
 train = { steps = 80, batch_size = 4 }
@@ -420,6 +420,7 @@ impl World {
 
     fn texts(&self) -> Result<()> {
         self.write("corpus.txt", corpus(40))?;
+        self.write("corpus.de.txt", corpus(40).to_lowercase())?;
         self.write("other.txt", (0..300).map(|i| format!("zebra quagga {i} okapi\n")).collect::<String>())?;
         for (split, n) in [("train", 16), ("dev", 6)] {
             let file = |ending: &str| format!("{split}.{ending}");
@@ -453,7 +454,8 @@ impl World {
         }
         self.write("languages.toml", LANGUAGES)?;
         let loss = "kind = \"embedding\", loss = { kind = \"cosent\", temperature = 0.05 }";
-        self.write("embedding.toml", tuning(loss, "pairs.tsv"))?;
+        let columns = "train.columns = { text = \"text\", pair = \"pair\", label = \"label\" }\n";
+        self.write("embedding.toml", tuning(loss, "pairs.tsv") + columns)?;
         for (split, n) in [("train", 16), ("dev", 6)] {
             let row = |i: usize| format!("{}\t{}\t{}.5\n", sentence(i), sentence(i + 1), i % 5);
             let rows = "text\tpair\tlabel\n".to_owned() + &(0..n).map(row).collect::<String>();
