@@ -357,10 +357,6 @@ fn each<'a>(mut message: Message<'a>, mut read: impl FnMut(Field<'a>) -> Result<
     Ok(())
 }
 
-pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Tokenizer> {
-    Spm::parse(bytes)?.tokenizer()
-}
-
 /// A tokenizer of SentencePiece's pieces with the ids of `vocab`, without a decoder, and whether it spells unknown
 /// characters in bytes.
 pub(crate) fn marian(bytes: &[u8], vocab: Vocab, unk_token: &str) -> Result<(Tokenizer, bool)> {
@@ -371,6 +367,10 @@ pub(crate) fn marian(bytes: &[u8], vocab: Vocab, unk_token: &str) -> Result<(Tok
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn from_bytes(bytes: &[u8]) -> Result<Tokenizer> {
+        Spm::parse(bytes)?.tokenizer()
+    }
 
     macro_rules! golden {
         ($name:literal) => {{
