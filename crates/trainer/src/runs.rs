@@ -155,7 +155,7 @@ impl Kind {
     }
 }
 
-/// All kinds of this crate. Each file is of one of them at most, whatever their order.
+/// All kinds of this crate. Their order decides only for a file that mixes the sections of several, which each of them refuses.
 pub const KINDS: [Kind; 8] = [
     Kind::of::<Pretraining>(),
     Kind::of::<LanguageModelRun>(),

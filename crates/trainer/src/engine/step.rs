@@ -143,8 +143,8 @@ impl Ahead {
     }
 }
 
-/// [`step`] of one replica, without a scale of the loss, that reads nothing: the processor can go on to the next step before a device with a queue has
-/// begun with this one. The clipping factor is computed on the device. An update is made whether or not loss and gradients
+/// [`step`] of one replica, without a scale of the loss, that reads nothing: the processor can begin the next step before a
+/// device with a queue has begun this one. The clipping factor is computed on the device. An update is made whether or not loss and gradients
 /// are finite, so that this is for runs that end where they are not.
 ///
 /// # Errors
