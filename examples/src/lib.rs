@@ -4,13 +4,16 @@
 pub mod left_to_right;
 pub mod linear_attention;
 pub mod neural_lm;
+pub mod own_task;
 pub mod positions;
 pub mod pruning;
 pub mod replicas;
 pub mod run_kind;
 pub mod span_masking;
+pub mod teacher;
 pub mod text;
 pub mod two_losses;
+pub mod vectors;
 
 use burn::module::Module;
 use cloze_model::ParamInit;
@@ -35,7 +38,7 @@ pub struct Example {
 }
 
 /// All of them.
-pub const EXAMPLES: [Example; 9] = [
+pub const EXAMPLES: [Example; 12] = [
     Example { name: "linear-attention", about: "a custom attention in BERT", run: linear_attention::run },
     Example { name: "rotary-positions", about: "custom positions in BERT", run: positions::run },
     Example { name: "span-masking", about: "a custom masking", run: span_masking::run },
@@ -49,6 +52,13 @@ pub const EXAMPLES: [Example; 9] = [
         about: "a custom head with two losses, fine-tuned from rows in memory",
         run: two_losses::run,
     },
+    Example {
+        name: "own-task",
+        about: "a task of one's own, from its config to the answers of its saved model",
+        run: own_task::run,
+    },
+    Example { name: "teacher", about: "a teacher put round any task", run: teacher::run },
+    Example { name: "vectors", about: "a task whose model reads vectors, not text", run: vectors::run },
     Example { name: "neural-lm", about: "a model without a Transformer", run: neural_lm::run },
     Example { name: "pruning", about: "an extension of a run: masks on weights", run: pruning::run },
     Example { name: "run-kind", about: "a kind of run, with a config file of its own", run: run_kind::run },

@@ -20,12 +20,10 @@ pub fn for_task(
     expected: &'static str,
     is_expected: impl Fn(&TaskSection) -> bool,
 ) -> Result<Predictor> {
-    let task = predictor.task();
-    if is_expected(task) {
-        return Ok(predictor);
+    match predictor.task().is_some_and(is_expected) {
+        true => Ok(predictor),
+        false => Err(Error::WrongTask { found: predictor.kind().to_owned(), expected }),
     }
-    let section = serde_json::to_value(task).map_err(Error::Answer)?;
-    Err(Error::WrongTask { found: section["kind"].as_str().unwrap_or_default().to_owned(), expected })
 }
 
 /// The model's answers to inputs.

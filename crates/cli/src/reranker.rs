@@ -135,7 +135,7 @@ impl TryFrom<Predictor> for Reranker {
         };
         let predictor = for_task(predictor, "regression, or classification with two classes", is_expected)?;
         let positive = match predictor.task() {
-            TaskSection::Classification { labels, positive, .. } => {
+            Some(TaskSection::Classification { labels, positive, .. }) => {
                 positive.clone().or_else(|| labels.get(1).cloned())
             }
             _ => None,

@@ -165,7 +165,7 @@ impl KeyValueStore {
                 Tensor::<4>::from_data(TensorData::new(found, shape), &like.device()).swap_dims(1, 2)
             }),
             Form::Composed(held) => [0, 1].map(|i| {
-                let found = held[i].clone().select(0, numbers(places, &held[i]));
+                let found = held[i].clone().select(0, numbers(places, like));
                 found.reshape([1, places.len(), self.n_heads, self.widths[i]]).swap_dims(1, 2)
             }),
         }
@@ -176,7 +176,7 @@ fn none(like: &Tensor<4>, n_heads: usize, widths: [usize; 2]) -> [Tensor<3>; 2] 
     widths.map(|d| Tensor::empty([0, n_heads, d], (&like.device(), like.dtype())))
 }
 
-fn numbers(places: &[u32], like: &Tensor<3>) -> Tensor<1, Int> {
+fn numbers<const D: usize>(places: &[u32], like: &Tensor<D>) -> Tensor<1, Int> {
     let places: Vec<i32> = places.iter().map(|place| *place as i32).collect();
     Tensor::from_data(places.as_slice(), &like.device())
 }

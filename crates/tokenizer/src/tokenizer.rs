@@ -626,6 +626,22 @@ impl Tokenizer {
         vocab.len() + outside.count()
     }
 
+    /// Fails unless all ids are below `vocab_size`. A vocabulary with gaps has fewer tokens than its greatest id says.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the part of a `tokenizer.json` and the first token beyond.
+    pub fn check_ids(&self, vocab_size: usize) -> Result<()> {
+        let ids = self.model.vocab().iter().map(|(id, token)| ("model", id, token));
+        let added = self.added.iter().map(|(id, token)| ("added_tokens", id, token.content.as_str()));
+        match ids.chain(added).find(|(_, id, _)| *id as usize >= vocab_size) {
+            None => Ok(()),
+            Some((at, id, token)) => {
+                let message = format!("{token:?} has id {id}; the model's ids are below {vocab_size}");
+                Err(Error::invalid(at, message))
+            }
+        }
+    }
+
     /// Fails unless a model of `vocab_size` pieces and `n_token_types` types of tokens (0 for a model without them)
     /// takes whatever this tokenizer makes of a text, or of a `pair` of texts: all ids, the type ids and special
     /// tokens of the post-processor, and each text once.
@@ -642,12 +658,7 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Invalid`] with the part of a `tokenizer.json` and what the model does not take.
     pub fn check_inputs(&self, vocab_size: usize, n_token_types: usize, pair: bool) -> Result<()> {
-        let ids = self.model.vocab().iter().map(|(id, token)| ("model", id, token));
-        let added = self.added.iter().map(|(id, token)| ("added_tokens", id, token.content.as_str()));
-        if let Some((at, id, token)) = ids.chain(added).find(|(_, id, _)| *id as usize >= vocab_size) {
-            let message = format!("{token:?} has id {id}; the model's ids are below {vocab_size}");
-            return Err(Error::invalid(at, message));
-        }
+        self.check_ids(vocab_size)?;
         let Some(processor) = &self.post_processor else {
             return Ok(());
         };

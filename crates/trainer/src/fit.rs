@@ -16,15 +16,24 @@ pub(crate) fn check_fit(
     pairs: bool,
 ) -> Result<()> {
     let vocab_size = encoder.vocab_size;
-    if tokenizer.vocab_size() > vocab_size {
-        return Err(TrainerError::VocabularyMismatch {
-            folder: folder.into(),
-            tokenizer: tokenizer.vocab_size(),
-            model: vocab_size,
-        });
-    }
+    check_vocabulary(tokenizer, folder, vocab_size)?;
     let check = |pair| tokenizer.check_inputs(vocab_size, encoder.n_token_types, pair);
     check(false)
         .and_then(|()| if pairs { check(true) } else { Ok(()) })
+        .map_err(|source| TrainerError::UnfitTokenizer { folder: folder.into(), source })
+}
+
+/// Fails unless a model of `vocab_size` pieces has an embedding of each of the tokenizer's.
+///
+/// # Errors
+/// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`], which name the model's `folder`.
+pub(crate) fn check_vocabulary(tokenizer: &Tokenizer, folder: &Path, vocab_size: usize) -> Result<()> {
+    let found = tokenizer.vocab_size();
+    if found > vocab_size {
+        let folder = folder.into();
+        return Err(TrainerError::VocabularyMismatch { folder, tokenizer: found, model: vocab_size });
+    }
+    tokenizer
+        .check_ids(vocab_size)
         .map_err(|source| TrainerError::UnfitTokenizer { folder: folder.into(), source })
 }

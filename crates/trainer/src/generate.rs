@@ -1,5 +1,6 @@
 //! Writing on: a trained language model asked how texts go on.
 
+use crate::fit::check_vocabulary;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_model::awd_lstm::AwdLstmConfig;
@@ -160,23 +161,17 @@ impl Generator {
     pub fn load(folder: &Path, config: GenerateConfig, device: &Device) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
         let init = &mut ParamInit::new(device, 0);
-        let check = |model: usize| match tokenizer.vocab_size() {
-            tokenizer if tokenizer > model => {
-                Err(TrainerError::VocabularyMismatch { folder: folder.into(), tokenizer, model })
-            }
-            _ => Ok(()),
-        };
         if model_type(folder)?.as_deref() == Some(AwdLstmConfig::MODEL_TYPES[0]) {
             if config.int8 {
                 let (found, expected) = ("true".into(), "false: the model is recurrent".into());
                 return Err(TrainerError::Setting { key: "int8".into(), found, expected });
             }
             let (shape, model, _) = load_published::<AwdLstmConfig>(folder, init)?;
-            check(shape.vocab_size)?;
+            check_vocabulary(&tokenizer, folder, shape.vocab_size)?;
             return Self::of_folder(folder, tokenizer, model, config, device);
         }
         let (shape, mut model, _) = load_published::<GptConfig>(folder, init)?;
-        check(shape.vocab_size)?;
+        check_vocabulary(&tokenizer, folder, shape.vocab_size)?;
         model.bidirectional_prompts = config.bidirectional_prompts;
         match config.int8 {
             true => model.quantize_int8(),

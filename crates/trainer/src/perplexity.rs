@@ -1,6 +1,7 @@
 //! How well a language model predicts a text: perplexity of left-to-right models, pseudo-perplexity of masked ones.
 
 use crate::fill_mask::FillMask;
+use crate::fit::check_vocabulary;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::not_utf8;
@@ -108,10 +109,7 @@ impl Perplexity {
         let mut tokenizer = Tokenizer::load(folder)?;
         tokenizer.set_truncation(None)?;
         tokenizer.set_padding(None)?;
-        if tokenizer.vocab_size() > config.vocab_size {
-            let (tokenizer, model) = (tokenizer.vocab_size(), config.vocab_size);
-            return Err(TrainerError::VocabularyMismatch { folder: folder.into(), tokenizer, model });
-        }
+        check_vocabulary(&tokenizer, folder, config.vocab_size)?;
         let window = config.max_positions;
         let stride = stride.unwrap_or(window.div_ceil(2));
         if stride == 0 || stride > window {

@@ -1,5 +1,6 @@
 //! Translating: a trained encoder–decoder asked for the target of each source.
 
+use crate::fit::check_vocabulary;
 use crate::generate::of_search;
 use crate::translation::{DecodingDefaults, Vocabularies, load_vocabularies, read_translation_file};
 use crate::{Result, TrainerError};
@@ -158,11 +159,8 @@ impl Translator {
         let (shape, mut model) = AnyEncoderDecoderConfig::load(folder, &mut ParamInit::new(device, 0))?;
         let Vocabularies { source, target, special, .. } = vocabularies;
         for (tokenizer, model) in [&source, &target].into_iter().zip(shape.vocab_sizes()) {
-            let tokenizer = tokenizer.vocab_size();
             // A model may have more rows than there are pieces, rounded up for speed.
-            if tokenizer > model {
-                return Err(TrainerError::VocabularyMismatch { folder: folder.into(), tokenizer, model });
-            }
+            check_vocabulary(tokenizer, folder, model)?;
         }
         match config.int8 {
             true => model.quantize_int8(),

@@ -61,10 +61,10 @@ enum Split {
 pub fn run(args: &Args) -> Result<()> {
     let wrong = |message: String| WrongUsage::new(anyhow!("{}: {message}", args.config.display()));
     let file = ConfigFile::open(&args.config).map_err(WrongUsage::new)?;
-    if !FineTuneRun::is_of(&file) {
+    if !<FineTuneRun>::is_of(&file) {
         return Err(wrong("not a fine-tuning configuration: it has no [task]".into()).into());
     }
-    let config = FineTuneRun::read(&file, &args.settings).map_err(WrongUsage::new)?;
+    let config = <FineTuneRun>::read(&file, &args.settings).map_err(WrongUsage::new)?;
     let data = &config.data;
     let measured = |split| match split {
         Split::Dev if data.dev_fraction.is_some() => Some(EvaluationData::HeldOut),

@@ -3,7 +3,8 @@
 use crate::Result;
 use crate::config::AwdLstmRunConfig;
 use crate::engine::RunOptions;
-use crate::running_text::initial::{InitialModel, check_vocabulary};
+use crate::fit::check_vocabulary;
+use crate::running_text::initial::InitialModel;
 use cloze_data::derive_seed;
 use cloze_model::ParamInit;
 use cloze_model::awd_lstm::AwdLstmConfig;

@@ -72,6 +72,7 @@ pub use sections::{
     EvalSection, ModelPreset, ModelSection, NewModel, PretrainedModel, RunSection, TokenizerSection,
     TrainSection,
 };
+pub use validate::{Check, Complaint};
 
 /// Everything a pretraining run is told.
 ///

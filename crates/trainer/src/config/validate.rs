@@ -17,17 +17,20 @@ use crate::engine::Averaging;
 use crate::engine::schedule::Schedule;
 use crate::error::{Place, TrainerError};
 
-/// An invalid value: its dotted key, the value, and what was expected.
+/// An invalid value.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Complaint {
+pub struct Complaint {
+    /// Its dotted key.
     pub key: String,
+    /// The value.
     pub found: String,
+    /// What was expected.
     pub expected: String,
 }
 
 impl Complaint {
     /// The error, with the place in the config that the value comes from.
-    pub fn at(self, place_of: impl FnOnce(&str) -> Place) -> TrainerError {
+    pub(crate) fn at(self, place_of: impl FnOnce(&str) -> Place) -> TrainerError {
         let Self { key, found, expected } = self;
         TrainerError::BadValue { place: place_of(&key), key, found, expected }
     }
@@ -36,7 +39,8 @@ impl Complaint {
 /// The most tokens of a batch, and micro-batches of a step.
 const MOST: usize = i32::MAX as usize;
 
-pub(crate) type Check = Result<(), Complaint>;
+/// The first invalid value, if there is one.
+pub type Check = Result<(), Complaint>;
 
 /// Checks every value of `config` and how they go together; the first complaint is returned.
 pub(super) fn validate(config: &RunConfig) -> Check {

@@ -3,7 +3,8 @@
 use super::pieces::piece_bytes;
 use crate::config::{ElmoRunConfig, OF_BYTES};
 use crate::engine::RunOptions;
-use crate::running_text::initial::{InitialModel, check_vocabulary};
+use crate::fit::check_vocabulary;
+use crate::running_text::initial::InitialModel;
 use crate::{Result, TrainerError};
 use cloze_data::derive_seed;
 use cloze_model::ParamInit;

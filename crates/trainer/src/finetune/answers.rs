@@ -1,11 +1,11 @@
 //! Answers cut from a text: extractive question answering.
 
-use super::config::FineTuneConfig;
-use super::config::TaskSection;
+use super::config::{TaskSection, Tuning};
 use super::kinds::{OpenedModel, SavedModel, TaskKind};
 use super::run::TaskRun;
 use super::task::{
-    Encoded, PretrainedTask, Task, bad_setting, input, labels, pretrained_encoder, rows, softmax,
+    Encoded, PretrainedTask, ScoreRows, Task, TokenFeatures, bad_setting, input, labels, pretrained_encoder,
+    rows, softmax,
 };
 use crate::Result;
 use crate::config::validate::{Check, at_least, ensure};
@@ -146,7 +146,7 @@ fn window_loss(scores: &WindowScores) -> f64 {
 pub(super) struct AnswerKind<'a>(pub &'a TaskSection);
 
 impl TaskKind for AnswerKind<'_> {
-    fn check(&self, _: &FineTuneConfig) -> Check {
+    fn check(&self, _: Tuning<'_>) -> Check {
         let TaskSection::Answers { max_answer, n_best, null_threshold, .. } = self.0 else {
             return Ok(());
         };
@@ -161,14 +161,14 @@ impl TaskKind for AnswerKind<'_> {
     }
 
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        let data = &run.config.data;
+        let (data, tokenizer) = (run.config.data, run.tokenizer()?);
         let (task, examples, skipped) = AnswerTask::read(self.0, &data.train)?;
         let data = run.reading(progress).data::<AnswerTask>(
             (examples, skipped),
             |source| task.read_more(source),
-            |examples| task.encode(run.tokenizer, examples, data.max_len),
+            |examples| task.encode(&tokenizer, examples, data.max_len),
         )?;
-        run.train(&task, data, progress)
+        run.train(&task, data, &tokenizer, progress)
     }
 
     fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
@@ -180,18 +180,28 @@ impl TaskKind for AnswerKind<'_> {
     }
 }
 
+impl TokenFeatures for QuestionFeatures {
+    fn sequences(&self) -> Vec<&TokenSequence> {
+        vec![&self.sequence]
+    }
+}
+
+impl ScoreRows for SpanLogits {
+    fn rows(&self) -> Vec<Tensor<2>> {
+        vec![self.start.clone(), self.end.clone()]
+    }
+}
+
 impl Task for AnswerTask {
     type Model = BertForQuestionAnswering;
     type Example = Question;
     type Features = QuestionFeatures;
+    type Scores = SpanLogits;
     type Output = SpanScores;
+    type Section = TaskSection;
 
     fn is_finite(SpanScores { starts, ends }: &SpanScores) -> bool {
         starts.iter().chain(ends).all(|score| score.is_finite())
-    }
-
-    fn sequences<'a>(&self, features: &'a QuestionFeatures) -> Vec<&'a TokenSequence> {
-        vec![&features.sequence]
     }
 
     fn has_pairs(&self) -> bool {
@@ -202,16 +212,29 @@ impl Task for AnswerTask {
         batch.len() as f64
     }
 
-    fn loss(&self, model: &Self::Model, batch: &[&QuestionFeatures], device: &Device) -> Tensor<1> {
+    /// The logits of contexts and of the tokens that stand for none: no answer begins or ends elsewhere.
+    fn scores(&self, model: &Self::Model, batch: &[&QuestionFeatures], device: &Device) -> SpanLogits {
+        let sequences: Vec<_> = batch.iter().map(|window| &window.sequence).collect();
+        let input = input(&model.bert, &sequences, device);
+        let longest = input.longest();
+        let outside = batch.iter().flat_map(|window| {
+            (0..longest).map(|token| token != window.null && !window.context.contains(&token))
+        });
+        let outside = TensorData::new(outside.collect::<Vec<bool>>(), [batch.len(), longest]);
+        model.forward(input, Some(Tensor::<2, Bool>::from_data(outside, device)))
+    }
+
+    fn loss(&self, logits: SpanLogits, batch: &[&QuestionFeatures]) -> Tensor<1> {
+        let device = logits.start.device();
         let side = |token: fn(&QuestionFeatures) -> usize| {
-            labels(batch.iter().map(|window| token(window) as i32).collect(), device)
+            labels(batch.iter().map(|window| token(window) as i32).collect(), &device)
         };
         let (starts, ends) = (side(|window| window.answer.0), side(|window| window.answer.1));
-        span_loss(forward(model, batch, device), starts, ends).sum()
+        span_loss(logits, starts, ends).sum()
     }
 
     fn outputs(&self, model: &Self::Model, batch: &[&QuestionFeatures], device: &Device) -> Vec<SpanScores> {
-        let SpanLogits { start, end } = forward(model, batch, device);
+        let SpanLogits { start, end } = self.scores(model, batch, device);
         let scores = batch.iter().zip(rows(start).into_iter().zip(rows(end)));
         scores
             .map(|(window, (mut starts, mut ends))| {
@@ -282,18 +305,6 @@ impl PretrainedTask for AnswerTask {
         let (model, report) = pretrained.load_into(model, ARCHITECTURE, &["transform.*", "output.*"])?;
         Ok((config, model, report))
     }
-}
-
-/// The logits of contexts and of the tokens that stand for none: no answer begins or ends elsewhere.
-fn forward(model: &BertForQuestionAnswering, batch: &[&QuestionFeatures], device: &Device) -> SpanLogits {
-    let sequences: Vec<_> = batch.iter().map(|window| &window.sequence).collect();
-    let input = input(&model.bert, &sequences, device);
-    let longest = input.longest();
-    let outside = batch.iter().flat_map(|window| {
-        (0..longest).map(|token| token != window.null && !window.context.contains(&token))
-    });
-    let outside = TensorData::new(outside.collect::<Vec<bool>>(), [batch.len(), longest]);
-    model.forward(input, Some(Tensor::<2, Bool>::from_data(outside, device)))
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use super::config::TaskSection;
 use super::kinds::{OpenedModel, SavedModel, TaskKind};
 use super::run::TaskRun;
-use super::task::{Encoded, PretrainedTask, Task, argmax, input, labels, pretrained_encoder, softmax};
+use super::task::{
+    Encoded, PretrainedTask, Task, TokenFeatures, argmax, input, labels, pretrained_encoder, softmax,
+};
 use crate::Result;
 use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
@@ -58,14 +60,14 @@ pub(super) struct ChoiceKind;
 
 impl TaskKind for ChoiceKind {
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        let (task, data) = (ChoiceTask, &run.config.data);
+        let (task, data, tokenizer) = (ChoiceTask, run.config.data, run.tokenizer()?);
         let train = task.read(&data.train)?;
         let data = run.reading(progress).data::<ChoiceTask>(
             train,
             |source| task.read(source),
-            |examples| task.encode(run.tokenizer, examples, data.max_len),
+            |examples| task.encode(&tokenizer, examples, data.max_len),
         )?;
-        run.train(&task, data, progress)
+        run.train(&task, data, &tokenizer, progress)
     }
 
     fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
@@ -77,19 +79,24 @@ impl TaskKind for ChoiceKind {
     }
 }
 
+impl TokenFeatures for ChoiceFeatures {
+    fn sequences(&self) -> Vec<&TokenSequence> {
+        self.choices.iter().collect()
+    }
+}
+
 impl Task for ChoiceTask {
     type Model = BertForMultipleChoice;
     type Example = ChoiceExample;
     type Features = ChoiceFeatures;
+    /// `[batch, most choices]`
+    type Scores = Tensor<2>;
     /// A score for each choice.
     type Output = Vec<f32>;
+    type Section = TaskSection;
 
     fn is_finite(output: &Vec<f32>) -> bool {
         output.iter().all(|score| score.is_finite())
-    }
-
-    fn sequences<'a>(&self, features: &'a ChoiceFeatures) -> Vec<&'a TokenSequence> {
-        features.choices.iter().collect()
     }
 
     fn has_pairs(&self) -> bool {
@@ -100,10 +107,14 @@ impl Task for ChoiceTask {
         batch.len() as f64
     }
 
-    fn loss(&self, model: &Self::Model, batch: &[&ChoiceFeatures], device: &Device) -> Tensor<1> {
+    fn scores(&self, model: &Self::Model, batch: &[&ChoiceFeatures], device: &Device) -> Tensor<2> {
+        side_by_side(scores(model, batch, device), batch)
+    }
+
+    fn loss(&self, scores: Tensor<2>, batch: &[&ChoiceFeatures]) -> Tensor<1> {
         let right = batch.iter().map(|features| features.label.unwrap_or(0) as i32).collect();
-        let scores = side_by_side(scores(model, batch, device), batch);
-        classification_loss(scores, labels(right, device), &CrossEntropy::default()).sum()
+        let right = labels(right, &scores.device());
+        classification_loss(scores, right, &CrossEntropy::default()).sum()
     }
 
     fn outputs(&self, model: &Self::Model, batch: &[&ChoiceFeatures], device: &Device) -> Vec<Vec<f32>> {

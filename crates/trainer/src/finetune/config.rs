@@ -1,11 +1,12 @@
 //! A fine-tuning run's configuration, read as strictly as a [pretraining run's](crate::config).
 
 use super::embedding::EmbeddingSection;
+use super::kinds::{TaskKind, TaskSettings};
 use super::prompt::PromptSection;
 use super::recurrent::RecurrentSection;
 use super::tags::TaggingSection;
 use super::validate::validate;
-use crate::config::{ConfigFile, NonFinite, Precision, Run, layered};
+use crate::config::{Common, ConfigFile, NonFinite, Precision, Run, layered};
 use crate::error::Result;
 use cloze_data::labelled::{AnswerConfig, LabelledSource, Windows};
 use cloze_model::bert::Pooling;
@@ -19,13 +20,13 @@ use std::path::{Path, PathBuf};
 /// [`FineTuneConfig::load`] resolves one from a file, whose `[task]` tells it from a pretraining run's.
 pub type FineTuneConfig = Run<FineTuneRun>;
 
-/// The sections of a [`FineTuneConfig`] beside those that all runs have.
+/// The sections of a [`FineTuneConfig`] beside those that all runs have. Another crate's task has a section `S` of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct FineTuneRun {
+pub struct FineTuneRun<S = TaskSection> {
     /// `[task]`: what is to be predicted.
-    pub task: TaskSection,
+    pub task: S,
     /// `[model]`: the checkpoint, and what of it is trained.
     pub model: FineTuneModel,
     /// `[data]`: examples to train on and to measure with.
@@ -35,6 +36,31 @@ pub struct FineTuneRun {
     /// `[eval]`: when to measure, by what, and when to stop.
     #[serde(default)]
     pub eval: FineTuneEval,
+}
+
+/// What a fine-tuning is told, whatever its task.
+#[derive(Clone, Copy)]
+pub struct Tuning<'a> {
+    /// What all runs are told.
+    pub common: &'a Common,
+    /// The kind of task.
+    pub task: &'a dyn TaskKind,
+    /// `[model]`
+    pub model: &'a FineTuneModel,
+    /// `[data]`
+    pub data: &'a DataSection,
+    /// `[train]`
+    pub train: &'a FineTuneTrain,
+    /// `[eval]`
+    pub eval: &'a FineTuneEval,
+}
+
+impl<S> Run<FineTuneRun<S>> {
+    /// The run with this kind of task.
+    pub(super) fn tuning<'a>(&'a self, task: &'a dyn TaskKind) -> Tuning<'a> {
+        let FineTuneRun { model, data, train, eval, .. } = &self.kind;
+        Tuning { common: &self.common, task, model, data, train, eval }
+    }
 }
 
 /// `[task]`: what is to be predicted.
@@ -282,13 +308,13 @@ impl Default for FineTuneEval {
 }
 
 /// See [`RunKind::read`](crate::runs::RunKind::read).
-pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<FineTuneConfig> {
-    layered::read(file, sets, |config: &mut FineTuneConfig| {
+pub(crate) fn read<S: TaskSettings>(file: &ConfigFile, sets: &[String]) -> Result<Run<FineTuneRun<S>>> {
+    layered::read(file, sets, |config: &mut Run<FineTuneRun<S>>| {
         if config.data.max_len == unset() {
             let max_len = config.task.kind().default_max_len();
             config.data.max_len = max_len;
         }
-        validate(config)
+        validate(config.tuning(&*config.task.kind()))
     })
 }
 
@@ -325,7 +351,7 @@ kind = "linear"
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sst2.toml");
         std::fs::write(&path, text).unwrap();
-        assert!(FineTuneRun::is_of(&ConfigFile::open(&path).unwrap()));
+        assert!(<FineTuneRun>::is_of(&ConfigFile::open(&path).unwrap()));
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
         let loaded = FineTuneConfig::load(&path, &sets);
         if let Ok(loaded) = &loaded {

@@ -1,6 +1,6 @@
 //! A model's outputs on a whole split, and their figures.
 
-use super::task::{Encoded, Task};
+use super::task::{Encoded, Features, Task};
 use crate::engine::Advance;
 use burn::tensor::Device;
 use cloze_data::labelled::{BatchSize, Buckets, restore};
@@ -33,25 +33,24 @@ pub fn outputs<T: Task>(
     progress: &mut dyn FnMut(Advance),
 ) -> Vec<T::Output> {
     let work = |batch: &[&T::Features]| on_awake_cores(device, || task.outputs(model, batch, device));
-    in_batches(task, features, batch_tokens, work, progress)
+    in_batches(features, batch_tokens, work, progress)
 }
 
 /// What `work` makes of each feature. It gets them in batches of similar length.
-pub(super) fn in_batches<T: Task, R>(
-    task: &T,
-    features: &[T::Features],
+pub(super) fn in_batches<F: Features, R>(
+    features: &[F],
     batch_tokens: usize,
-    mut work: impl FnMut(&[&T::Features]) -> Vec<R>,
+    mut work: impl FnMut(&[&F]) -> Vec<R>,
     progress: &mut dyn FnMut(Advance),
 ) -> Vec<R> {
-    let lengths: Vec<usize> = features.iter().map(|features| n_tokens(task, features)).collect();
+    let lengths: Vec<usize> = features.iter().map(Features::cost).collect();
     let batches = Buckets::new(lengths.clone(), BatchSize::Tokens(batch_tokens), 0).sorted();
     let all = lengths.iter().sum::<usize>().max(1);
     let (mut done, mut tokens) = (0, 0);
     let outputs = batches.iter().flat_map(|batch| {
         done += batch.len();
         tokens += batch.iter().map(|place| lengths[*place]).sum::<usize>();
-        let batch: Vec<&T::Features> = batch.iter().map(|place| &features[*place]).collect();
+        let batch: Vec<&F> = batch.iter().map(|place| &features[*place]).collect();
         let outputs = work(&batch);
         progress(Advance { done, share: tokens as f64 / all as f64 });
         outputs
@@ -70,9 +69,4 @@ pub fn figures(predictions: &dyn Predictions, metric: Option<&str>) -> crate::Re
         Some(name) => Ok(figures.with_main(name)?),
         None => Ok(figures),
     }
-}
-
-/// Tokens of all its sequences.
-pub(super) fn n_tokens<T: Task>(task: &T, features: &T::Features) -> usize {
-    task.sequences(features).iter().map(|sequence| sequence.len()).sum()
 }

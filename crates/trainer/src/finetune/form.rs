@@ -1,6 +1,6 @@
 //! How a task's model is kept in a folder.
 
-use super::config::FineTuneConfig;
+use super::config::Tuning;
 use super::model_folder::ModelFolder;
 use super::task::PretrainedTask;
 use crate::Result;
@@ -9,7 +9,7 @@ use cloze_model::lora;
 use std::path::Path;
 
 /// The way of one kind of models into a folder and out of it.
-pub(super) trait Form<M> {
+pub trait Form<M> {
     /// Saves a model with all that is asked of it later: its tokenizer, its task.
     ///
     /// # Errors
@@ -24,10 +24,10 @@ pub(super) trait Form<M> {
 }
 
 /// A checkpoint's encoder with a head, as transformers has it.
-pub(super) struct PretrainedForm<'a, T> {
-    pub config: &'a FineTuneConfig,
+pub(super) struct PretrainedForm<'a, T: PretrainedTask> {
+    pub config: Tuning<'a>,
     pub task: &'a T,
-    pub folder: ModelFolder<'a>,
+    pub folder: ModelFolder<'a, T::Section>,
 }
 
 impl<T: PretrainedTask> PretrainedForm<'_, T> {

@@ -1,10 +1,11 @@
 //! The kinds of tasks that a config can name. Whatever depends on the kind is behind one trait, and chosen in one
-//! place.
+//! place. Another crate adds a kind by its section, which is [`TaskSettings`].
 
-use super::config::{FineTuneConfig, TaskSection};
+use super::config::{TaskSection, Tuning};
 use super::predict::PredictTask;
 use super::predictor::{AnyTaskModel, TaskModel};
 use super::run::TaskRun;
+use super::tags::TaggingSection;
 use super::task::PretrainedTask;
 use crate::Result;
 use crate::config::validate::Check;
@@ -17,12 +18,29 @@ use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, Probl
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::{HasBackbone, ParamInit};
 use cloze_tokenizer::Tokenizer;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
 use std::path::Path;
 
+/// The `[task]` of a config, and of a model's folder.
+pub trait TaskSettings:
+    Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+    /// Whether a section of this `kind` is one of these.
+    fn is_of(kind: &str) -> bool;
+
+    /// What is done for such a task.
+    fn kind(&self) -> Box<dyn TaskKind + '_>;
+}
+
 /// A kind of task. Each is implemented where its [`Task`](super::Task) is.
-pub(super) trait TaskKind {
+pub trait TaskKind: Sync {
     /// Checks the task's keys, and how they go with the others.
-    fn check(&self, _config: &FineTuneConfig) -> Check {
+    ///
+    /// # Errors
+    /// The first that is invalid.
+    fn check(&self, _config: Tuning<'_>) -> Check {
         Ok(())
     }
 
@@ -34,6 +52,26 @@ pub(super) trait TaskKind {
     /// Whether a model has to be trained before it can predict anything.
     fn needs_training(&self) -> bool {
         true
+    }
+
+    /// Whether training begins with a checkpoint, or a recurrent model in its place.
+    fn needs_checkpoint(&self) -> bool {
+        true
+    }
+
+    /// Whether each example has one class.
+    fn has_classes(&self) -> bool {
+        false
+    }
+
+    /// Folders of other models that training reads.
+    fn models(&self) -> Vec<&Path> {
+        Vec::new()
+    }
+
+    /// The task of a recurrent model, if there are such models for it.
+    fn recurrent(&self) -> Option<RecurrentTask<'_>> {
+        None
     }
 
     /// Parameters of the head with settings of their own.
@@ -57,9 +95,23 @@ pub(super) trait TaskKind {
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel>;
 }
 
-impl TaskSection {
-    /// Its kind: the one place that tells them apart.
-    pub(super) fn kind(&self) -> Box<dyn TaskKind + '_> {
+/// A task that recurrent models are trained for.
+#[derive(Debug, Clone, Copy)]
+pub enum RecurrentTask<'a> {
+    /// Classes of texts, or numbers.
+    Texts(&'a TaskSection),
+    /// Tags of words.
+    Tags(&'a TaggingSection),
+}
+
+impl TaskSettings for TaskSection {
+    /// All: what is none of these is told with their names.
+    fn is_of(_: &str) -> bool {
+        true
+    }
+
+    /// The one place that tells them apart.
+    fn kind(&self) -> Box<dyn TaskKind + '_> {
         match self {
             Self::Classification { .. } | Self::Regression { .. } | Self::MultiLabel { .. } => {
                 Box::new(super::texts::TextKind(self))
@@ -74,22 +126,26 @@ impl TaskSection {
 }
 
 /// A folder that a model is loaded from.
-pub(super) struct SavedModel<'a> {
+pub struct SavedModel<'a> {
+    /// The folder.
     pub folder: &'a Path,
+    /// Its tokenizer.
     pub tokenizer: &'a Tokenizer,
+    /// Its weights and what `config.json` says.
     pub pretrained: PretrainedFolder,
     /// Whether the task is of pairs of texts, where the folder says it.
     pub pairs: Option<bool>,
     /// Whether the encoder multiplies in 8 bits.
     pub int8: bool,
+    /// Where the model is put.
     pub device: &'a Device,
 }
 
 /// A model that was loaded.
-pub(super) struct OpenedModel {
-    pub encoder: BertConfig,
-    pub model: Box<dyn AnyTaskModel>,
-    pub report: LoadReport,
+pub struct OpenedModel {
+    pub(super) encoder: BertConfig,
+    pub(super) model: Box<dyn AnyTaskModel>,
+    pub(super) report: LoadReport,
 }
 
 impl SavedModel<'_> {

@@ -33,20 +33,23 @@ pub use answers::{AnswerTask, SpanScores};
 pub use choices::ChoiceTask;
 pub use config::{
     DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneRun, FineTuneTrain, TaskSection,
-    ValueLoss,
+    Tuning, ValueLoss,
 };
 pub use embedding::{
-    EmbeddingBatch, EmbeddingFeatures, EmbeddingLoss, EmbeddingSection, EmbeddingTask, LossSection,
-    MatryoshkaSection, PromptsSection, SentenceEncoder, TripletDistance, pair_features,
+    EmbeddingBatch, EmbeddingFeatures, EmbeddingLoss, EmbeddingScores, EmbeddingSection, EmbeddingTask,
+    LossSection, MatryoshkaSection, PromptsSection, SentenceEncoder, TripletDistance, pair_features,
 };
 pub use evaluate::{figures, outputs, predict};
+pub use form::Form;
+pub use kinds::{OpenedModel, RecurrentTask, SavedModel, TaskKind, TaskSettings};
 pub use model_folder::{TASK_FILE, TaskFile};
+pub use predict::{Cut, LineFields, PredictTask, Read};
 pub use predictor::{EvaluationData, InputKey, Measurement, Predicted, Predictor};
 pub use prompt::{PromptSection, PromptTask};
-pub use reading::TaskData;
+pub use reading::{Reading, TaskData};
 pub use recurrent::RecurrentSection;
-pub use run::{fine_tune, fine_tune_task};
-pub use tags::{SentenceFeatures, SentenceTags, TagTask, TaggingSection};
-pub use task::{Encoded, PretrainedTask, Task, input};
+pub use run::{TaskRun, fine_tune, fine_tune_task};
+pub use tags::{SentenceFeatures, SentenceTags, TagScores, TagTask, Tagger, TaggingSection, Tags};
+pub use task::{Encoded, Features, PretrainedTask, ScoreRows, Task, TokenFeatures, input};
 pub use template::{PromptFeatures, Template};
-pub use texts::TextTask;
+pub use texts::{TextClassifier, TextInput, TextTask, Texts};

@@ -2,7 +2,9 @@
 
 use super::config::{TaskSection, ValueLoss};
 use super::cross_encoder;
+use super::kinds::TaskSettings;
 use super::tags::TaggingSection;
+use super::task::Task;
 use crate::{Result, TrainerError};
 use cloze_data::labelled::{AnswerConfig, LabelSet, LongSentences, TagScheme, Windows};
 use cloze_model::HasBackbone;
@@ -20,9 +22,9 @@ pub const TASK_FILE: &str = "task.json";
 /// `task.json`: what `config.json` has no place for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TaskFile {
+pub struct TaskFile<S = TaskSection> {
     /// The task; its labels are those of `config.json` too.
-    pub task: TaskSection,
+    pub task: S,
     /// Tokens of a sequence at most.
     pub max_len: usize,
     /// Whether inputs are pairs of texts or single texts, if that is known and the task allows both.
@@ -30,7 +32,12 @@ pub struct TaskFile {
     pub pairs: Option<bool>,
 }
 
-impl TaskFile {
+impl<S: TaskSettings> TaskFile<S> {
+    /// That of a task's models.
+    pub fn of<T: Task<Section = S>>(task: &T, max_len: usize) -> Self {
+        Self { task: task.section(), max_len, pairs: task.pairs() }
+    }
+
     /// Reads that of a folder; `None` if it has no such file.
     ///
     /// # Errors
@@ -57,7 +64,9 @@ impl TaskFile {
         let text = serde_json::to_string_pretty(self).expect("strings and numbers") + "\n";
         std::fs::write(&path, text).map_err(TrainerError::io("write", &path))
     }
+}
 
+impl TaskFile {
     /// What the other files of a folder say, which was saved by transformers: `architectures`, `problem_type` and
     /// `id2label`, and the tokenizer's longest sequence. Texts
     /// with answers are cut as transformers' examples do, in windows of at most 384 tokens.
@@ -167,16 +176,16 @@ fn reads_with_decoder(name: &str) -> bool {
 }
 
 /// What is saved beside the weights.
-pub(super) struct ModelFolder<'a> {
+pub(super) struct ModelFolder<'a, S> {
     pub family: Family,
     pub encoder: BertConfig,
     pub languages: Vec<String>,
     pub tokenizer: &'a Tokenizer,
-    pub file: TaskFile,
+    pub file: TaskFile<S>,
     pub labels: Option<&'a LabelSet>,
 }
 
-impl ModelFolder<'_> {
+impl<S: TaskSettings> ModelFolder<'_, S> {
     /// Whether a model of this encoder can be saved so, to be asked before it is trained.
     ///
     /// # Errors

@@ -1,13 +1,14 @@
 //! Asking the model in a folder: JSON in, JSON out, or a split of labelled data.
 
-use super::config::{FineTuneConfig, TaskSection};
+use super::config::{FineTuneRun, TaskSection, Tuning};
 use super::evaluate::{figures, outputs};
 use super::held_out::held_out;
-use super::kinds::{OpenedModel, SavedModel};
-use super::model_folder::TaskFile;
+use super::kinds::{OpenedModel, SavedModel, TaskSettings};
+use super::model_folder::{TASK_FILE, TaskFile};
 use super::predict::PredictTask;
 use super::recurrent;
 use super::task::{Task, bad_setting};
+use crate::config::Run;
 use crate::engine::Advance;
 use crate::fit::check_fit;
 use crate::{Result, TrainerError};
@@ -19,6 +20,7 @@ use cloze_evaluation::report::Predictions;
 use cloze_model::huggingface::PretrainedFolder;
 use cloze_tokenizer::Tokenizer;
 use serde_json::Value;
+use std::any::Any;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +34,10 @@ const BATCH_TOKENS: usize = 2_048;
 #[derive(Debug)]
 pub struct Predictor {
     folder: PathBuf,
-    section: TaskSection,
+    /// The task's name.
+    kind: String,
+    /// The task, if it is one of this crate.
+    section: Option<TaskSection>,
     model: Box<dyn AnyTaskModel>,
     setup: Setup,
     max_positions: usize,
@@ -120,31 +125,68 @@ impl Predictor {
     /// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`].
     pub fn load(folder: &Path, device: &Device, int8: bool) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
-        if let Some((TaskFile { task: section, max_len, .. }, model)) =
-            recurrent::open(folder, &tokenizer, device, int8)?
-        {
-            let setup = Setup { tokenizer, max_len, device: device.clone() };
-            return Ok(Self { folder: folder.into(), section, model, setup, max_positions: usize::MAX });
+        if let Some((file, model)) = recurrent::open(folder, &tokenizer, device, int8)? {
+            let setup = Setup { tokenizer, max_len: file.max_len, device: device.clone() };
+            let kind = kind_of(&file.task);
+            let section = Some(file.task);
+            return Ok(Self {
+                folder: folder.into(),
+                kind,
+                section,
+                model,
+                setup,
+                max_positions: usize::MAX,
+            });
         }
         let pretrained = PretrainedFolder::open(folder)?;
-        let TaskFile { task: section, max_len, pairs } = match TaskFile::read(folder)? {
+        let file = match TaskFile::read(folder)? {
             Some(file) => file,
             None => TaskFile::of_config(folder, &pretrained.config, &tokenizer)?,
         };
+        let section = Some(file.task.clone());
+        Ok(Self { section, ..Self::open(file, folder, tokenizer, pretrained, device, int8)? })
+    }
+
+    /// As [`load`](Self::load), of a folder whose `task.json` has a section of another crate.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load).
+    pub fn load_as<S: TaskSettings>(folder: &Path, device: &Device, int8: bool) -> Result<Self> {
+        let tokenizer = Tokenizer::load(folder)?;
+        let pretrained = PretrainedFolder::open(folder)?;
+        let missing = || TrainerError::BadTaskFile { path: folder.join(TASK_FILE), reason: "missing".into() };
+        let file = TaskFile::<S>::read(folder)?.ok_or_else(missing)?;
+        Self::open(file, folder, tokenizer, pretrained, device, int8)
+    }
+
+    fn open<S: TaskSettings>(
+        TaskFile { task, max_len, pairs }: TaskFile<S>,
+        folder: &Path,
+        tokenizer: Tokenizer,
+        pretrained: PretrainedFolder,
+        device: &Device,
+        int8: bool,
+    ) -> Result<Self> {
         let saved = SavedModel { folder, tokenizer: &tokenizer, pretrained, pairs, int8, device };
-        let OpenedModel { encoder, model, report } = section.kind().open(saved)?;
+        let OpenedModel { encoder, model, report } = task.kind().open(saved)?;
         if let Some(missing) = report.missing.into_iter().next() {
             return Err(TrainerError::NoTaskHead { folder: folder.into(), missing });
         }
         check_fit(&tokenizer, &encoder, folder, model.has_pairs())?;
         let max_positions = encoder.max_positions;
         let setup = Setup { tokenizer, max_len: max_len.min(max_positions), device: device.clone() };
-        Ok(Self { folder: folder.into(), section, model, setup, max_positions })
+        let kind = kind_of(&task);
+        Ok(Self { folder: folder.into(), kind, section: None, model, setup, max_positions })
     }
 
-    /// What it predicts, labels spelt out.
-    pub fn task(&self) -> &TaskSection {
-        &self.section
+    /// The task's name, as `kind` has it in a config.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// What it predicts, labels spelt out; none for a task of another crate.
+    pub fn task(&self) -> Option<&TaskSection> {
+        self.section.as_ref()
     }
 
     /// What a line of input looks like, as errors say it.
@@ -175,7 +217,7 @@ impl Predictor {
         match self.model.list(n) {
             true => Ok(()),
             false => {
-                let expected = format!("none: a model for {} has one answer", kind_of(&self.section));
+                let expected = format!("none: a model for {} has one answer", self.kind);
                 Err(bad_setting("n_best", n, expected))
             }
         }
@@ -192,7 +234,7 @@ impl Predictor {
         }
         match self.model.predict_above(threshold) {
             true => Ok(()),
-            false => refuse(format!("none: a model for {} has no threshold", kind_of(&self.section))),
+            false => refuse(format!("none: a model for {} has no threshold", self.kind)),
         }
     }
 
@@ -217,14 +259,14 @@ impl Predictor {
     /// A config for another kind of task than the model's, or with longer sequences than it takes; those of
     /// reading the data; [`TrainerError::NoExamples`],
     /// [`EvaluationError::NoFigure`](cloze_evaluation::EvaluationError::NoFigure).
-    pub fn evaluate(
+    pub fn evaluate<S: TaskSettings>(
         &self,
-        config: &FineTuneConfig,
+        config: &Run<FineTuneRun<S>>,
         examples: EvaluationData<'_>,
         progress: &mut dyn FnMut(Advance),
     ) -> Result<Measurement> {
-        let (of_model, of_config) = (kind_of(&self.section), kind_of(&config.task));
-        if of_model != of_config {
+        let (of_model, of_config) = (&self.kind, kind_of(&config.task));
+        if *of_model != of_config {
             let expected = format!("{of_model}, the task of the model in {}", self.folder.display());
             return Err(bad_setting("task.kind", of_config, expected));
         }
@@ -242,14 +284,26 @@ impl Predictor {
             }
         };
         let source = config.data.train.with_files(files.to_vec());
-        self.model.evaluate(config, &source, share, &self.setup, progress)
+        let kind = config.task.kind();
+        let asked = Asked { config: config.tuning(&*kind), section: &config.task, source: &source, share };
+        self.model.evaluate(asked, &self.setup, progress)
     }
 }
 
 /// What a task's `kind` is in a config.
-fn kind_of(task: &TaskSection) -> String {
+fn kind_of<S: TaskSettings>(task: &S) -> String {
     let task = serde_json::to_value(task).expect("strings and numbers");
     task["kind"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What a model is measured on.
+pub(super) struct Asked<'a> {
+    config: Tuning<'a>,
+    /// The config's task, of the type that the model's has.
+    section: &'a dyn Any,
+    source: &'a LabelledSource,
+    /// Of the source's examples those that are held out, where this is their share.
+    share: Option<f64>,
 }
 
 /// What every model is asked with.
@@ -261,7 +315,7 @@ pub(super) struct Setup {
 }
 
 /// A task and its model, whatever their types.
-pub(super) trait AnyTaskModel: Debug + Send + Sync {
+pub trait AnyTaskModel: Debug + Send + Sync {
     fn input(&self) -> &'static str;
 
     fn input_keys(&self) -> &'static [InputKey];
@@ -276,12 +330,9 @@ pub(super) trait AnyTaskModel: Debug + Send + Sync {
 
     fn predict(&self, lines: &[&str], setup: &Setup, progress: &mut dyn FnMut(Advance)) -> Result<Predicted>;
 
-    /// Of the source's examples all, or those that are held out where a `share` is.
     fn evaluate(
         &self,
-        config: &FineTuneConfig,
-        source: &LabelledSource,
-        share: Option<f64>,
+        asked: Asked<'_>,
         setup: &Setup,
         progress: &mut dyn FnMut(Advance),
     ) -> Result<Measurement>;
@@ -377,13 +428,18 @@ impl<T: PredictTask<Model: Sync> + Send + Sync> AnyTaskModel for TaskModel<T> {
 
     fn evaluate(
         &self,
-        config: &FineTuneConfig,
-        source: &LabelledSource,
-        share: Option<f64>,
+        Asked { config, section, source, share }: Asked<'_>,
         setup: &Setup,
         progress: &mut dyn FnMut(Advance),
     ) -> Result<Measurement> {
-        let (task, mut examples, skipped) = self.task.labelled(&config.task, source)?;
+        let section = section.downcast_ref().ok_or_else(|| {
+            bad_setting(
+                "task.kind",
+                "of another crate's type",
+                "the type that the model was loaded with".into(),
+            )
+        })?;
+        let (task, mut examples, skipped) = self.task.labelled(section, source)?;
         if let Some(share) = share {
             let mut held = held_out(examples.len(), share, config.common.run.seed).into_iter();
             examples.retain(|_| held.next() == Some(true));
@@ -403,6 +459,7 @@ impl<T: PredictTask<Model: Sync> + Send + Sync> AnyTaskModel for TaskModel<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::config::FineTuneConfig;
     use super::super::model_folder::TASK_FILE;
     use super::super::predict::testing::{encoder, init, saved};
     use super::super::texts::TextTask;

@@ -1,11 +1,12 @@
 //! Classes of texts by way of the masked-LM head: a template with a mask, and words for the classes.
 
-use super::config::FineTuneConfig;
-use super::config::TaskSection;
+use super::config::{TaskSection, Tuning};
 use super::kinds::{OpenedModel, SavedModel, TaskKind};
 use super::reading::draw_shots;
 use super::run::TaskRun;
-use super::task::{Encoded, PretrainedTask, Task, bad_setting, input, labels, pretrained_encoder, rows};
+use super::task::{
+    Encoded, PretrainedTask, Task, TokenFeatures, bad_setting, input, labels, pretrained_encoder, rows,
+};
 use super::template::{PromptFeatures, Template};
 use super::texts::{class, class_predictions};
 use crate::config::validate::{Check, ensure};
@@ -141,18 +142,6 @@ impl PromptTask {
     pub fn template(&self) -> &Template {
         &self.template
     }
-
-    /// The classes' scores, `[batch, classes]`.
-    fn forward(&self, model: &BertForMaskedLm, batch: &[&PromptFeatures], device: &Device) -> Tensor<2> {
-        let sequences: Vec<&TokenSequence> = batch.iter().map(|features| &features.sequence).collect();
-        let input = input(&model.bert, &sequences, device);
-        let starts = input.starts().into_iter();
-        let masks = starts.zip(batch).map(|(start, features)| (start + features.mask) as i32).collect();
-        let logits = model.forward(input, labels(masks, device));
-        let words: Tensor<1, Int> = labels(self.words.clone(), device);
-        let shares = TensorData::new(self.shares.clone(), [self.words.len(), self.labels.len()]);
-        logits.select(1, words).matmul(Tensor::from_data(shares, device))
-    }
 }
 
 /// The one piece that a word is in the mask's place.
@@ -179,7 +168,7 @@ fn piece(word: &str, key: &str, template: &Template, tokenizer: &Tokenizer) -> R
 pub(super) struct PromptKind<'a>(pub &'a PromptSection);
 
 impl TaskKind for PromptKind<'_> {
-    fn check(&self, config: &FineTuneConfig) -> Check {
+    fn check(&self, config: Tuning<'_>) -> Check {
         let head = config.model.dropout.head;
         let expected = "none: the masked-LM head has no dropout";
         ensure(head.is_none(), "model.dropout.head", head.unwrap_or(0.0), expected)
@@ -189,17 +178,21 @@ impl TaskKind for PromptKind<'_> {
         false
     }
 
+    fn has_classes(&self) -> bool {
+        true
+    }
+
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        let config = run.config;
-        let task = PromptTask::new(self.0, run.tokenizer, &config.model.path)?;
+        let (config, tokenizer) = (run.config, run.tokenizer()?);
+        let task = PromptTask::new(self.0, &tokenizer, &config.model.path)?;
         let train = task.read(&config.data.train)?;
         let data = run.reading(progress).selected::<PromptTask>(
             train,
             |source| task.read(source),
-            |examples| task.encode(run.tokenizer, examples, config.data.max_len),
+            |examples| task.encode(&tokenizer, examples, config.data.max_len),
             |examples| draw_shots(config, Some(&task.labels), examples),
         )?;
-        run.train(&task, data, progress)
+        run.train(&task, data, &tokenizer, progress)
     }
 
     fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
@@ -212,37 +205,53 @@ impl TaskKind for PromptKind<'_> {
     }
 }
 
+impl TokenFeatures for PromptFeatures {
+    fn sequences(&self) -> Vec<&TokenSequence> {
+        vec![&self.sequence]
+    }
+
+    fn is_cut(&self) -> bool {
+        self.truncated
+    }
+}
+
 impl Task for PromptTask {
     type Model = BertForMaskedLm;
     type Example = TextExample;
     type Features = PromptFeatures;
+    /// `[batch, classes]`
+    type Scores = Tensor<2>;
     /// The classes' scores.
     type Output = Vec<f32>;
+    type Section = TaskSection;
 
     fn is_finite(output: &Vec<f32>) -> bool {
         output.iter().all(|score| score.is_finite())
-    }
-
-    fn sequences<'a>(&self, features: &'a PromptFeatures) -> Vec<&'a TokenSequence> {
-        vec![&features.sequence]
-    }
-
-    fn is_cut(&self, features: &PromptFeatures) -> bool {
-        features.truncated
     }
 
     fn weight(&self, batch: &[&PromptFeatures]) -> f64 {
         batch.len() as f64
     }
 
-    fn loss(&self, model: &Self::Model, batch: &[&PromptFeatures], device: &Device) -> Tensor<1> {
+    fn scores(&self, model: &Self::Model, batch: &[&PromptFeatures], device: &Device) -> Tensor<2> {
+        let sequences: Vec<&TokenSequence> = batch.iter().map(|features| &features.sequence).collect();
+        let input = input(&model.bert, &sequences, device);
+        let starts = input.starts().into_iter();
+        let masks = starts.zip(batch).map(|(start, features)| (start + features.mask) as i32).collect();
+        let logits = model.forward(input, labels(masks, device));
+        let words: Tensor<1, Int> = labels(self.words.clone(), device);
+        let shares = TensorData::new(self.shares.clone(), [self.words.len(), self.labels.len()]);
+        logits.select(1, words).matmul(Tensor::from_data(shares, device))
+    }
+
+    fn loss(&self, scores: Tensor<2>, batch: &[&PromptFeatures]) -> Tensor<1> {
         let classes = batch.iter().map(|features| class(&features.target) as i32).collect();
-        let scores = self.forward(model, batch, device);
-        classification_loss(scores, labels(classes, device), &CrossEntropy::default()).sum()
+        let classes = labels(classes, &scores.device());
+        classification_loss(scores, classes, &CrossEntropy::default()).sum()
     }
 
     fn outputs(&self, model: &Self::Model, batch: &[&PromptFeatures], device: &Device) -> Vec<Vec<f32>> {
-        rows(self.forward(model, batch, device))
+        rows(self.scores(model, batch, device))
     }
 
     fn predictions(

@@ -1,7 +1,8 @@
 //! Reading a run's splits: the training data, what is held out of it, and the files to measure with.
 
-use super::config::{FineTuneConfig, FineTuneRun, TaskSection};
+use super::config::{FineTuneRun, Tuning};
 use super::held_out::held_out;
+use super::kinds::TaskSettings;
 use super::shots;
 use super::task::{Encoded, Task, bad_setting};
 use crate::engine::origin::{Input, model_files};
@@ -24,7 +25,7 @@ pub struct TaskData<T: Task> {
 
 /// As many training examples of each class as the config says, or all.
 pub fn draw_shots(
-    config: &FineTuneConfig,
+    config: Tuning<'_>,
     labels: Option<&LabelSet>,
     examples: Vec<TextExample>,
 ) -> Result<Vec<TextExample>> {
@@ -38,7 +39,7 @@ pub fn draw_shots(
 ///
 /// # Errors
 /// Data files that are not there or cannot be read.
-pub fn inputs_of(config: &FineTuneRun) -> Result<Vec<Input>> {
+pub fn inputs_of<S: TaskSettings>(config: &FineTuneRun<S>) -> Result<Vec<Input>> {
     let section = &config.data;
     let mut paths = section.train.paths(Path::new(""))?;
     for (split, files) in [("dev", &section.dev), ("test", &section.test)] {
@@ -48,6 +49,7 @@ pub fn inputs_of(config: &FineTuneRun) -> Result<Vec<Input>> {
         }
     }
     match &config.model.recurrent {
+        None if config.model.path.as_os_str().is_empty() => {}
         None => paths.extend(model_files(&config.model.path)?),
         Some(section) => {
             if let Some(path) = section.tokenizer.path() {
@@ -55,9 +57,7 @@ pub fn inputs_of(config: &FineTuneRun) -> Result<Vec<Input>> {
             }
         }
     }
-    if let TaskSection::Embedding(section) = &config.task
-        && let Some(path) = section.loss.reference()
-    {
+    for path in config.task.kind().models() {
         paths.extend(model_files(path)?);
     }
     Input::of(paths)
@@ -76,10 +76,10 @@ fn missing(split: &str, error: TrainerError) -> TrainerError {
 
 /// Reading the splits beside the training data.
 pub struct Reading<'a> {
-    pub config: &'a FineTuneConfig,
+    pub(super) config: Tuning<'a>,
     /// Where it is written which examples were held out.
-    pub held_out: PathBuf,
-    pub progress: &'a mut dyn RunProgress,
+    pub(super) held_out: PathBuf,
+    pub(super) progress: &'a mut dyn RunProgress,
 }
 
 impl Reading<'_> {
@@ -91,6 +91,9 @@ impl Reading<'_> {
     }
 
     /// All splits, of which `train` is read already.
+    ///
+    /// # Errors
+    /// Those of `read` and `encode`; a file that cannot be written.
     pub fn data<T: Task>(
         self,
         train: (Vec<T::Example>, SkipReport),
@@ -101,6 +104,9 @@ impl Reading<'_> {
     }
 
     /// The same with `select` of the training data, what is held out left out.
+    ///
+    /// # Errors
+    /// Those of [`data`](Self::data) and of `select`.
     pub fn selected<T: Task>(
         mut self,
         train: (Vec<T::Example>, SkipReport),

@@ -1,10 +1,10 @@
 //! Fine-tuning as a recipe of the engine: a task's examples in batches, and what a model is worth on them.
 
-use super::config::FineTuneConfig;
-use super::evaluate::{figures, n_tokens, predict};
+use super::config::Tuning;
+use super::evaluate::{figures, predict};
 use super::form::Form;
 use super::reading::TaskData;
-use super::task::{Encoded, Task};
+use super::task::{Encoded, Features, Task};
 use crate::Result;
 use crate::engine::checkpoint::CursorState;
 use crate::engine::{
@@ -21,7 +21,7 @@ use std::time::Instant;
 
 /// The fine-tuning of one model. A batch is the places of its examples.
 pub(super) struct TaskRecipe<'a, T: Task> {
-    pub config: &'a FineTuneConfig,
+    pub config: Tuning<'a>,
     pub task: &'a T,
     pub data: TaskData<T>,
     /// A hash of the training examples' tokens.
@@ -39,7 +39,7 @@ impl<T: Task> TaskRecipe<'_, T> {
     }
 
     fn n_tokens(&self, batch: &[usize]) -> u64 {
-        self.features(batch).into_iter().map(|features| n_tokens(self.task, features) as u64).sum()
+        self.features(batch).into_iter().map(|features| features.cost() as u64).sum()
     }
 
     /// What a model predicts for a split, and its figures.
@@ -70,7 +70,8 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
     }
 
     fn sums(&self, model: &T::Model, batch: &Vec<usize>, device: &Device) -> Vec<Tensor<1>> {
-        vec![self.task.loss(model, &self.features(batch), device)]
+        let features = self.features(batch);
+        vec![self.task.loss(self.task.scores(model, &features, device), &features)]
     }
 
     fn gradients(

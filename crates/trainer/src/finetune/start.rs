@@ -1,12 +1,12 @@
 //! What a fine-tuning run does before its first step.
 
-use super::config::{FineTuneConfig, FineTuneRun};
-use super::evaluate::{figures, n_tokens};
+use super::config::Tuning;
+use super::evaluate::figures;
 use super::form::{Form, PretrainedForm};
 use super::model_folder::{ModelFolder, TaskFile};
 use super::reading::TaskData;
 use super::recipe::TaskRecipe;
-use super::task::{Encoded, PretrainedTask, Task, bad_setting, n_cut};
+use super::task::{Encoded, Features, PretrainedTask, Task, bad_setting, n_cut};
 use crate::engine::optimizer::ParamGroup;
 use crate::engine::{
     Cadence, CheckpointSection, Epochs, Export, LogSection, RunOptions, RunSettings, watched,
@@ -54,7 +54,7 @@ pub(super) struct Prepared<'a, T: Task> {
 /// Settings that do not fit the data, the checkpoint, or each other; those of the checkpoint; a run that surely needs
 /// more memory than there is.
 pub(super) fn prepare<'a, T: PretrainedTask>(
-    config: &'a FineTuneConfig,
+    config: Tuning<'a>,
     options: &RunOptions<'_>,
     tokenizer: &'a Tokenizer,
     task: &'a T,
@@ -89,7 +89,7 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     let load = Load {
         recompute: config.train.recompute,
         batches: config.train.accumulate as u64,
-        ..load(task, &data.train.features, &buckets.epoch(0))
+        ..load(&data.train.features, &buckets.epoch(0))
     };
     let (parameters, trained) = (n_parameters(&model), n_trained(&model) as u64);
     let memory = MemoryEstimate::new(&encoder, parameters, trained, load);
@@ -98,9 +98,9 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     let mut settings = settings(config, epochs.clone(), steps);
     settings.optimizer.groups.extend(groups(config, &model, &epochs, progress));
 
-    let fingerprint = fingerprint(task, &data.train.features);
+    let fingerprint = fingerprint(&data.train.features);
     let max_len = config.data.max_len;
-    let file = TaskFile { task: task.section(), max_len, pairs: task.pairs() };
+    let file = TaskFile::of(task, max_len);
     let labels = task.labels();
     let folder = ModelFolder { family, encoder: encoder.clone(), languages, tokenizer, file, labels };
     folder.check()?;
@@ -123,7 +123,7 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
 /// # Errors
 /// Settings that do not fit the data.
 pub(super) fn prepare_new<'a, T: Task>(
-    config: &'a FineTuneConfig,
+    config: Tuning<'a>,
     task: &'a T,
     data: TaskData<T>,
     model: T::Model,
@@ -131,7 +131,7 @@ pub(super) fn prepare_new<'a, T: Task>(
     progress: &mut dyn RunProgress,
 ) -> Result<Prepared<'a, T>> {
     let origin = [("checkpoint", String::new()), ("new", "all".into()), ("not used", String::new())];
-    let groups = |_: &T::Model, _: &Epochs, _: &mut dyn RunProgress| config.task.kind().parameter_groups();
+    let groups = |_: &T::Model, _: &Epochs, _: &mut dyn RunProgress| config.task.parameter_groups();
     prepare_with(config, task, data, model, groups, form, origin, progress)
 }
 
@@ -141,7 +141,7 @@ pub(super) fn prepare_new<'a, T: Task>(
 /// # Errors
 /// Settings that do not fit the data or the model.
 pub(super) fn prepare_backbone<'a, T: Task<Model: HasBackbone>>(
-    config: &'a FineTuneConfig,
+    config: Tuning<'a>,
     task: &'a T,
     data: TaskData<T>,
     model: T::Model,
@@ -160,7 +160,7 @@ pub(super) fn prepare_backbone<'a, T: Task<Model: HasBackbone>>(
 
 #[expect(clippy::too_many_arguments, reason = "what both kinds of models have in common")]
 fn prepare_with<'a, T: Task>(
-    config: &'a FineTuneConfig,
+    config: Tuning<'a>,
     task: &'a T,
     data: TaskData<T>,
     model: T::Model,
@@ -177,15 +177,15 @@ fn prepare_with<'a, T: Task>(
     let (epochs, steps) = epochs(config, &buckets)?;
     let mut settings = settings(config, epochs.clone(), steps);
     settings.optimizer.groups.extend(groups(&model, &epochs, progress));
-    let fingerprint = fingerprint(task, &data.train.features);
+    let fingerprint = fingerprint(&data.train.features);
     let recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form };
     introduce(&recipe, &model, steps, origin, progress);
     Ok(Prepared { recipe, model, settings })
 }
 
 /// The training examples in batches.
-fn buckets<T: Task>(config: &FineTuneConfig, task: &T, data: &TaskData<T>) -> Buckets {
-    let lengths: Vec<usize> = data.train.features.iter().map(|features| n_tokens(task, features)).collect();
+fn buckets<T: Task>(config: Tuning<'_>, task: &T, data: &TaskData<T>) -> Buckets {
+    let lengths: Vec<usize> = data.train.features.iter().map(Features::cost).collect();
     let examples = config.train.batch_size;
     let size = match config.train.batch_tokens {
         Some(tokens) => BatchSize::Within { examples, tokens },
@@ -200,12 +200,12 @@ fn buckets<T: Task>(config: &FineTuneConfig, task: &T, data: &TaskData<T>) -> Bu
 }
 
 /// What the parameters of a run's new model are drawn with.
-pub(super) fn new_parameters(config: &FineTuneConfig, device: &Device) -> ParamInit {
+pub(super) fn new_parameters(config: Tuning<'_>, device: &Device) -> ParamInit {
     ParamInit::new(device, derive_seed(config.common.run.seed, &[INIT_STREAM])).with_std(0.02)
 }
 
 /// Where the epochs end, and the steps of them all.
-fn epochs(config: &FineTuneConfig, buckets: &Buckets) -> Result<(Epochs, u64)> {
+fn epochs(config: Tuning<'_>, buckets: &Buckets) -> Result<(Epochs, u64)> {
     let n_steps = |epoch| buckets.epoch(epoch).len().div_ceil(config.train.accumulate) as u64;
     let epochs = config.train.epochs;
     let most = |most: String| bad_setting("train.epochs", epochs, format!("at most {most}"));
@@ -229,7 +229,7 @@ fn epochs(config: &FineTuneConfig, buckets: &Buckets) -> Result<(Epochs, u64)> {
 }
 
 /// What the engine is told. The best model on development data is the result, and it is kept as the exported model.
-fn settings(config: &FineTuneConfig, epochs: Epochs, steps: u64) -> RunSettings {
+fn settings(config: Tuning<'_>, epochs: Epochs, steps: u64) -> RunSettings {
     let mut settings = RunSettings::new(&config.common.run.name, steps, config.common.optimizer.lr);
     settings.seed = config.common.run.seed;
     settings.non_finite = config.train.non_finite;
@@ -249,7 +249,7 @@ fn settings(config: &FineTuneConfig, epochs: Epochs, steps: u64) -> RunSettings 
 
 /// Freezes what is not to be trained, and attaches adapters.
 fn prepare_model<T: PretrainedTask>(
-    config: &FineTuneConfig,
+    config: Tuning<'_>,
     task: &T,
     mut model: T::Model,
     init: &mut ParamInit,
@@ -267,7 +267,7 @@ fn prepare_model<T: PretrainedTask>(
 }
 
 /// Freezes what is not to be trained.
-fn freeze_parts<M: HasBackbone>(config: &FineTuneConfig, model: M) -> Result<M> {
+fn freeze_parts<M: HasBackbone>(config: Tuning<'_>, model: M) -> Result<M> {
     let section = &config.model;
     let mut frozen = section.freeze.clone();
     if let Some(n_layers) = section.freeze_layers {
@@ -332,7 +332,7 @@ fn introduce<T: Task>(
     [checkpoint, new, unused]: [(&str, String); 3],
     progress: &mut dyn RunProgress,
 ) {
-    let TaskRecipe { config, task, data, .. } = recipe;
+    let TaskRecipe { config, data, .. } = recipe;
     let (parameters, trained) = (model.num_params(), n_trained(model));
     let count = |split: &Option<Encoded<_, _>>| {
         split.as_ref().map_or("–".into(), |split| table::grouped(split.examples.len() as u64))
@@ -354,7 +354,7 @@ fn introduce<T: Task>(
         .filter(|(_, value)| !value.is_empty()),
     ));
     let splits = [Some(&data.train), data.dev.as_ref(), data.test.as_ref()];
-    let cut: usize = splits.into_iter().flatten().map(|split| n_cut(*task, &split.features)).sum();
+    let cut: usize = splits.into_iter().flatten().map(|split| n_cut(&split.features)).sum();
     if cut > 0 {
         let (cut, max_len) = (table::grouped(cut as u64), config.data.max_len);
         progress.note(&format!("examples with more than {max_len} tokens, which were cut: {cut}"));
@@ -372,17 +372,17 @@ fn introduce<T: Task>(
 }
 
 /// The largest of these batches; layers are kept.
-fn load<T: Task>(task: &T, features: &[T::Features], batches: &[Vec<usize>]) -> Load {
-    let tokens = |batch: &[usize]| batch.iter().map(|i| n_tokens(task, &features[*i])).sum::<usize>();
+fn load<F: Features>(features: &[F], batches: &[Vec<usize>]) -> Load {
+    let tokens = |batch: &[usize]| batch.iter().map(|i| features[*i].cost()).sum::<usize>();
     let largest = batches.iter().max_by_key(|batch| tokens(batch)).map_or(&[][..], Vec::as_slice);
-    let sequences: usize = largest.iter().map(|i| task.sequences(&features[*i]).len()).sum();
+    let sequences: usize = largest.iter().map(|i| features[*i].n_sequences()).sum();
     let mean_len = tokens(largest) as f64 / sequences.max(1) as f64;
     Load { sequences: sequences as u64, mean_len, predicted: 0.0, batches: 1, recompute: false }
 }
 
 /// What of a config decides how much memory a run needs.
-fn keys(config: &FineTuneConfig, device: &Device) -> Keys {
-    let FineTuneRun { model, train, data, .. } = &config.kind;
+fn keys(config: Tuning<'_>, device: &Device) -> Keys {
+    let Tuning { model, train, data, .. } = config;
     Keys {
         can_recompute: !train.recompute && recompute::is_possible(device),
         model: format!("the model's size, which `model.path` ({}) decides", model.path.display()),
@@ -410,12 +410,12 @@ fn n_trained<M: Module>(model: &M) -> usize {
 /// The groups of parameters that the task, layer-wise decay and gradual unfreezing add to those of the config, and come
 /// after them.
 fn groups<M: HasBackbone>(
-    config: &FineTuneConfig,
+    config: Tuning<'_>,
     model: &M,
     epochs: &Epochs,
     progress: &mut dyn RunProgress,
 ) -> Vec<ParamGroup> {
-    let mut groups = config.task.kind().parameter_groups();
+    let mut groups = config.task.parameter_groups();
     let decay = config.model.layer_decay.unwrap_or(1.0);
     if config.model.gradual_unfreezing {
         let of_layers = gradual_unfreezing(model, decay, epochs);
@@ -433,13 +433,12 @@ fn groups<M: HasBackbone>(
 }
 
 /// Which examples these are, in which order: a hash of their tokens.
-fn fingerprint<T: Task>(task: &T, features: &[T::Features]) -> String {
+fn fingerprint<F: Features>(features: &[F]) -> String {
     let mut hasher = blake3::Hasher::new();
-    for sequence in features.iter().flat_map(|features| task.sequences(features)) {
-        hasher.update(&(sequence.len() as u64).to_le_bytes());
-        for id in &sequence.input_ids {
-            hasher.update(&id.to_le_bytes());
-        }
+    for features in features {
+        features.hash(&mut |bytes| {
+            hasher.update(bytes);
+        });
     }
     hasher.finalize().to_hex().to_string()
 }

@@ -1,16 +1,19 @@
 //! Tags of words, by which entities are found in sentences.
 
-use super::config::FineTuneConfig;
-use super::config::TaskSection;
-use super::kinds::{OpenedModel, SavedModel, TaskKind};
+use super::config::{TaskSection, Tuning};
+use super::kinds::{OpenedModel, RecurrentTask, SavedModel, TaskKind};
+use super::reading::TaskData;
 use super::run::TaskRun;
-use super::task::{Encoded, PretrainedTask, Task, bad_setting, input, pretrained_encoder};
+use super::task::{
+    Encoded, PretrainedTask, ScoreRows, Task, TokenFeatures, bad_setting, input, pretrained_encoder,
+};
 use super::validate::check_loss;
 use crate::Result;
 use crate::config::validate::{Check, ensure, not_negative};
 use crate::engine::Outcome;
 use crate::engine::optimizer::ParamGroup;
 use crate::metrics::progress::RunProgress;
+use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use cloze_data::labelled::{
     EntityTags, LabelSet, LabelledSource, LongSentences, TagFeatures, TagReport, TagScheme, TaggedSentence,
@@ -30,6 +33,7 @@ use cloze_model::tasks::{
 };
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
+use std::marker::PhantomData;
 use std::path::Path;
 
 /// The keys of `[task]` with `kind = "tagging"`.
@@ -100,9 +104,59 @@ impl TaggingSection {
     }
 }
 
+/// A model that tags words.
+pub trait Tagger: Module + Send + Sync {
+    /// A row of logits for each word of some windows, one window after the other.
+    fn logits(&self, windows: &[&TagFeatures], device: &Device) -> Tensor<2>;
+
+    /// Its conditional random field.
+    fn crf(&self) -> &Option<Crf>;
+
+    /// The field, to change it.
+    fn crf_mut(&mut self) -> &mut Option<Crf>;
+}
+
+impl Tagger for BertForTokenClassification {
+    fn logits(&self, windows: &[&TagFeatures], device: &Device) -> Tensor<2> {
+        let sequences: Vec<&TokenSequence> = windows.iter().map(|window| &window.sequence).collect();
+        let input = input(&self.bert, &sequences, device);
+        let mut positions = Vec::new();
+        for (start, window) in input.starts().into_iter().zip(windows) {
+            positions.extend(window.positions.iter().map(|position| (start + position) as i32));
+        }
+        self.forward(input, Tensor::<1, Int>::from_data(&positions[..], device))
+    }
+
+    fn crf(&self) -> &Option<Crf> {
+        &self.crf
+    }
+
+    fn crf_mut(&mut self) -> &mut Option<Crf> {
+        &mut self.crf
+    }
+}
+
+/// The scores of a batch's words.
+#[derive(Debug, Clone)]
+pub struct TagScores {
+    /// A row of logits for each word, `[words, tags]`.
+    pub logits: Tensor<2>,
+    /// The field that scores the words of a sentence together.
+    pub crf: Option<Crf>,
+}
+
+impl ScoreRows for TagScores {
+    fn rows(&self) -> Vec<Tensor<2>> {
+        vec![self.logits.clone()]
+    }
+}
+
+/// [`Tags`] with a checkpoint's encoder.
+pub type TagTask = Tags<BertForTokenClassification>;
+
 /// Token classification with a tag for each word, which its first piece carries.
 #[derive(Debug, Clone)]
-pub struct TagTask {
+pub struct Tags<M> {
     /// The tags.
     pub labels: LabelSet,
     /// Which tags may follow one another.
@@ -111,6 +165,7 @@ pub struct TagTask {
     loss: CrossEntropy,
     /// With labels and scheme filled in.
     pub(super) section: TaggingSection,
+    model: PhantomData<fn() -> M>,
 }
 
 /// A sentence as the model takes it.
@@ -123,6 +178,12 @@ pub struct SentenceFeatures {
     /// The labels of the words that the windows have, in order; none where tags are not known. Where words
     /// between them are left out, these are what keeps to the scheme.
     pub labels: Vec<usize>,
+}
+
+impl TokenFeatures for SentenceFeatures {
+    fn sequences(&self) -> Vec<&TokenSequence> {
+        self.windows.iter().map(|window| &window.sequence).collect()
+    }
 }
 
 impl SentenceFeatures {
@@ -148,7 +209,7 @@ pub struct SentenceTags {
     pub is_finite: bool,
 }
 
-impl TagTask {
+impl<M: Tagger> Tags<M> {
     /// The task that a config describes, and its training examples, rewritten in the scheme that is trained on.
     ///
     /// # Errors
@@ -197,7 +258,7 @@ impl TagTask {
             predict_scheme: Some(scheme),
             ..section.clone()
         };
-        Ok(Self { labels, rules, loss: CrossEntropy::default(), section })
+        Ok(Self { labels, rules, loss: CrossEntropy::default(), section, model: PhantomData })
     }
 
     /// The scheme that the model is trained on.
@@ -215,6 +276,35 @@ impl TagTask {
         let mut loaded = entity_sentences(source, Path::new(""), expected)?;
         rewrite(&mut loaded.examples, self.section.scheme, self.scheme())?;
         Ok((loaded.examples, loaded.skipped))
+    }
+
+    /// A run's splits, of which `train` is read already.
+    ///
+    /// # Errors
+    /// Those of [`read_more`](Self::read_more) and of [`encode`](Self::encode).
+    pub(super) fn data(
+        &self,
+        train: (Vec<TaggedSentence>, SkipReport),
+        tokenizer: &Tokenizer,
+        run: &TaskRun<'_>,
+        progress: &mut dyn RunProgress,
+    ) -> Result<TaskData<Self>> {
+        let mut lost = TagReport::default();
+        let encode = |examples| {
+            let (encoded, report) = self.encode(tokenizer, examples, run.config.data.max_len)?;
+            lost.truncated_words += report.truncated_words;
+            lost.vanished_words += report.vanished_words;
+            Ok(encoded)
+        };
+        let read = |source: &LabelledSource| self.read_more(source);
+        let data = run.reading(progress).data::<Self>(train, read, encode)?;
+        let TagReport { truncated_words, vanished_words, .. } = lost;
+        if truncated_words + vanished_words > 0 {
+            progress.note(&format!(
+                "words without a tag of the model's: {truncated_words} cut off, {vanished_words} without pieces"
+            ));
+        }
+        Ok(data)
     }
 
     /// Sentences with their tokens. A sentence without a word that has any gets no features: all its words are
@@ -302,67 +392,11 @@ impl TagTask {
         }
     }
 
-    /// The rules of the tags' scheme.
-    pub(super) fn rules(&self) -> &TagRules {
-        &self.rules
-    }
-
-    /// The loss of the logits of a batch's words, summed.
-    pub(super) fn loss_of(
-        &self,
-        crf: Option<&Crf>,
-        logits: Tensor<2>,
-        batch: &[&SentenceFeatures],
-    ) -> Tensor<1> {
-        tagging_loss(crf, logits, &labels(batch), &n_words(batch), &self.loss).sum()
-    }
-
-    /// What a model says whose logits of all words of some windows `forward` makes.
-    pub(super) fn outputs_of(
-        &self,
-        crf: Option<&Crf>,
-        batch: &[&SentenceFeatures],
-        forward: impl Fn(&[&TagFeatures]) -> Tensor<2>,
-    ) -> Vec<SentenceTags> {
-        let mut tokens = 0;
-        let windows = windows(batch);
-        let logits = windows.chunk_by(|before, _| {
-            tokens += before.sequence.len();
-            let is_full = tokens >= AT_ONCE;
-            tokens = if is_full { 0 } else { tokens };
-            !is_full
-        });
-        let logits = logits.map(forward).collect();
-        let (logits, n_words) = (Tensor::cat(logits, 0), n_words(batch));
-        let losses = tagging_loss(crf, logits.clone(), &labels(batch), &n_words, &CrossEntropy::default());
-        let losses: Vec<f64> = losses.into_data().iter::<f64>().collect();
-        let mut losses = losses.into_iter();
-        let finite = finite_rows(logits.clone());
-        let mut finite = finite.into_iter();
-        let tags = decode_tags(crf, logits, &n_words);
-        let outputs = batch.iter().zip(tags).map(|(features, labels)| {
-            let is_finite = finite.by_ref().take(labels.len()).filter(|is_finite| !is_finite).count() == 0;
-            let n = if self.section.crf { 1 } else { labels.len() };
-            let loss = losses.by_ref().take(n).sum::<f64>() / n as f64;
-            SentenceTags { labels, loss: if features.labels.is_empty() { f64::NAN } else { loss }, is_finite }
-        });
-        outputs.collect()
-    }
-
-    /// Logits of all words of the windows, one after the other.
-    fn forward(
-        &self,
-        model: &BertForTokenClassification,
-        windows: &[&TagFeatures],
-        device: &Device,
-    ) -> Tensor<2> {
-        let sequences: Vec<&TokenSequence> = windows.iter().map(|window| &window.sequence).collect();
-        let input = input(&model.bert, &sequences, device);
-        let mut positions = Vec::new();
-        for (start, window) in input.starts().into_iter().zip(windows) {
-            positions.extend(window.positions.iter().map(|position| (start + position) as i32));
-        }
-        model.forward(input, Tensor::<1, Int>::from_data(&positions[..], device))
+    /// The model, whose field keeps to the rules of the tags' scheme.
+    pub(super) fn with_rules(&self, mut model: M) -> M {
+        let field = model.crf_mut();
+        *field = field.take().map(|crf| crf.with_rules(self.rules.clone()));
+        model
     }
 }
 
@@ -370,7 +404,7 @@ impl TagTask {
 const AT_ONCE: usize = 8_192;
 
 /// All windows of a batch.
-pub(super) fn windows<'a>(batch: &[&'a SentenceFeatures]) -> Vec<&'a TagFeatures> {
+fn windows<'a>(batch: &[&'a SentenceFeatures]) -> Vec<&'a TagFeatures> {
     batch.iter().flat_map(|features| &features.windows).collect()
 }
 
@@ -411,7 +445,7 @@ fn rewrite(sentences: &mut [TaggedSentence], from: Option<TagScheme>, to: TagSch
 pub(super) struct TagKind<'a>(pub &'a TaggingSection);
 
 impl TaskKind for TagKind<'_> {
-    fn check(&self, _: &FineTuneConfig) -> Check {
+    fn check(&self, _: Tuning<'_>) -> Check {
         let TaggingSection { crf, crf_lr_scale, label_smoothing, class_weights, .. } = self.0;
         if let Some(predicted) = self.0.predict_scheme {
             let is_of_words = |scheme| scheme == Some(TagScheme::Words);
@@ -434,25 +468,14 @@ impl TaskKind for TagKind<'_> {
     }
 
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        let data = &run.config.data;
-        let (task, examples, skipped) = TagTask::read(self.0, &data.train)?;
-        let mut lost = TagReport::default();
-        let encode = |examples| {
-            let (encoded, report) = task.encode(run.tokenizer, examples, data.max_len)?;
-            lost.truncated_words += report.truncated_words;
-            lost.vanished_words += report.vanished_words;
-            Ok(encoded)
-        };
-        let read = |source: &LabelledSource| task.read_more(source);
-        let data = run.reading(progress).data::<TagTask>((examples, skipped), read, encode)?;
-        let TagReport { truncated_words, vanished_words, .. } = lost;
-        if truncated_words + vanished_words > 0 {
-            progress.note(&format!(
-                "words without a tag of the model's: {truncated_words} cut off, {vanished_words} \
-                 without pieces"
-            ));
-        }
-        run.train(&task, data, progress)
+        let tokenizer = run.tokenizer()?;
+        let (task, examples, skipped) = TagTask::read(self.0, &run.config.data.train)?;
+        let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
+        run.train(&task, data, &tokenizer, progress)
+    }
+
+    fn recurrent(&self) -> Option<RecurrentTask<'_>> {
+        Some(RecurrentTask::Tags(self.0))
     }
 
     fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
@@ -464,18 +487,16 @@ impl TaskKind for TagKind<'_> {
     }
 }
 
-impl Task for TagTask {
-    type Model = BertForTokenClassification;
+impl<M: Tagger> Task for Tags<M> {
+    type Model = M;
     type Example = TaggedSentence;
     type Features = SentenceFeatures;
+    type Scores = TagScores;
     type Output = SentenceTags;
+    type Section = TaskSection;
 
     fn is_finite(output: &SentenceTags) -> bool {
         output.is_finite
-    }
-
-    fn sequences<'a>(&self, features: &'a SentenceFeatures) -> Vec<&'a TokenSequence> {
-        features.windows.iter().map(|window| &window.sequence).collect()
     }
 
     /// Sentences with a CRF, words by their tags' weights without.
@@ -486,17 +507,38 @@ impl Task for TagTask {
         }
     }
 
-    fn loss(&self, model: &Self::Model, batch: &[&SentenceFeatures], device: &Device) -> Tensor<1> {
-        self.loss_of(model.crf.as_ref(), self.forward(model, &windows(batch), device), batch)
+    fn scores(&self, model: &M, batch: &[&SentenceFeatures], device: &Device) -> TagScores {
+        TagScores { logits: model.logits(&windows(batch), device), crf: model.crf().clone() }
     }
 
-    fn outputs(
-        &self,
-        model: &Self::Model,
-        batch: &[&SentenceFeatures],
-        device: &Device,
-    ) -> Vec<SentenceTags> {
-        self.outputs_of(model.crf.as_ref(), batch, |windows| self.forward(model, windows, device))
+    fn loss(&self, TagScores { logits, crf }: TagScores, batch: &[&SentenceFeatures]) -> Tensor<1> {
+        tagging_loss(crf.as_ref(), logits, &labels(batch), &n_words(batch), &self.loss).sum()
+    }
+
+    fn outputs(&self, model: &M, batch: &[&SentenceFeatures], device: &Device) -> Vec<SentenceTags> {
+        let mut tokens = 0;
+        let windows = windows(batch);
+        let logits = windows.chunk_by(|before, _| {
+            tokens += before.sequence.len();
+            let is_full = tokens >= AT_ONCE;
+            tokens = if is_full { 0 } else { tokens };
+            !is_full
+        });
+        let logits = logits.map(|windows| model.logits(windows, device)).collect();
+        let (logits, n_words, crf) = (Tensor::cat(logits, 0), n_words(batch), model.crf().as_ref());
+        let losses = tagging_loss(crf, logits.clone(), &labels(batch), &n_words, &CrossEntropy::default());
+        let losses: Vec<f64> = losses.into_data().iter::<f64>().collect();
+        let mut losses = losses.into_iter();
+        let finite = finite_rows(logits.clone());
+        let mut finite = finite.into_iter();
+        let tags = decode_tags(crf, logits, &n_words);
+        let outputs = batch.iter().zip(tags).map(|(features, labels)| {
+            let is_finite = finite.by_ref().take(labels.len()).filter(|is_finite| !is_finite).count() == 0;
+            let n = if self.section.crf { 1 } else { labels.len() };
+            let loss = losses.by_ref().take(n).sum::<f64>() / n as f64;
+            SentenceTags { labels, loss: if features.labels.is_empty() { f64::NAN } else { loss }, is_finite }
+        });
+        outputs.collect()
     }
 
     fn predictions(

@@ -1,6 +1,6 @@
 //! The seam between fine-tuning and a kind of task.
 
-use super::config::TaskSection;
+use super::kinds::TaskSettings;
 use crate::engine::Advance;
 use crate::{Result, TrainerError};
 use burn::module::Module;
@@ -23,23 +23,22 @@ pub trait Task: Sync {
     /// An example as it was read.
     type Example: Sync;
     /// What the model takes at once: in most tasks an example's tokens.
-    type Features: Sync;
-    /// What the model says of one such, on the host.
+    type Features: Features;
+    /// What the model makes of a batch, on the device: logits, embeddings.
+    type Scores: Clone;
+    /// What the model says of one of a batch, on the host.
     type Output: Send;
-
-    /// The sequences that the encoder sees of it.
-    fn sequences<'a>(&self, features: &'a Self::Features) -> Vec<&'a TokenSequence>;
-
-    /// Whether they were cut to the greatest length, if the user is to be told so.
-    fn is_cut(&self, _: &Self::Features) -> bool {
-        false
-    }
+    /// What the task is in a config and in a model's folder.
+    type Section: TaskSettings;
 
     /// The denominator of the batch's mean loss.
     fn weight(&self, batch: &[&Self::Features]) -> f64;
 
-    /// The loss summed over a batch, `[1]`.
-    fn loss(&self, model: &Self::Model, batch: &[&Self::Features], device: &Device) -> Tensor<1>;
+    /// What the model makes of a batch to be [trained](Self::loss) by. A teacher's scores stand beside it.
+    fn scores(&self, model: &Self::Model, batch: &[&Self::Features], device: &Device) -> Self::Scores;
+
+    /// The loss of a batch's scores, summed, `[1]`.
+    fn loss(&self, scores: Self::Scores, batch: &[&Self::Features]) -> Tensor<1>;
 
     /// The loss summed over a batch and its gradients times `factor`, if the task computes them part by part; see
     /// [`Objective::gradients`](crate::engine::Objective::gradients).
@@ -97,7 +96,7 @@ pub trait Task: Sync {
     ) -> Box<dyn Predictions>;
 
     /// The task as a model's folder keeps it: labels spelt out.
-    fn section(&self) -> TaskSection;
+    fn section(&self) -> Self::Section;
 
     /// Whether its examples are pairs of texts, or single ones, where the task could be of both.
     fn pairs(&self) -> Option<bool> {
@@ -112,6 +111,57 @@ pub trait Task: Sync {
     /// The classes that the head tells apart, for `config.json`.
     fn labels(&self) -> Option<&LabelSet> {
         None
+    }
+}
+
+/// What a model takes of an example.
+pub trait Features: Sync {
+    /// What it costs to compute: its tokens. Batches are made of features that cost about the same.
+    fn cost(&self) -> usize;
+
+    /// How many sequences the encoder sees of it.
+    fn n_sequences(&self) -> usize {
+        1
+    }
+
+    /// Whether it was cut to the greatest length, if the user is to be told so.
+    fn is_cut(&self) -> bool {
+        false
+    }
+
+    /// Gives `update` the bytes that tell these features from others. A run is resumed only with the examples it began with.
+    fn hash(&self, update: &mut dyn FnMut(&[u8]));
+}
+
+/// Features that are sequences of tokens.
+pub trait TokenFeatures: Sync {
+    /// The sequences that the encoder sees of an example.
+    fn sequences(&self) -> Vec<&TokenSequence>;
+
+    /// As [`Features::is_cut`].
+    fn is_cut(&self) -> bool {
+        false
+    }
+}
+
+impl<T: TokenFeatures> Features for T {
+    fn cost(&self) -> usize {
+        self.sequences().iter().map(|sequence| sequence.len()).sum()
+    }
+
+    fn n_sequences(&self) -> usize {
+        self.sequences().len()
+    }
+
+    fn is_cut(&self) -> bool {
+        TokenFeatures::is_cut(self)
+    }
+
+    fn hash(&self, update: &mut dyn FnMut(&[u8])) {
+        for sequence in self.sequences() {
+            update(&(sequence.len() as u64).to_le_bytes());
+            sequence.input_ids.iter().for_each(|id| update(&id.to_le_bytes()));
+        }
     }
 }
 
@@ -156,6 +206,18 @@ pub trait PretrainedTask: Task<Model: HasBackbone<Backbone = Bert>> {
     }
 }
 
+/// Scores that are rows of numbers, so that another model's of the same batch can stand beside them.
+pub trait ScoreRows {
+    /// Logits, a row for each place that has a softmax or a number of its own.
+    fn rows(&self) -> Vec<Tensor<2>>;
+}
+
+impl ScoreRows for Tensor<2> {
+    fn rows(&self) -> Vec<Tensor<2>> {
+        vec![self.clone()]
+    }
+}
+
 /// Examples and what they became.
 #[derive(Debug, Clone)]
 pub struct Encoded<E, F> {
@@ -166,8 +228,8 @@ pub struct Encoded<E, F> {
 }
 
 /// How many features lost tokens.
-pub(super) fn n_cut<T: Task>(task: &T, features: &[T::Features]) -> usize {
-    features.iter().filter(|features| task.is_cut(features)).count()
+pub(super) fn n_cut<F: Features>(features: &[F]) -> usize {
+    features.iter().filter(|features| features.is_cut()).count()
 }
 
 /// The encoder that a checkpoint has for an architecture, its parameters deferred, and the dropout of a head on it.

@@ -1,13 +1,14 @@
 //! Classes of texts and pairs of texts, and numbers for them.
 
-use super::config::{FineTuneConfig, TaskSection, ValueLoss};
+use super::config::{TaskSection, Tuning, ValueLoss};
 use super::cross_encoder;
 use super::evaluate::in_batches;
-use super::kinds::{OpenedModel, SavedModel, TaskKind};
-use super::reading::draw_shots;
+use super::kinds::{OpenedModel, RecurrentTask, SavedModel, TaskKind};
+use super::reading::{TaskData, draw_shots};
 use super::run::TaskRun;
 use super::task::{
-    Encoded, PretrainedTask, Task, argmax, bad_setting, input, labels, pretrained_encoder, rows, softmax,
+    Encoded, PretrainedTask, Task, TokenFeatures, argmax, bad_setting, input, labels, pretrained_encoder,
+    rows, softmax,
 };
 use super::validate::check_loss;
 use crate::Result;
@@ -15,6 +16,7 @@ use crate::config::validate::{Check, ensure};
 use crate::engine::Advance;
 use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
+use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_data::SkipReport;
 use cloze_data::labelled::{
@@ -24,7 +26,7 @@ use cloze_evaluation::report::{
     ClassExample, ClassPredictions, LabelExample, LabelPredictions, Predictions, ValueExample,
     ValuePredictions,
 };
-use cloze_model::bert::{BertConfig, BertInput, Pooling};
+use cloze_model::bert::{BertConfig, Pooling};
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{
@@ -32,6 +34,7 @@ use cloze_model::tasks::{
 };
 use cloze_model::{HasBackbone, ParamInit};
 use cloze_tokenizer::Tokenizer;
+use std::marker::PhantomData;
 use std::path::Path;
 
 /// What the model takes of a text or a pair of texts.
@@ -42,15 +45,61 @@ pub struct TextInput {
     summary: Option<Vec<f32>>,
 }
 
+impl TextInput {
+    /// Its tokens.
+    pub fn sequence(&self) -> &TokenSequence {
+        &self.features.sequence
+    }
+
+    /// What is to be predicted.
+    pub fn target(&self) -> &Target {
+        &self.features.target
+    }
+}
+
 impl From<TextFeatures> for TextInput {
     fn from(features: TextFeatures) -> Self {
         Self { features, summary: None }
     }
 }
 
+impl TokenFeatures for TextInput {
+    fn sequences(&self) -> Vec<&TokenSequence> {
+        vec![&self.features.sequence]
+    }
+
+    fn is_cut(&self) -> bool {
+        self.features.truncated
+    }
+}
+
+/// A model that classifies texts.
+pub trait TextClassifier: Module + Send + Sync {
+    /// A row of logits for each text.
+    fn logits(&self, texts: &[&TokenSequence], device: &Device) -> Tensor<2>;
+
+    /// The model, if its head can be computed of what its encoder made of texts before.
+    fn with_summaries(&self) -> Option<&BertForSequenceClassification> {
+        None
+    }
+}
+
+impl TextClassifier for BertForSequenceClassification {
+    fn logits(&self, texts: &[&TokenSequence], device: &Device) -> Tensor<2> {
+        self.forward(input(&self.bert, texts, device))
+    }
+
+    fn with_summaries(&self) -> Option<&BertForSequenceClassification> {
+        Some(self)
+    }
+}
+
+/// [`Texts`] with a checkpoint's encoder.
+pub type TextTask = Texts<BertForSequenceClassification>;
+
 /// Sequence classification with one class or any number of labels for each text, or regression where there are no labels.
 #[derive(Debug, Clone)]
-pub struct TextTask {
+pub struct Texts<M> {
     /// The classes; none in a regression.
     pub labels: Option<LabelSet>,
     positive: Option<usize>,
@@ -62,9 +111,10 @@ pub struct TextTask {
     threshold: Option<f64>,
     /// Whether all examples are pairs, or none; unknown of models saved elsewhere.
     pairs: Option<bool>,
+    model: PhantomData<fn() -> M>,
 }
 
-impl TextTask {
+impl<M: TextClassifier> Texts<M> {
     /// The task that a config describes, and its training examples.
     ///
     /// # Errors
@@ -128,7 +178,7 @@ impl TextTask {
     pub fn new(labels: Option<LabelSet>, pooling: Option<Pooling>) -> Self {
         let positive = labels.as_ref().filter(|set| set.len() == 2).map(|_| 1);
         let (loss, value_loss) = (CrossEntropy::default(), ValueLoss::default());
-        Self { labels, positive, loss, value_loss, pooling, threshold: None, pairs: None }
+        Self { labels, positive, loss, value_loss, pooling, threshold: None, pairs: None, model: PhantomData }
     }
 
     /// The task of texts with any number of its labels each, of which those are predicted whose probability is above this.
@@ -206,6 +256,26 @@ impl TextTask {
         Ok((loaded.examples, loaded.skipped))
     }
 
+    /// A run's splits, of which `train` is read already.
+    ///
+    /// # Errors
+    /// Those of [`read_more`](Self::read_more) and of [`encode`](Self::encode); classes with fewer examples than are drawn.
+    pub(super) fn data(
+        &self,
+        train: (Vec<TextExample>, SkipReport),
+        tokenizer: &Tokenizer,
+        run: &TaskRun<'_>,
+        progress: &mut dyn RunProgress,
+    ) -> Result<TaskData<Self>> {
+        let config = run.config;
+        run.reading(progress).selected::<Self>(
+            train,
+            |source| self.read_more(source),
+            |examples| Self::encode(tokenizer, examples, config.data.max_len),
+            |examples| draw_shots(config, self.labels.as_ref(), examples),
+        )
+    }
+
     /// Examples with their tokens.
     ///
     /// # Errors
@@ -251,7 +321,7 @@ impl TextTask {
 pub(super) struct TextKind<'a>(pub &'a TaskSection);
 
 impl TaskKind for TextKind<'_> {
-    fn check(&self, _: &FineTuneConfig) -> Check {
+    fn check(&self, _: Tuning<'_>) -> Check {
         match self.0 {
             TaskSection::Classification { label_smoothing, class_weights, .. } => {
                 check_loss(*label_smoothing, class_weights)
@@ -265,15 +335,18 @@ impl TaskKind for TextKind<'_> {
     }
 
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        let config = run.config;
-        let (task, examples, skipped) = TextTask::read(self.0, &config.data.train)?;
-        let data = run.reading(progress).selected::<TextTask>(
-            (examples, skipped),
-            |source| task.read_more(source),
-            |examples| TextTask::encode(run.tokenizer, examples, config.data.max_len),
-            |examples| draw_shots(config, task.labels.as_ref(), examples),
-        )?;
-        run.train(&task, data, progress)
+        let tokenizer = run.tokenizer()?;
+        let (task, examples, skipped) = TextTask::read(self.0, &run.config.data.train)?;
+        let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
+        run.train(&task, data, &tokenizer, progress)
+    }
+
+    fn has_classes(&self) -> bool {
+        matches!(self.0, TaskSection::Classification { .. })
+    }
+
+    fn recurrent(&self) -> Option<RecurrentTask<'_>> {
+        Some(RecurrentTask::Texts(self.0))
     }
 
     fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
@@ -295,23 +368,18 @@ impl TaskKind for TextKind<'_> {
     }
 }
 
-impl Task for TextTask {
-    type Model = BertForSequenceClassification;
+impl<M: TextClassifier> Task for Texts<M> {
+    type Model = M;
     type Example = TextExample;
     type Features = TextInput;
+    /// The head's outputs, `[batch, outputs]`.
+    type Scores = Tensor<2>;
     /// The head's outputs.
     type Output = Vec<f32>;
+    type Section = TaskSection;
 
     fn is_finite(output: &Vec<f32>) -> bool {
         output.iter().all(|score| score.is_finite())
-    }
-
-    fn sequences<'a>(&self, input: &'a TextInput) -> Vec<&'a TokenSequence> {
-        vec![&input.features.sequence]
-    }
-
-    fn is_cut(&self, input: &TextInput) -> bool {
-        input.features.truncated
     }
 
     fn weight(&self, batch: &[&TextInput]) -> f64 {
@@ -321,28 +389,64 @@ impl Task for TextTask {
         }
     }
 
-    fn loss(&self, model: &Self::Model, batch: &[&TextInput], device: &Device) -> Tensor<1> {
-        self.loss_of(self.forward(model, batch, device), batch, device)
+    fn scores(&self, model: &M, batch: &[&TextInput], device: &Device) -> Tensor<2> {
+        let known: Option<Vec<&[f32]>> = batch.iter().map(|input| input.summary.as_deref()).collect();
+        match (known, model.with_summaries()) {
+            (Some(summaries), Some(model)) => {
+                let shape = [summaries.len(), summaries.first().map_or(0, |summary| summary.len())];
+                let summaries = TensorData::new(summaries.concat(), shape);
+                model.head.forward(Tensor::from_data(summaries, device))
+            }
+            _ => model.logits(&sequences(batch), device),
+        }
+    }
+
+    fn loss(&self, logits: Tensor<2>, batch: &[&TextInput]) -> Tensor<1> {
+        let device = &logits.device();
+        let targets = |values: Vec<f32>| {
+            let shape = [batch.len(), values.len() / batch.len().max(1)];
+            Tensor::<2>::from_data(TensorData::new(values, shape), device)
+        };
+        let values = || batch.iter().map(|input| value(&input.features.target) as f32).collect();
+        let losses = match (&self.labels, self.threshold, self.value_loss) {
+            (Some(set), Some(_), _) => {
+                let mut given = vec![0.0; batch.len() * set.len()];
+                for (input, row) in batch.iter().zip(given.chunks_exact_mut(set.len())) {
+                    several(&input.features.target).iter().for_each(|label| row[*label] = 1.0);
+                }
+                binary_loss(logits, targets(given))
+            }
+            (Some(_), None, _) => {
+                classification_loss(logits, labels(classes(batch).collect(), device), &self.loss)
+            }
+            (None, _, ValueLoss::SquaredError) => regression_loss(logits, targets(values()).squeeze_dim(1)),
+            (None, _, ValueLoss::BinaryCrossEntropy) => binary_loss(logits, targets(values())),
+        };
+        losses.sum()
     }
 
     fn summarise(
         &self,
-        model: &Self::Model,
+        model: &M,
         inputs: &mut [TextInput],
         batch_tokens: usize,
         device: &Device,
         progress: &mut dyn FnMut(Advance),
     ) -> bool {
-        let work = |batch: &[&TextInput]| rows(model.summaries(tensors(model, batch, device)));
-        let summaries = in_batches(self, inputs, batch_tokens, work, progress);
+        let Some(model) = model.with_summaries() else {
+            return false;
+        };
+        let work =
+            |batch: &[&TextInput]| rows(model.summaries(input(&model.bert, &sequences(batch), device)));
+        let summaries = in_batches(inputs, batch_tokens, work, progress);
         for (input, summary) in inputs.iter_mut().zip(summaries) {
             input.summary = Some(summary);
         }
         true
     }
 
-    fn outputs(&self, model: &Self::Model, batch: &[&TextInput], device: &Device) -> Vec<Vec<f32>> {
-        rows(self.forward(model, batch, device))
+    fn outputs(&self, model: &M, batch: &[&TextInput], device: &Device) -> Vec<Vec<f32>> {
+        rows(self.scores(model, batch, device))
     }
 
     fn predictions(
@@ -426,52 +530,8 @@ impl PretrainedTask for TextTask {
     }
 }
 
-impl TextTask {
-    /// The loss of a batch's logits, summed.
-    pub(super) fn loss_of(&self, logits: Tensor<2>, batch: &[&TextInput], device: &Device) -> Tensor<1> {
-        let targets = |values: Vec<f32>| {
-            let shape = [batch.len(), values.len() / batch.len().max(1)];
-            Tensor::<2>::from_data(TensorData::new(values, shape), device)
-        };
-        let values = || batch.iter().map(|input| value(&input.features.target) as f32).collect();
-        let losses = match (&self.labels, self.threshold, self.value_loss) {
-            (Some(set), Some(_), _) => {
-                let mut given = vec![0.0; batch.len() * set.len()];
-                for (input, row) in batch.iter().zip(given.chunks_exact_mut(set.len())) {
-                    several(&input.features.target).iter().for_each(|label| row[*label] = 1.0);
-                }
-                binary_loss(logits, targets(given))
-            }
-            (Some(_), None, _) => {
-                classification_loss(logits, labels(classes(batch).collect(), device), &self.loss)
-            }
-            (None, _, ValueLoss::SquaredError) => regression_loss(logits, targets(values()).squeeze_dim(1)),
-            (None, _, ValueLoss::BinaryCrossEntropy) => binary_loss(logits, targets(values())),
-        };
-        losses.sum()
-    }
-
-    fn forward(
-        &self,
-        model: &BertForSequenceClassification,
-        batch: &[&TextInput],
-        device: &Device,
-    ) -> Tensor<2> {
-        let known: Option<Vec<&[f32]>> = batch.iter().map(|input| input.summary.as_deref()).collect();
-        match known {
-            Some(summaries) => {
-                let shape = [summaries.len(), summaries.first().map_or(0, |summary| summary.len())];
-                let summaries = TensorData::new(summaries.concat(), shape);
-                model.head.forward(Tensor::from_data(summaries, device))
-            }
-            None => model.forward(tensors(model, batch, device)),
-        }
-    }
-}
-
-fn tensors(model: &BertForSequenceClassification, batch: &[&TextInput], device: &Device) -> BertInput {
-    let sequences: Vec<_> = batch.iter().map(|input| &input.features.sequence).collect();
-    input(&model.bert, &sequences, device)
+fn sequences<'a>(batch: &[&'a TextInput]) -> Vec<&'a TokenSequence> {
+    batch.iter().map(|input| &input.features.sequence).collect()
 }
 
 fn classes<'a>(batch: &'a [&TextInput]) -> impl Iterator<Item = i32> + 'a {

@@ -1,19 +1,18 @@
 //! The values a fine-tuning config may have, beyond their types.
 
-use super::config::{FineTuneConfig, TaskSection};
+use super::config::Tuning;
 use crate::config::validate::{
     Check, at_least, averaging, below_one, ensure, final_fraction, not_negative, optimizer, positive,
 };
 
 /// Checks every value of `config` and how they go together; the first complaint is returned.
-pub(super) fn validate(config: &FineTuneConfig) -> Check {
-    let kind = config.task.kind();
-    kind.check(config)?;
+pub(super) fn validate(config: Tuning<'_>) -> Check {
+    config.task.check(config)?;
     model(config)?;
     data(config)?;
     let train = &config.train;
     // Only a prompt says something without having been trained.
-    let least = u64::from(kind.needs_training());
+    let least = u64::from(config.task.needs_training());
     at_least(least, "train.epochs", train.epochs)?;
     at_least(1, "train.batch_size", train.batch_size)?;
     at_least(1, "train.batch_tokens", train.batch_tokens.unwrap_or(1))?;
@@ -45,14 +44,19 @@ pub(super) fn check_loss(label_smoothing: f64, class_weights: &[f32]) -> Check {
     ensure(counts, "task.class_weights", format!("{class_weights:?}"), "a number above 0 among them")
 }
 
-fn model(config: &FineTuneConfig) -> Check {
+fn model(config: Tuning<'_>) -> Check {
     let section = &config.model;
     let has_path = !section.path.as_os_str().is_empty();
     if let Some(recurrent) = &section.recurrent {
         ensure(!has_path, "model.path", section.path.display(), "none beside `[model.recurrent]`")?;
         return recurrent.check(config);
     }
-    ensure(has_path, "model.path", "missing", "a checkpoint's folder, or `[model.recurrent]` instead")?;
+    ensure(
+        has_path || !config.task.needs_checkpoint(),
+        "model.path",
+        "missing",
+        "a checkpoint's folder, or `[model.recurrent]` instead",
+    )?;
     let decay = config.model.layer_decay.unwrap_or(1.0);
     ensure(decay > 0.0 && decay <= 1.0, "model.layer_decay", decay, "a number above 0, at most 1")?;
     match &config.model.lora {
@@ -65,7 +69,7 @@ fn model(config: &FineTuneConfig) -> Check {
     }
 }
 
-fn data(config: &FineTuneConfig) -> Check {
+fn data(config: Tuning<'_>) -> Check {
     let data = &config.data;
     at_least(1, "data.max_len", data.max_len)?;
     if let Some(language) = data.language.as_ref().filter(|_| config.model.recurrent.is_some()) {
@@ -74,8 +78,7 @@ fn data(config: &FineTuneConfig) -> Check {
     }
     if let Some(shots) = data.shots {
         at_least(1, "data.shots", shots)?;
-        let has_classes = matches!(config.task, TaskSection::Classification { .. } | TaskSection::Prompt(_));
-        ensure(has_classes, "data.shots", shots, "a task with a class for each example")?;
+        ensure(config.task.has_classes(), "data.shots", shots, "a task with a class for each example")?;
     }
     if let Some(share) = data.dev_fraction {
         let key = "data.dev_fraction";

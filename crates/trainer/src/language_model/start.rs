@@ -2,8 +2,9 @@
 
 use crate::config::{LanguageModelConfig, LanguageModelSection};
 use crate::engine::RunOptions;
+use crate::fit::check_vocabulary;
 use crate::memory::{self, Keys, Load, MemoryEstimate, Sizes};
-use crate::running_text::initial::{InitialModel, check, check_vocabulary};
+use crate::running_text::initial::{InitialModel, check};
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::{SpecialPieces, derive_seed};

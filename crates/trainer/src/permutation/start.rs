@@ -3,8 +3,9 @@
 use crate::Result;
 use crate::config::{PermutationConfig, XlnetSection};
 use crate::engine::RunOptions;
+use crate::fit::check_vocabulary;
 use crate::memory::{self, Keys, Load, MemoryEstimate, Sizes};
-use crate::running_text::initial::{InitialModel, check, check_vocabulary};
+use crate::running_text::initial::{InitialModel, check};
 use burn::tensor::Device;
 use cloze_data::{SpecialPieces, derive_seed};
 use cloze_model::ParamInit;

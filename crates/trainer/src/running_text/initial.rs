@@ -3,7 +3,6 @@
 use crate::{Result, TrainerError};
 use cloze_model::huggingface::{LoadReport, Published, check_published, load_published_as};
 use cloze_model::{ModelError, ParamInit};
-use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 
 /// A model before its first step.
@@ -41,16 +40,4 @@ pub(crate) fn check<C: Published>(config: &C) -> Result<()> {
         }
         other => other.into(),
     })
-}
-
-/// Refuses a tokenizer with more pieces than a checkpoint has embeddings for.
-pub(crate) fn check_vocabulary(tokenizer: &Tokenizer, folder: &Path, vocab_size: usize) -> Result<()> {
-    if tokenizer.vocab_size() > vocab_size {
-        return Err(TrainerError::VocabularyMismatch {
-            folder: folder.to_owned(),
-            tokenizer: tokenizer.vocab_size(),
-            model: vocab_size,
-        });
-    }
-    Ok(())
 }

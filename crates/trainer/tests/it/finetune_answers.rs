@@ -189,7 +189,7 @@ fn choices_are_learned_whatever_their_number() {
     let saved = PretrainedFolder::open(&path.join("out/model")).unwrap();
     assert_eq!(saved.config.architecture, Architecture::MultipleChoice);
     assert_eq!(
-        TaskFile::read(&path.join("out/model")).unwrap().unwrap().task,
+        TaskFile::<TaskSection>::read(&path.join("out/model")).unwrap().unwrap().task,
         TaskSection::MultipleChoice {}
     );
 }

@@ -129,7 +129,7 @@ fn classes_are_learnt_and_the_folder_says_them() {
     let pretrained = PretrainedFolder::open(&model).unwrap();
     assert_eq!(pretrained.config.architecture, Architecture::SequenceClassification);
     assert_eq!(pretrained.config.labels, ["bad", "good"]);
-    assert_eq!(TaskFile::read(&model).unwrap().unwrap().max_len, 32);
+    assert_eq!(<TaskFile>::read(&model).unwrap().unwrap().max_len, 32);
     let report = bench.path("run/report/dev");
     for file in ["report.html", "figures.json", "predictions.tsv", "worst.tsv", "confusion.tsv"] {
         assert!(report.join(file).exists(), "{file}");

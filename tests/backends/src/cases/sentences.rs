@@ -67,7 +67,7 @@ pub fn in_batch(device: &Device) -> Values {
         device,
         |init| SentenceEncoder::from(config.init_encoder(init)),
         |model, device| embeddings(&task, model, &batch, device),
-        |model, found| task.loss(model, &batch, &found.device()),
+        |model, found| task.loss(task.scores(model, &batch, &found.device()), &batch),
     )
 }
 

@@ -9,10 +9,12 @@ mod section;
 #[cfg(test)]
 mod tests;
 
-use super::config::{FineTuneConfig, TaskSection};
+use super::config::{TaskSection, Tuning};
 use super::kinds::{OpenedModel, SavedModel, TaskKind};
 use super::run::TaskRun;
-use super::task::{Encoded, PretrainedTask, Task, bad_setting, input, pretrained_encoder, rows};
+use super::task::{
+    Encoded, PretrainedTask, ScoreRows, Task, TokenFeatures, bad_setting, input, pretrained_encoder, rows,
+};
 use crate::config::validate::Check;
 use crate::embed::{EmbedConfig, Embedder};
 use crate::engine::{Outcome, gradients};
@@ -170,7 +172,8 @@ impl EmbeddingTask {
     }
 
     /// What a loss sees of a batch, by its sentences' embeddings.
-    fn mean_loss(&self, model: &SentenceEncoder, rows: Tensor<2>, batch: &[&EmbeddingFeatures]) -> Tensor<1> {
+    fn mean_loss(&self, scores: EmbeddingScores, batch: &[&EmbeddingFeatures]) -> Tensor<1> {
+        let EmbeddingScores { rows, classifier } = scores;
         let (n, pairs) = (batch.len(), self.has_second(batch));
         let first_negative = |features: &EmbeddingFeatures| 1 + usize::from(features.has_pair);
         let owners: Vec<usize> = batch
@@ -186,7 +189,7 @@ impl EmbeddingTask {
         let device = rows.device();
         let [n_rows, _] = rows.dims();
         let mut seen = EmbeddingBatch::of_rows(rows, n, pairs, &owners, &scores);
-        (seen.classes, seen.classifier) = (&classes, model.classifier.as_ref());
+        (seen.classes, seen.classifier) = (&classes, classifier.as_ref());
         if references.len() == n_rows && n_rows > 0 {
             let shape = [n_rows, references[0].len()];
             let reference = Tensor::from_data(TensorData::new(references.concat(), shape), &device);
@@ -249,12 +252,16 @@ fn single_sentences(examples: Vec<SentenceExample>) -> Vec<SentenceExample> {
 pub(super) struct EmbeddingKind<'a>(pub &'a EmbeddingSection);
 
 impl TaskKind for EmbeddingKind<'_> {
-    fn check(&self, config: &FineTuneConfig) -> Check {
+    fn check(&self, config: Tuning<'_>) -> Check {
         self.0.check(config)
     }
 
+    fn models(&self) -> Vec<&Path> {
+        self.0.loss.reference().into_iter().collect()
+    }
+
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        let (section, config) = (self.0, run.config);
+        let (section, config, tokenizer) = (self.0, run.config, run.tokenizer()?);
         let columns = &config.data.train.columns;
         let kind = match (columns.contains_key("label"), columns.contains_key("negatives")) {
             (true, _) => SimilarityKind::Scored,
@@ -278,14 +285,14 @@ impl TaskKind for EmbeddingKind<'_> {
         let mut data = run.reading(progress).selected::<EmbeddingTask>(
             train,
             read,
-            |examples| task.encode(run.tokenizer, examples, config.data.max_len),
+            |examples| task.encode(&tokenizer, examples, config.data.max_len),
             |examples| select(section, examples),
         )?;
         if let Some(path) = section.loss.reference() {
             let width = refer(&mut data.train, path, &run.options.device)?;
             task.teacher_width = matches!(section.loss, LossSection::Distillation { .. }).then_some(width);
         }
-        run.train(&task, data, progress)
+        run.train(&task, data, &tokenizer, progress)
     }
 
     fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
@@ -346,20 +353,39 @@ fn refer(
     Ok(embedder.width())
 }
 
+impl TokenFeatures for EmbeddingFeatures {
+    fn sequences(&self) -> Vec<&TokenSequence> {
+        self.sequences.iter().collect()
+    }
+
+    fn is_cut(&self) -> bool {
+        self.truncated
+    }
+}
+
+/// The embeddings of a batch, and what tells the classes of its pairs.
+#[derive(Debug, Clone)]
+pub struct EmbeddingScores {
+    /// The first sentences, then the second ones, then the negatives, `[sentences, width]`.
+    pub rows: Tensor<2>,
+    /// The model's classifier of pairs.
+    pub classifier: Option<Linear>,
+}
+
+impl ScoreRows for EmbeddingScores {
+    fn rows(&self) -> Vec<Tensor<2>> {
+        vec![self.rows.clone()]
+    }
+}
+
 impl Task for EmbeddingTask {
     type Model = SentenceEncoder;
     type Example = SentenceExample;
     type Features = EmbeddingFeatures;
+    type Scores = EmbeddingScores;
     /// The embedding of each sentence.
     type Output = Vec<Vec<f32>>;
-
-    fn sequences<'a>(&self, features: &'a EmbeddingFeatures) -> Vec<&'a TokenSequence> {
-        features.sequences.iter().collect()
-    }
-
-    fn is_cut(&self, features: &EmbeddingFeatures) -> bool {
-        features.truncated
-    }
+    type Section = TaskSection;
 
     fn is_finite(output: &Vec<Vec<f32>>) -> bool {
         output.iter().flatten().all(|value| value.is_finite())
@@ -369,9 +395,18 @@ impl Task for EmbeddingTask {
         batch.len() as f64
     }
 
-    fn loss(&self, model: &SentenceEncoder, batch: &[&EmbeddingFeatures], device: &Device) -> Tensor<1> {
+    fn scores(
+        &self,
+        model: &SentenceEncoder,
+        batch: &[&EmbeddingFeatures],
+        device: &Device,
+    ) -> EmbeddingScores {
         let rows = self.embed(model, &self.ordered(batch), device);
-        self.mean_loss(model, rows, batch) * batch.len() as f64
+        EmbeddingScores { rows, classifier: model.classifier.clone() }
+    }
+
+    fn loss(&self, scores: EmbeddingScores, batch: &[&EmbeddingFeatures]) -> Tensor<1> {
+        self.mean_loss(scores, batch) * batch.len() as f64
     }
 
     fn gradients(
@@ -394,7 +429,8 @@ impl Task for EmbeddingTask {
         let rows: Vec<Tensor<2>> =
             sequences.chunks(chunk).enumerate().map(|part| embed(part).inner()).collect();
         let rows = Tensor::from_inner(Tensor::cat(rows, 0)).require_grad();
-        let sum = self.mean_loss(model, rows.clone(), batch) * batch.len() as f64;
+        let scores = EmbeddingScores { rows: rows.clone(), classifier: model.classifier.clone() };
+        let sum = self.loss(scores, batch);
         drop(forward);
         let _backward = trace_span!("backward").entered();
         let value = sum.clone().into_scalar::<f64>();

@@ -5,7 +5,7 @@ use super::losses::{
     PairClasses, Triplet, TripletDistance,
 };
 use crate::config::validate::{Check, at_least, ensure, not_negative, positive};
-use crate::finetune::config::FineTuneConfig;
+use crate::finetune::config::Tuning;
 use cloze_model::bert::Pooling;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -265,7 +265,7 @@ impl EmbeddingSection {
     }
 
     /// Checks the values, and that the data has what the loss needs.
-    pub(super) fn check(&self, config: &FineTuneConfig) -> Check {
+    pub(super) fn check(&self, config: Tuning<'_>) -> Check {
         self.loss.check()?;
         let head = config.model.dropout.head;
         ensure(head.is_none(), "model.dropout.head", head.unwrap_or(0.0), "none: an embedding has no head")?;

@@ -211,7 +211,8 @@ fn chunks_change_nothing(
             chunked.embed(&model, part, device)
         });
         let rows = Tensor::cat(parts.collect(), 0);
-        let sum = chunked.mean_loss(&model, rows, batch) * batch.len() as f64;
+        let sum = chunked.mean_loss(EmbeddingScores { rows, classifier: model.classifier.clone() }, batch)
+            * batch.len() as f64;
         let whole = sum.clone().into_data().iter::<f64>().next().unwrap();
         assert!((value - whole).abs() < 1e-5 * whole, "{value}, {whole}");
         let expected = GradientsParams::from_grads((sum * factor).backward(), &model);
@@ -221,7 +222,7 @@ fn chunks_change_nothing(
         if dropout == 0.0 {
             let whole = task(loss.clone(), None);
             assert!(whole.gradients(&model, batch, factor, seed, device).is_none());
-            let sum = whole.loss(&model, batch, device) * factor;
+            let sum = whole.loss(whole.scores(&model, batch, device), batch) * factor;
             let plain = GradientsParams::from_grads(sum.backward(), &model);
             let off = difference(&model, &found, &plain);
             assert!(off < 1e-5, "gradients differ by {off}");
@@ -309,7 +310,8 @@ fn single_sentences_are_their_own_pairs() {
     assert_eq!(ids, [&[4, 5][..], &[6], &[4, 5], &[6]]);
     // Without dropout a sentence is exactly like itself.
     let device = Device::flex();
-    let same = task.loss(&model(0.0, &device), &batch, &device).into_data().iter::<f64>().next().unwrap();
+    let scores = task.scores(&model(0.0, &device), &batch, &device);
+    let same = task.loss(scores, &batch).into_data().iter::<f64>().next().unwrap();
     assert!(same > 0.0 && same < 2.0 * 2f64.ln() + 1e-6, "{same}");
 }
 

@@ -4,7 +4,7 @@ use super::super::answers::{AnswerTask, SpanScores};
 use super::super::config::TaskSection;
 use super::super::predictor::InputKey;
 use super::super::task::Encoded;
-use super::{Cut, Fields, PredictTask, Read, number, required};
+use super::{Cut, LineFields, PredictTask, Read, number, required};
 use crate::Result;
 use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelledSource, PredictedAnswer, Question, QuestionFeatures};
@@ -32,7 +32,7 @@ impl PredictTask for AnswerTask {
     }
 
     fn read_line(&self, line: Value) -> Read<(Question, ())> {
-        let mut fields = Fields::of(line)?;
+        let mut fields = LineFields::of(line)?;
         let (question, context) = (fields.text("question")?, fields.text("context")?);
         fields.end()?;
         let question = Question {

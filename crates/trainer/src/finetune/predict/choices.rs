@@ -4,7 +4,7 @@ use super::super::choices::ChoiceTask;
 use super::super::config::TaskSection;
 use super::super::predictor::InputKey;
 use super::super::task::{Encoded, argmax, softmax};
-use super::{Cut, Fields, PredictTask, Read, number, required};
+use super::{Cut, LineFields, PredictTask, Read, number, required};
 use crate::Result;
 use cloze_data::SkipReport;
 use cloze_data::labelled::{ChoiceExample, ChoiceFeatures, LabelledSource};
@@ -34,7 +34,7 @@ impl PredictTask for ChoiceTask {
     }
 
     fn read_line(&self, line: Value) -> Read<(ChoiceExample, ())> {
-        let mut fields = Fields::of(line)?;
+        let mut fields = LineFields::of(line)?;
         let (context, text) = (fields.text("context")?, fields.text("text")?);
         let choices = fields.texts("choices")?;
         fields.end()?;

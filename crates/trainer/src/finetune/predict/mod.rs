@@ -11,7 +11,6 @@ mod texts;
 #[cfg(test)]
 pub(super) mod testing;
 
-use super::config::TaskSection;
 use super::predictor::InputKey;
 use super::task::{Encoded, Task};
 use crate::Result;
@@ -22,7 +21,7 @@ use serde_json::{Map, Value};
 use std::fmt::Debug;
 
 /// A task whose saved models can be asked.
-pub(super) trait PredictTask: Task + Debug + Sized {
+pub trait PredictTask: Task + Debug + Sized {
     /// What the answer to a line needs besides the example, as the text that its words were cut from.
     type Origin;
 
@@ -64,7 +63,7 @@ pub(super) trait PredictTask: Task + Debug + Sized {
     /// Those of reading the data; settings that do not fit the model.
     fn labelled(
         &self,
-        section: &TaskSection,
+        section: &Self::Section,
         source: &LabelledSource,
     ) -> Result<(Self, Vec<Self::Example>, SkipReport)>;
 
@@ -80,17 +79,21 @@ pub(super) trait PredictTask: Task + Debug + Sized {
 }
 
 /// Examples with their tokens, and how many of them were cut.
-pub(super) type Cut<T> = (Encoded<<T as Task>::Example, <T as Task>::Features>, usize);
+pub type Cut<T> = (Encoded<<T as Task>::Example, <T as Task>::Features>, usize);
 
 /// What was read of a line, or what is wrong with it.
-pub(super) type Read<T> = std::result::Result<T, String>;
+pub type Read<T> = std::result::Result<T, String>;
 
 /// The keys and values of a line, each to be taken.
-struct Fields(Map<String, Value>);
+#[derive(Debug)]
+pub struct LineFields(Map<String, Value>);
 
-impl Fields {
+impl LineFields {
     /// Those of an object.
-    fn of(line: Value) -> Read<Self> {
+    ///
+    /// # Errors
+    /// Another kind of value.
+    pub fn of(line: Value) -> Read<Self> {
         match line {
             Value::Object(fields) => Ok(Self(fields)),
             _ => Err("not an object".into()),
@@ -98,7 +101,10 @@ impl Fields {
     }
 
     /// Those of an object, or a string as the value of `text`.
-    fn or_text(line: Value) -> Read<Self> {
+    ///
+    /// # Errors
+    /// Another kind of value.
+    pub fn or_text(line: Value) -> Read<Self> {
         match line {
             Value::String(text) => Ok(Self(Map::from_iter([("text".to_owned(), Value::String(text))]))),
             Value::Object(fields) => Ok(Self(fields)),
@@ -106,7 +112,11 @@ impl Fields {
         }
     }
 
-    fn text(&mut self, key: &str) -> Read<Option<String>> {
+    /// Takes a string, if it is there.
+    ///
+    /// # Errors
+    /// Another kind of value.
+    pub fn text(&mut self, key: &str) -> Read<Option<String>> {
         match self.0.shift_remove(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -114,7 +124,11 @@ impl Fields {
         }
     }
 
-    fn texts(&mut self, key: &str) -> Read<Option<Vec<String>>> {
+    /// Takes a list of strings, if it is there.
+    ///
+    /// # Errors
+    /// Another kind of value.
+    pub fn texts(&mut self, key: &str) -> Read<Option<Vec<String>>> {
         let bad = || format!("`{key}` is not a list of strings");
         let text = |value| match value {
             Value::String(text) => Ok(text),
@@ -128,7 +142,10 @@ impl Fields {
     }
 
     /// Refuses what was not taken.
-    fn end(self) -> Read<()> {
+    ///
+    /// # Errors
+    /// The first key that was not.
+    pub fn end(self) -> Read<()> {
         match self.0.keys().next() {
             Some(key) => Err(format!("unknown key `{}`", key.escape_debug())),
             None => Ok(()),

@@ -43,7 +43,7 @@ impl PredictTask for PromptTask {
 
     fn tokens(&self, tokenizer: &Tokenizer, examples: Vec<TextExample>, max_len: usize) -> Result<Cut<Self>> {
         let data = self.encode(tokenizer, examples, max_len)?;
-        let cut = n_cut(self, &data.features);
+        let cut = n_cut(&data.features);
         Ok((data, cut))
     }
 

@@ -2,9 +2,9 @@
 
 use super::super::config::TaskSection;
 use super::super::predictor::InputKey;
-use super::super::tags::{SentenceFeatures, SentenceTags, TagTask};
+use super::super::tags::{SentenceFeatures, SentenceTags, Tagger, Tags};
 use super::super::task::{Encoded, bad_setting};
-use super::{Cut, Fields, PredictTask, Read};
+use super::{Cut, LineFields, PredictTask, Read};
 use crate::Result;
 use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelledSource, LongSentences, TagScheme, TaggedSentence};
@@ -16,7 +16,7 @@ use std::ops::Range;
 /// `{"words": […], "tags": […], "entities": […]}`. An entity has its `"type"`, its `"first"` and `"last"` word and
 /// its `"text"`; where words were cut from a text also the characters `"start"` to `"end"` of it. Tags that are classes of
 /// words make no entities.
-impl PredictTask for TagTask {
+impl<M: Tagger> PredictTask for Tags<M> {
     type Origin = Option<Text>;
 
     fn input(&self) -> &'static str {
@@ -32,7 +32,7 @@ impl PredictTask for TagTask {
     }
 
     fn read_line(&self, line: Value) -> Read<(TaggedSentence, Option<Text>)> {
-        let mut fields = Fields::or_text(line)?;
+        let mut fields = LineFields::or_text(line)?;
         let (words, text) = (fields.texts("words")?, fields.text("text")?);
         fields.end()?;
         let (words, text) = match (words, text) {
@@ -121,7 +121,7 @@ impl PredictTask for TagTask {
 
 /// A text whose words are what white space divides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::finetune) struct Text {
+pub struct Text {
     text: String,
     places: Vec<Place>,
 }
@@ -161,6 +161,7 @@ impl Text {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::tags::TagTask;
     use super::super::super::tags::TaggingSection;
     use super::super::testing::{ask, refused, saved};
     use super::*;

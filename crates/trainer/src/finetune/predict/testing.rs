@@ -36,7 +36,7 @@ pub(in crate::finetune) fn saved<T: PretrainedTask>(task: T, max_len: usize) -> 
     let pretrained = PretrainedFolder::open(folder.path()).unwrap();
     let family = pretrained.config.family;
     let (encoder, model, _) = task.model(pretrained, &DropoutOverrides::default(), &mut init()).unwrap();
-    let file = TaskFile { task: task.section(), max_len, pairs: task.pairs() };
+    let file = TaskFile::of(&task, max_len);
     // The weights are in the file that the model is read from, which is replaced.
     ModelFolder {
         family,

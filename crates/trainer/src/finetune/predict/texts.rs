@@ -3,8 +3,8 @@
 use super::super::config::TaskSection;
 use super::super::predictor::InputKey;
 use super::super::task::{Encoded, Task, argmax, n_cut, softmax};
-use super::super::texts::{TextInput, TextTask, sigmoid};
-use super::{Cut, Fields, PredictTask, Read, number, required};
+use super::super::texts::{TextClassifier, TextInput, Texts, sigmoid};
+use super::{Cut, LineFields, PredictTask, Read, number, required};
 use crate::Result;
 use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelSet, LabelledSource, Target, TextExample};
@@ -19,7 +19,7 @@ pub(super) const CLASS: [&str; 3] = ["label", "score", "scores"];
 
 /// Of classes `{"label": …, "score": …, "scores": {…}}` with the probabilities of all, of any number of labels `{"labels": […],
 /// "scores": {…}}`, of numbers `{"value": …}`.
-impl PredictTask for TextTask {
+impl<M: TextClassifier> PredictTask for Texts<M> {
     type Origin = ();
 
     fn input(&self) -> &'static str {
@@ -53,7 +53,7 @@ impl PredictTask for TextTask {
 
     fn tokens(&self, tokenizer: &Tokenizer, examples: Vec<TextExample>, max_len: usize) -> Result<Cut<Self>> {
         let data = Self::encode(tokenizer, examples, max_len)?;
-        let cut = n_cut(self, &data.features);
+        let cut = n_cut(&data.features);
         Ok((data, cut))
     }
 
@@ -93,7 +93,7 @@ impl PredictTask for TextTask {
 
 /// A text or a pair of texts.
 pub(super) fn text(line: Value) -> Read<TextExample> {
-    let mut fields = Fields::or_text(line)?;
+    let mut fields = LineFields::or_text(line)?;
     let (text, pair) = (fields.text("text")?, fields.text("pair")?);
     fields.end()?;
     Ok(TextExample { text: required("text", text)?, pair, target: Target::None })
@@ -126,6 +126,7 @@ pub(super) fn classes(labels: &LabelSet, outputs: &[Vec<f32>]) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::texts::TextTask;
     use super::super::testing::{ask, refused, saved};
     use super::*;
     use crate::finetune::{Predictor, ValueLoss};

@@ -1,5 +1,7 @@
+use super::super::config::TaskSection;
 use super::super::form::Form;
 use super::super::model_folder::TaskFile;
+use super::super::task::Task;
 use crate::Result;
 use cloze_model::huggingface::{FloatType, Published, save_published};
 use cloze_tokenizer::Tokenizer;
@@ -7,9 +9,21 @@ use std::path::Path;
 
 /// A recurrent model with its own `config.json`, its tokenizer and its task.
 pub(super) struct RecurrentForm<'a, C> {
-    pub config: C,
-    pub tokenizer: &'a Tokenizer,
-    pub file: TaskFile,
+    config: C,
+    tokenizer: &'a Tokenizer,
+    file: TaskFile,
+}
+
+impl<'a, C> RecurrentForm<'a, C> {
+    /// The form of a task's models.
+    pub fn of<T: Task<Section = TaskSection>>(
+        config: C,
+        tokenizer: &'a Tokenizer,
+        task: &T,
+        max_len: usize,
+    ) -> Box<Self> {
+        Box::new(Self { config, tokenizer, file: TaskFile::of(task, max_len) })
+    }
 }
 
 impl<C: Published> Form<C::Model> for RecurrentForm<'_, C> {

@@ -1,4 +1,6 @@
-use super::super::config::{FineTuneConfig, TaskSection};
+use super::super::config::Tuning;
+use super::super::kinds::RecurrentTask;
+use super::pooling_of;
 use crate::config::TokenizerSection;
 use crate::config::validate::{Check, Complaint, at_least, below_one, ensure};
 use crate::metrics::progress::RunProgress;
@@ -15,6 +17,9 @@ use serde::{Deserialize, Serialize};
 
 /// The kinds of tokenizers that there may be.
 const KINDS: &str = "train-wordpiece, train-byte-bpe or load";
+
+/// The tasks that there are recurrent models for.
+pub(super) const TASKS: &str = "classification, multi-label, regression or tagging with `[model.recurrent]`";
 
 /// `[model.recurrent]`: a recurrent model that is trained from scratch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,21 +73,12 @@ fn dropout() -> f64 {
 
 impl RecurrentSection {
     /// Checks the section, and what stands beside it.
-    pub(in crate::finetune) fn check(&self, config: &FineTuneConfig) -> Check {
+    pub(in crate::finetune) fn check(&self, config: Tuning<'_>) -> Check {
         let (model, train) = (&config.model, &config.train);
-        let is_tagging = matches!(config.task, TaskSection::Tagging(_));
-        let is_text = matches!(
-            config.task,
-            TaskSection::Classification { .. }
-                | TaskSection::MultiLabel { .. }
-                | TaskSection::Regression { .. }
-        );
-        let of_texts = "classification, multi-label, regression or tagging with `[model.recurrent]`";
-        ensure(is_tagging || is_text, "task.kind", "another", of_texts)?;
-        if let TaskSection::Classification { pooling: Some(pooling), .. }
-        | TaskSection::MultiLabel { pooling: Some(pooling), .. }
-        | TaskSection::Regression { pooling: Some(pooling), .. } = &config.task
-        {
+        let task = config.task.recurrent();
+        ensure(task.is_some(), "task.kind", "another", TASKS)?;
+        let is_tagging = matches!(task, Some(RecurrentTask::Tags(_)));
+        if let Some(pooling) = pooling_of(config) {
             let expected = "none with `[model.recurrent]`, which has a `pooling` of its own";
             return ensure(false, "task.pooling", format!("{pooling:?}"), expected);
         }

@@ -1,0 +1,182 @@
+//! A teacher put round any task: a term of the loss draws the scores of the model towards those of another one (Hinton,
+//! Vinyals & Dean 2015, §2).
+//!
+//! ```text
+//! loss = (1 − λ) · loss of the task + λ · T² · Σ_rows KL(softmax(t / T) ‖ softmax(s / T))
+//! ```
+//!
+//! A row of one number, as that of a regression, has the square of the difference in place of the divergence.
+
+use crate::own_task::{bench, config};
+use burn::module::Module;
+use burn::tensor::activation::{log_softmax, softmax};
+use burn::tensor::{Device, Tensor};
+use cloze_data::labelled::LabelSet;
+use cloze_evaluation::report::Predictions;
+use cloze_model::ParamInit;
+use cloze_model::bert::BertConfig;
+use cloze_model::huggingface::{LoadReport, PretrainedFolder};
+use cloze_model::tasks::DropoutOverrides;
+use cloze_tokenizer::Tokenizer;
+use cloze_trainer::engine::{Outcome, RunOptions};
+use cloze_trainer::finetune::{
+    FineTuneConfig, PretrainedTask, ScoreRows, Task, TaskData, TextTask, fine_tune, fine_tune_task,
+};
+use cloze_trainer::metrics::progress::{RunProgress, Silent};
+use cloze_trainer::{Place, Result};
+use std::path::Path;
+
+/// A task with a teacher.
+#[derive(Debug)]
+pub struct Taught<T: Task> {
+    /// The task.
+    pub task: T,
+    /// A model for it, without gradients. What is trained may be smaller.
+    pub teacher: T::Model,
+    /// What the teacher's term counts, `λ`.
+    pub share: f64,
+    /// What scores are divided by, `T`.
+    pub temperature: f64,
+}
+
+impl<T: Task<Scores: ScoreRows>> Taught<T> {
+    /// How far scores are from the teacher's, summed over the rows, `[1]`.
+    fn distance(&self, taught: &Tensor<2>, of_teacher: Tensor<2>) -> Tensor<1> {
+        let t = self.temperature;
+        let [_, width] = taught.dims();
+        if width == 1 {
+            return (taught.clone() - of_teacher).powf_scalar(2.0).sum();
+        }
+        let (log_q, p) = (log_softmax(taught.clone() / t, 1), softmax(of_teacher.clone() / t, 1));
+        let log_p = log_softmax(of_teacher / t, 1);
+        (p * (log_p - log_q)).sum() * t.powi(2)
+    }
+}
+
+impl<T: Task<Scores: ScoreRows, Model: Sync>> Task for Taught<T> {
+    type Model = T::Model;
+    type Example = T::Example;
+    type Features = T::Features;
+    type Scores = T::Scores;
+    type Output = T::Output;
+    type Section = T::Section;
+
+    fn weight(&self, batch: &[&T::Features]) -> f64 {
+        self.task.weight(batch)
+    }
+
+    fn scores(&self, model: &T::Model, batch: &[&T::Features], device: &Device) -> T::Scores {
+        self.task.scores(model, batch, device)
+    }
+
+    fn loss(&self, scores: T::Scores, batch: &[&T::Features]) -> Tensor<1> {
+        let rows = scores.rows();
+        let device = rows[0].clone().inner().device();
+        let of_teacher = self.task.scores(&self.teacher, batch, &device).rows();
+        let far =
+            rows.iter().zip(of_teacher).map(|(row, teacher)| self.distance(row, Tensor::from_inner(teacher)));
+        let far = far.reduce(|sum, one| sum + one).expect("every task has scores");
+        self.task.loss(scores, batch) * (1.0 - self.share) + far * self.share
+    }
+
+    fn mixes_lengths(&self) -> bool {
+        self.task.mixes_lengths()
+    }
+
+    fn keys(&self, features: &[T::Features]) -> Option<Vec<Vec<u64>>> {
+        self.task.keys(features)
+    }
+
+    fn is_finite(output: &T::Output) -> bool {
+        T::is_finite(output)
+    }
+
+    fn outputs(&self, model: &T::Model, batch: &[&T::Features], device: &Device) -> Vec<T::Output> {
+        self.task.outputs(model, batch, device)
+    }
+
+    fn predictions(
+        &self,
+        examples: &[T::Example],
+        features: &[T::Features],
+        outputs: &[T::Output],
+    ) -> Box<dyn Predictions> {
+        self.task.predictions(examples, features, outputs)
+    }
+
+    fn section(&self) -> T::Section {
+        self.task.section()
+    }
+
+    fn pairs(&self) -> Option<bool> {
+        self.task.pairs()
+    }
+
+    fn has_pairs(&self) -> bool {
+        self.task.has_pairs()
+    }
+
+    fn labels(&self) -> Option<&LabelSet> {
+        self.task.labels()
+    }
+}
+
+impl<T: PretrainedTask<Scores: ScoreRows, Model: Sync>> PretrainedTask for Taught<T> {
+    fn model(
+        &self,
+        pretrained: PretrainedFolder,
+        dropout: &DropoutOverrides,
+        init: &mut ParamInit,
+    ) -> Result<(BertConfig, T::Model, LoadReport)> {
+        self.task.model(pretrained, dropout, init)
+    }
+
+    fn without_training_parts(&self, model: T::Model) -> T::Model {
+        self.task.without_training_parts(model)
+    }
+
+    fn save_more(&self, encoder: &BertConfig, max_len: usize, folder: &Path) -> Result<()> {
+        self.task.save_more(encoder, max_len, folder)
+    }
+}
+
+/// Fine-tunes a teacher, and then, as its student, a model that begins where it began.
+pub fn run(steps: u64, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+    let folder = options.cache.join("teacher");
+    let files = bench(&folder, &options.device)?;
+    let text = config(&files, "{ kind = \"classification\" }", "good", steps);
+    let place = Place::file(Path::new("taught.toml"));
+    let config = FineTuneConfig::parse(&text, "taught", &place, &[])?;
+    let taught = folder.join("run");
+    if !taught.join("model").exists() {
+        let whole = RunOptions::new(options.device.clone(), taught.clone());
+        fine_tune(&config, &whole, &mut Silent)?;
+    }
+    let (task, examples, _) = TextTask::read(&config.task, &config.data.train)?;
+    let pretrained = PretrainedFolder::open(&taught.join("model"))?;
+    let init = &mut ParamInit::new(&options.device, 0);
+    let teacher = task.model(pretrained, &DropoutOverrides::default(), init)?.1.valid();
+
+    let tokenizer = Tokenizer::load(&files[0])?;
+    let encode = |examples| TextTask::encode(&tokenizer, examples, config.data.max_len);
+    let dev = task.read_more(&config.data.train.with_files([files[2].display().to_string()]))?.0;
+    let data = TaskData { train: encode(examples)?, dev: Some(encode(dev)?), test: None };
+    let taught = Taught { task, teacher, share: 0.5, temperature: 2.0 };
+    fine_tune_task(&taught, data, &tokenizer, &config, options, progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloze_trainer::finetune::{AnswerTask, ChoiceTask, PromptTask, TagTask};
+
+    #[test]
+    fn any_task_takes_a_teacher() {
+        fn takes<T: PretrainedTask>() {}
+        takes::<Taught<TextTask>>();
+        takes::<Taught<TagTask>>();
+        takes::<Taught<AnswerTask>>();
+        takes::<Taught<ChoiceTask>>();
+        takes::<Taught<PromptTask>>();
+    }
+}
