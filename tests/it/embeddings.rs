@@ -37,7 +37,7 @@ fn minilm_embeds_as_transformers_does() {
         assert_eq!((embedder.width(), embedder.max_len()), (384, 256));
         assert!(embedder.report().missing.is_empty() && embedder.report().unexpected.is_empty());
         let found = embedder.embed(&texts).unwrap();
-        assert_eq!(found.truncated, 1);
+        assert_eq!(found.truncated(), 1);
         let expected: Vec<f32> = golden[name].iter::<f32>().collect();
         let rows = found.values.chunks_exact(384).zip(expected.chunks_exact(384));
         for (i, (found, expected)) in rows.enumerate() {
@@ -111,7 +111,7 @@ fn a_folder_without_modules_is_averaged_and_not_scaled() {
     assert!(plain.report().unexpected.iter().all(|name| name.starts_with("cls.")));
     assert!(!plain.report().unexpected.is_empty());
     let found = plain.embed(&texts).unwrap();
-    assert_eq!((found.values.len(), found.truncated), (4 * 24, 1));
+    assert_eq!((found.values.len(), found.truncated()), (4 * 24, 1));
     for (text, together) in texts.iter().zip(found.values.chunks_exact(24)) {
         for (a, b) in plain.embed(&[text]).unwrap().values.iter().zip(together) {
             assert!((a - b).abs() < 1e-4, "{text}");
@@ -209,7 +209,7 @@ fn poolings_are_those_of_sentence_transformers() {
         let width = embedder.width();
         assert_eq!(width * texts.len(), expected.len(), "{name}");
         let found = embedder.embed(&texts).unwrap();
-        assert_eq!(found.truncated, 1);
+        assert_eq!(found.truncated(), 1);
         for (i, (a, b)) in found.values.iter().zip(&expected).enumerate() {
             assert!((a - b).abs() < 1e-5, "{name} of text {}: {a} is not {b}", i / width);
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use cloze_tokenizer::Error as TokenizerError;
 use cloze_trainer::TrainerError;
-use cloze_trainer::embed;
+use cloze_trainer::embed::{self, TextRead};
 use cloze_trainer::token_vectors::{self, TokenEmbedConfig, TokenVectors};
 
 use crate::{Error, Result, names};
@@ -42,8 +42,8 @@ impl Embedder {
     /// # Errors
     /// [`Error::Input`] with the first text that the tokenizer fails on; an output that is not finite.
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Embeddings> {
-        let embed::Embeddings { values, truncated } = self.0.embed(texts).map_err(of_input)?;
-        Ok(Embeddings { values, width: self.width(), truncated })
+        let embed::Embeddings { values, texts } = self.0.embed(texts).map_err(of_input)?;
+        Ok(Embeddings { values, width: self.width(), texts })
     }
 
     /// How many numbers a vector has.
@@ -122,7 +122,7 @@ impl TokenEmbedder {
 pub struct Embeddings {
     values: Vec<f32>,
     width: usize,
-    truncated: usize,
+    texts: Vec<TextRead>,
 }
 
 impl Embeddings {
@@ -148,7 +148,12 @@ impl Embeddings {
 
     /// How many texts were longer than the model takes, and are embedded without their ends.
     pub fn truncated(&self) -> usize {
-        self.truncated
+        self.texts.iter().filter(|text| text.truncated).count()
+    }
+
+    /// Of each text how many tokens were read, and whether it was cut.
+    pub fn texts(&self) -> &[TextRead] {
+        &self.texts
     }
 
     /// The cosine of the angle between two vectors by their places: 1 where they point the same way. It is 0 if one of
@@ -184,7 +189,7 @@ mod tests {
     #[test]
     fn vectors_are_found_by_their_places() {
         let values = vec![1.0, 0.0, 0.0, 2.0, -3.0, 0.0, 0.0, 0.0];
-        let embeddings = Embeddings { values, width: 2, truncated: 0 };
+        let embeddings = Embeddings { values, width: 2, texts: Vec::new() };
         assert_eq!((embeddings.len(), embeddings.is_empty()), (4, false));
         assert_eq!(&embeddings[1], [0.0, 2.0]);
         assert!(embeddings.iter().eq((0..4).map(|place| &embeddings[place])));

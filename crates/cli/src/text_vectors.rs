@@ -104,8 +104,8 @@ impl<'a> Model<'a> {
                 }
                 error => error.into(),
             })?;
+            truncated += embeddings.truncated();
             values.extend(embeddings.values);
-            truncated += embeddings.truncated;
             let done = values.len() / embedder.width();
             progress.show(done, Some(done as f64 / distinct.len() as f64));
         }

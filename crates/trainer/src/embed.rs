@@ -2,6 +2,7 @@
 
 use crate::fit::check_fit;
 use crate::input::input;
+use crate::requests::Respond;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{TokenBatch, TokenSequence};
@@ -76,7 +77,10 @@ pub struct Embedder {
     normalize: bool,
     lowercase: bool,
     prompt: String,
+    /// Whether the tokens of a prompt are not to be pooled.
+    excludes_prompt: bool,
     batch_tokens: usize,
+    d_model: usize,
     width: usize,
     max_len: usize,
     report: LoadReport,
@@ -87,8 +91,126 @@ pub struct Embedder {
 pub struct Embeddings {
     /// `[texts · width]`, in the order of the texts.
     pub values: Vec<f32>,
+    /// What was read of each text.
+    pub texts: Vec<TextRead>,
+}
+
+impl Embeddings {
     /// How many texts were longer than [`Embedder::max_len`] and were cut at their ends.
-    pub truncated: usize,
+    pub fn truncated(&self) -> usize {
+        self.texts.iter().filter(|text| text.truncated).count()
+    }
+}
+
+/// What was read of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextRead {
+    /// Its tokens, special ones and those of the prompt among them.
+    pub tokens: usize,
+    /// Whether it was longer than [`Embedder::max_len`] and was cut at its end.
+    pub truncated: bool,
+}
+
+impl From<&Encoding> for TextRead {
+    fn from(encoding: &Encoding) -> Self {
+        Self { tokens: encoding.len(), truncated: encoding.truncated }
+    }
+}
+
+/// A text to be embedded, and what is to replace the embedder's own settings for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmbedRequest {
+    /// The text.
+    pub text: String,
+    /// What is put before it.
+    pub prompt: Option<String>,
+    /// How its states are pooled.
+    pub pooling: Option<SentencePooling>,
+    /// Whether the embedding is scaled to length 1.
+    pub normalize: Option<bool>,
+}
+
+impl EmbedRequest {
+    /// A text with the embedder's settings.
+    pub fn of(text: impl Into<String>) -> Self {
+        Self { text: text.into(), prompt: None, pooling: None, normalize: None }
+    }
+}
+
+/// A text that was encoded.
+#[derive(Debug)]
+pub struct EmbedUnit {
+    encoding: Encoding,
+    pooling: Option<SentencePooling>,
+    normalize: bool,
+}
+
+/// The embedding of a text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embedding {
+    /// [`Embedder::width`] numbers, or what the request's pooling gives.
+    pub values: Vec<f32>,
+    /// What was read of the text.
+    pub text: TextRead,
+}
+
+impl Respond for Embedder {
+    type Request = EmbedRequest;
+    type Unit = EmbedUnit;
+    type Answer = Embedding;
+
+    fn encode(&self, request: EmbedRequest) -> Result<EmbedUnit> {
+        let prompt = request.prompt.as_deref().unwrap_or(&self.prompt);
+        self.check_prompt(prompt)?;
+        if let Some(pooling) = &request.pooling {
+            pooling.check(self.model.encoder.layers.len())?;
+            let (found, expected) = (pooling.width(self.d_model), self.pooling.width(self.d_model));
+            if !self.dense.is_empty() && found != expected {
+                let message = format!(
+                    "a pooling of {found} features, expected {expected}: the model's `Dense` modules map these"
+                );
+                return Err(ModelError::Config(message).into());
+            }
+        }
+        let encoding = self.encode_behind(prompt, &[Sequence::Text(&request.text)])?.remove(0);
+        let normalize = request.normalize.unwrap_or(self.normalize);
+        Ok(EmbedUnit { encoding, pooling: request.pooling, normalize })
+    }
+
+    fn cost(&self, unit: &EmbedUnit) -> usize {
+        unit.encoding.len()
+    }
+
+    fn answer(&self, units: &[EmbedUnit]) -> Vec<Result<Embedding>> {
+        on_awake_cores(&self.device, || {
+            let mut answers: Vec<Option<Vec<f32>>> = vec![None; units.len()];
+            let pooling = |unit: &EmbedUnit| unit.pooling.clone().unwrap_or_else(|| self.pooling.clone());
+            while let Some(first) = answers.iter().position(Option::is_none) {
+                let of_group = pooling(&units[first]);
+                let group: Vec<usize> = (first..units.len())
+                    .filter(|i| answers[*i].is_none() && pooling(&units[*i]) == of_group)
+                    .collect();
+                let encodings: Vec<&Encoding> = group.iter().map(|i| &units[*i].encoding).collect();
+                let width = self.width_of(&of_group);
+                let mut values = vec![0.0; group.len() * width];
+                self.pool(&of_group, &encodings, width, &mut values);
+                for (row, i) in values.chunks_exact(width).zip(&group) {
+                    answers[*i] = Some(row.to_vec());
+                }
+            }
+            let finish = |(values, unit): (Option<Vec<f32>>, &EmbedUnit)| {
+                let mut values = values.unwrap_or_default();
+                if !values.iter().all(|value| value.is_finite()) {
+                    return Err(TrainerError::OutputNotFinite);
+                }
+                if unit.normalize {
+                    normalize(&mut values);
+                }
+                Ok(Embedding { values, text: (&unit.encoding).into() })
+            };
+            answers.into_iter().zip(units).map(finish).collect()
+        })
+    }
 }
 
 impl Embedder {
@@ -133,13 +255,10 @@ impl Embedder {
             Some(Prompt::Name(name)) => sentence.prompt(Some(&name))?.to_string(),
             None => sentence.prompt(None)?.to_string(),
         };
-        if sentence.excludes_prompt && !prompt.is_empty() {
-            let message =
-                "pooling without the prompt (`include_prompt`: false) is not supported, expected no prompt";
-            return Err(ModelError::Config(message.into()).into());
-        }
-        Ok(Self {
+        let embedder = Self {
             tokenizer,
+            d_model: bert.d_model,
+            excludes_prompt: sentence.excludes_prompt,
             model,
             device: device.clone(),
             normalize: config.normalize.unwrap_or(sentence.normalize),
@@ -151,7 +270,24 @@ impl Embedder {
             dense,
             max_len,
             report,
-        })
+        };
+        embedder.check_prompt(&embedder.prompt)?;
+        Ok(embedder)
+    }
+
+    /// Refuses a prompt whose tokens the model's pooling leaves out.
+    fn check_prompt(&self, prompt: &str) -> Result<()> {
+        if self.excludes_prompt && !prompt.is_empty() {
+            let message =
+                "pooling without the prompt (`include_prompt`: false) is not supported, expected no prompt";
+            return Err(ModelError::Config(message.into()).into());
+        }
+        Ok(())
+    }
+
+    /// Features of an embedding by this pooling.
+    fn width_of(&self, pooling: &SentencePooling) -> usize {
+        if self.dense.is_empty() { pooling.width(self.d_model) } else { self.width }
     }
 
     /// Features of an embedding.
@@ -197,10 +333,10 @@ impl Embedder {
         on_awake_cores(&self.device, || self.embed_here(texts))
     }
 
-    /// Encodes texts behind the prompt. Before words stand the prompt's words.
-    fn encode(&self, texts: &[Sequence<'_>]) -> Result<Vec<Encoding>> {
+    /// Encodes texts behind a prompt. Before words stand the prompt's words.
+    fn encode_behind(&self, prompt: &str, texts: &[Sequence<'_>]) -> Result<Vec<Encoding>> {
         let encode = |texts: &[Sequence]| self.tokenizer.encode_inputs(texts, true, OffsetUnit::Bytes);
-        if !self.lowercase && self.prompt.is_empty() {
+        if !self.lowercase && prompt.is_empty() {
             return Ok(encode(texts)?);
         }
         let in_case = |text: &str| if self.lowercase { text.to_lowercase() } else { text.to_string() };
@@ -208,11 +344,11 @@ impl Embedder {
             .iter()
             .map(|text| match text {
                 Sequence::Text(text) | Sequence::Beginning(text) => {
-                    vec![in_case(&format!("{}{text}", self.prompt))]
+                    vec![in_case(&format!("{prompt}{text}"))]
                 }
                 Sequence::Words(words) => {
                     let words = words.iter().copied();
-                    self.prompt.split_whitespace().chain(words).map(in_case).collect()
+                    prompt.split_whitespace().chain(words).map(in_case).collect()
                 }
             })
             .collect();
@@ -231,47 +367,51 @@ impl Embedder {
     }
 
     fn embed_here(&self, texts: &[Sequence<'_>]) -> Result<Embeddings> {
-        let encodings = self.encode(texts)?;
+        let encodings = self.encode_behind(&self.prompt, texts)?;
         let mut values = vec![0.0; texts.len() * self.width];
-        // Texts with the same tokens are computed once, by the first of them.
-        let mut firsts: HashMap<(&[u32], &[u32]), usize> = HashMap::new();
-        let of = |i: usize| (&encodings[i].ids[..], &encodings[i].type_ids[..]);
-        let first: Vec<usize> = (0..texts.len()).map(|i| *firsts.entry(of(i)).or_insert(i)).collect();
-        // A tokenizer without special tokens makes nothing of an empty text: its embedding stays zero.
-        let mut order: Vec<usize> =
-            (0..texts.len()).filter(|i| first[*i] == *i && !encodings[*i].is_empty()).collect();
-        order.sort_by_key(|i| encodings[*i].len());
-        let lengths: Vec<usize> = order.iter().map(|i| encodings[*i].len()).collect();
-        for batch in batches(&lengths, self.batch_tokens, self.model.takes_packed()) {
-            let batch = &order[batch];
-            let sequences: Vec<&Encoding> = batch.iter().map(|i| &encodings[*i]).collect();
-            let pooled = self.pooled(&sequences).into_data();
-            let pooled: Vec<f32> = pooled.try_into_vec::<f32>().expect("embeddings are FP32");
-            for (row, i) in pooled.chunks_exact(self.width).zip(batch) {
-                values[i * self.width..][..self.width].copy_from_slice(row);
-            }
-        }
+        self.pool(&self.pooling, &encodings.iter().collect::<Vec<_>>(), self.width, &mut values);
         if !values.iter().all(|value| value.is_finite()) {
             return Err(TrainerError::OutputNotFinite);
-        }
-        for (i, first) in first.iter().enumerate().filter(|(i, first)| i != *first) {
-            values.copy_within(first * self.width..(first + 1) * self.width, i * self.width);
         }
         if self.normalize {
             values.chunks_exact_mut(self.width).for_each(normalize);
         }
-        let truncated = encodings.iter().filter(|encoding| encoding.truncated).count();
-        Ok(Embeddings { values, truncated })
+        Ok(Embeddings { values, texts: encodings.iter().map(TextRead::from).collect() })
     }
 
-    fn pooled(&self, sequences: &[&Encoding]) -> Tensor<2> {
+    /// Writes the pooled states of texts into `values`, `[texts · width]`, which are zeros.
+    fn pool(&self, pooling: &SentencePooling, encodings: &[&Encoding], width: usize, values: &mut [f32]) {
+        // Texts with the same tokens are computed once, by the first of them.
+        let mut firsts: HashMap<(&[u32], &[u32]), usize> = HashMap::new();
+        let of = |i: usize| (&encodings[i].ids[..], &encodings[i].type_ids[..]);
+        let first: Vec<usize> = (0..encodings.len()).map(|i| *firsts.entry(of(i)).or_insert(i)).collect();
+        // A tokenizer without special tokens makes nothing of an empty text: its embedding stays zero.
+        let mut order: Vec<usize> =
+            (0..encodings.len()).filter(|i| first[*i] == *i && !encodings[*i].is_empty()).collect();
+        order.sort_by_key(|i| encodings[*i].len());
+        let lengths: Vec<usize> = order.iter().map(|i| encodings[*i].len()).collect();
+        for batch in batches(&lengths, self.batch_tokens, self.model.takes_packed()) {
+            let batch = &order[batch];
+            let sequences: Vec<&Encoding> = batch.iter().map(|i| encodings[*i]).collect();
+            let pooled = self.pooled(pooling, &sequences).into_data();
+            let pooled: Vec<f32> = pooled.try_into_vec::<f32>().expect("embeddings are FP32");
+            for (row, i) in pooled.chunks_exact(width).zip(batch) {
+                values[i * width..][..width].copy_from_slice(row);
+            }
+        }
+        for (i, first) in first.iter().enumerate().filter(|(i, first)| i != *first) {
+            values.copy_within(first * width..(first + 1) * width, i * width);
+        }
+    }
+
+    fn pooled(&self, pooling: &SentencePooling, sequences: &[&Encoding]) -> Tensor<2> {
         // A batch that is padded gets a rounded length, as the model's own padding would not: few different lengths are
         // few shapes to compile for.
         let mut tokens = TokenBatch::new().with_max_len(self.max_len);
         let sequences: Vec<TokenSequence> = sequences.iter().map(|encoding| (*encoding).into()).collect();
         tokens.extend(&sequences);
         let input = input(&self.model, &tokens, &self.device);
-        let pooled = self.pooling.forward(&self.model, input);
+        let pooled = pooling.forward(&self.model, input);
         self.dense.iter().fold(pooled, |embeddings, module| module.forward(embeddings))
     }
 }

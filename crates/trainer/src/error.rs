@@ -320,6 +320,13 @@ pub enum TrainerError {
         missing: String,
     },
 
+    /// A request whose computation panicked: a mistake of this program.
+    #[error("the request failed in a way that it should not: {reason}")]
+    Panicked {
+        /// The panic's message.
+        reason: String,
+    },
+
     /// A tokenizer without a mask token.
     #[error("{}: the tokenizer has no mask token ([MASK] or <mask>)", folder.display())]
     NoMaskToken {

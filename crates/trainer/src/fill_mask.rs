@@ -2,6 +2,7 @@
 
 use crate::fit::check_fit;
 use crate::input;
+use crate::requests::Respond;
 use crate::{Result, TrainerError};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -10,7 +11,7 @@ use cloze_model::ParamInit;
 use cloze_model::bert::MlmHead;
 use cloze_model::huggingface::{Architecture, PretrainedFolder};
 use cloze_model::tasks::BertForMaskedLm;
-use cloze_tokenizer::Tokenizer;
+use cloze_tokenizer::{Encoding, Tokenizer};
 use std::path::{Path, PathBuf};
 
 /// A tokenizer and a masked language model from one folder.
@@ -37,6 +38,72 @@ pub struct Candidate {
     pub probability: f32,
     /// The text with this piece in place of this mask; other masks stay.
     pub filled: String,
+}
+
+/// A text whose masks are to be filled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FillRequest {
+    /// The text, with [masks](FillMask::mask_token).
+    pub text: String,
+    /// How many candidates there are for each mask.
+    pub top_k: usize,
+}
+
+/// A text that was encoded.
+#[derive(Debug)]
+pub struct FillUnit {
+    request: FillRequest,
+    encoding: Encoding,
+    /// The places of the masks.
+    masks: Vec<usize>,
+}
+
+impl Respond for FillMask {
+    type Request = FillRequest;
+    type Unit = FillUnit;
+    /// For each mask its candidates, best first.
+    type Answer = Vec<Vec<Candidate>>;
+
+    fn encode(&self, request: FillRequest) -> Result<FillUnit> {
+        let encoding = self.tokenizer.encode(&request.text, true)?;
+        let masks = encoding.ids.iter().enumerate().filter(|(_, id)| **id == self.mask);
+        let masks: Vec<usize> = masks.map(|(place, _)| place).collect();
+        if masks.is_empty() {
+            let (text, mask) = (request.text, self.mask_token().into());
+            return Err(TrainerError::NothingToFill { text, mask });
+        }
+        let (tokens, max) = (encoding.len(), self.max_len);
+        if tokens > max {
+            return Err(TrainerError::TextTooLong { folder: self.folder.clone(), tokens, max });
+        }
+        Ok(FillUnit { request, encoding, masks })
+    }
+
+    fn cost(&self, unit: &FillUnit) -> usize {
+        unit.encoding.len()
+    }
+
+    fn answer(&self, units: &[FillUnit]) -> Vec<Result<Vec<Vec<Candidate>>>> {
+        let Some(longest) = units.iter().map(|unit| self.cost(unit)).max() else {
+            return Vec::new();
+        };
+        // As long as the longest is: one text is not padded.
+        let mut tokens = TokenBatch::new().with_max_len(longest);
+        let sequences: Vec<TokenSequence> = units.iter().map(|unit| (&unit.encoding).into()).collect();
+        tokens.extend(&sequences);
+        let input = input::input(&self.model.bert, &tokens, &self.device);
+        let starts = input.starts().into_iter().zip(units);
+        let masks = starts.flat_map(|(start, unit)| unit.masks.iter().map(move |mask| (start + mask) as i32));
+        let masks: Vec<i32> = masks.collect();
+        let states = self.model.bert.states_at(input, Tensor::from_data(masks.as_slice(), &self.device));
+        let mut from = 0;
+        let answer = |unit: &FillUnit| {
+            let rows = from..from + unit.masks.len();
+            from = rows.end;
+            self.filled(unit, states.clone().slice(rows))
+        };
+        units.iter().map(answer).collect()
+    }
 }
 
 impl FillMask {
@@ -90,37 +157,21 @@ impl FillMask {
     /// [`TrainerError::NothingToFill`] for a text without a mask, [`TrainerError::TextTooLong`],
     /// [`TrainerError::OutputNotFinite`].
     pub fn fill(&self, text: &str, top_k: usize) -> Result<Vec<Vec<Candidate>>> {
-        let encoding = self.tokenizer.encode(text, true)?;
-        let ids = &encoding.ids;
-        let masks: Vec<i32> =
-            (0..ids.len() as i32).filter(|position| ids[*position as usize] == self.mask).collect();
-        if masks.is_empty() {
-            return Err(TrainerError::NothingToFill { text: text.into(), mask: self.mask_token().into() });
-        }
-        if ids.len() > self.max_len {
-            return Err(TrainerError::TextTooLong {
-                folder: self.folder.clone(),
-                tokens: ids.len(),
-                max: self.max_len,
-            });
-        }
-        // As long as it is: there is nothing to pad for.
-        let mut tokens = TokenBatch::new().with_max_len(ids.len());
-        tokens.extend([&TokenSequence::from(&encoding)]);
-        let input = input::in_language(input::padded(&tokens, &self.device), &self.model.bert);
-        let n_masks = masks.len();
-        let positions = Tensor::<1, Int>::from_data(TensorData::new(masks.clone(), [n_masks]), &self.device);
-        let logits = self.model.forward(input, positions);
+        let unit = self.encode(FillRequest { text: text.into(), top_k })?;
+        self.answer(&[unit]).remove(0)
+    }
+
+    /// The candidates of all masks of a text, by the states of their tokens, `[masks, d]`.
+    fn filled(&self, unit: &FillUnit, states: Tensor<2>) -> Result<Vec<Vec<Candidate>>> {
+        // Each text by itself: the rows of a product may change its last digits.
+        let logits = self.model.mlm.forward(states, self.model.bert.embeddings.tokens.weight.val());
         let [_, vocab_size] = logits.dims();
         let probabilities: Vec<f32> = softmax(logits, 1).into_data().iter::<f32>().collect();
         if !probabilities.iter().all(|probability| probability.is_finite()) {
             return Err(TrainerError::OutputNotFinite);
         }
-        probabilities
-            .chunks(vocab_size)
-            .zip(masks)
-            .map(|(row, position)| self.candidates(text, &encoding, position as usize, row, top_k))
-            .collect()
+        let rows = probabilities.chunks(vocab_size).zip(&unit.masks);
+        rows.map(|(row, position)| self.candidates(unit, *position, row)).collect()
     }
 
     /// Encodes texts as long as they are, whatever the tokenizer's file says.
@@ -168,17 +219,15 @@ impl FillMask {
 
     fn candidates(
         &self,
-        text: &str,
-        encoding: &cloze_tokenizer::Encoding,
+        FillUnit { request: FillRequest { text, top_k }, encoding, .. }: &FillUnit,
         position: usize,
         probabilities: &[f32],
-        top_k: usize,
     ) -> Result<Vec<Candidate>> {
         let mut order: Vec<u32> = (0..probabilities.len() as u32).collect();
         let by_probability = |a: &u32, b: &u32| {
             probabilities[*b as usize].total_cmp(&probabilities[*a as usize]).then(a.cmp(b))
         };
-        let top_k = top_k.min(order.len());
+        let top_k = (*top_k).min(order.len());
         if top_k == 0 {
             return Ok(Vec::new());
         }

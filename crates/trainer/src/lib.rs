@@ -31,6 +31,7 @@ pub mod perplexity;
 pub mod pretraining;
 pub mod probing;
 mod recompute;
+pub mod requests;
 pub mod running_text;
 pub mod runs;
 pub mod senses;

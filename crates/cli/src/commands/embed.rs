@@ -182,7 +182,7 @@ fn run_on_lines(args: &Args) -> Result<()> {
             return Err(error);
         }
         count += rows.len();
-        truncated += embeddings.truncated;
+        truncated += embeddings.truncated();
         progress.show(count, None);
     }
     progress.finish();

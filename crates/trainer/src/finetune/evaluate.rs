@@ -32,25 +32,38 @@ pub fn outputs<T: Task>(
     device: &Device,
     progress: &mut dyn FnMut(Advance),
 ) -> Vec<T::Output> {
+    let features: Vec<&T::Features> = features.iter().collect();
+    outputs_of(task, model, &features, batch_tokens, device, progress)
+}
+
+/// A model's outputs in the order of the features, which lie anywhere.
+pub(super) fn outputs_of<T: Task>(
+    task: &T,
+    model: &T::Model,
+    features: &[&T::Features],
+    batch_tokens: usize,
+    device: &Device,
+    progress: &mut dyn FnMut(Advance),
+) -> Vec<T::Output> {
     let work = |batch: &[&T::Features]| on_awake_cores(device, || task.outputs(model, batch, device));
     in_batches(features, batch_tokens, work, progress)
 }
 
 /// What `work` makes of each feature. It gets them in batches of similar length.
 pub(super) fn in_batches<F: Features, R>(
-    features: &[F],
+    features: &[&F],
     batch_tokens: usize,
     mut work: impl FnMut(&[&F]) -> Vec<R>,
     progress: &mut dyn FnMut(Advance),
 ) -> Vec<R> {
-    let lengths: Vec<usize> = features.iter().map(Features::cost).collect();
+    let lengths: Vec<usize> = features.iter().map(|features| features.cost()).collect();
     let batches = Buckets::new(lengths.clone(), BatchSize::Tokens(batch_tokens), 0).sorted();
     let all = lengths.iter().sum::<usize>().max(1);
     let (mut done, mut tokens) = (0, 0);
     let outputs = batches.iter().flat_map(|batch| {
         done += batch.len();
         tokens += batch.iter().map(|place| lengths[*place]).sum::<usize>();
-        let batch: Vec<&F> = batch.iter().map(|place| &features[*place]).collect();
+        let batch: Vec<&F> = batch.iter().map(|place| features[*place]).collect();
         let outputs = work(&batch);
         progress(Advance { done, share: tokens as f64 / all as f64 });
         outputs

@@ -43,8 +43,10 @@ pub use evaluate::{figures, outputs, predict};
 pub use form::Form;
 pub use kinds::{OpenedModel, RecurrentTask, SavedModel, TaskKind, TaskSettings};
 pub use model_folder::{TASK_FILE, TaskFile};
+#[cfg(test)]
+pub(crate) use predict::testing;
 pub use predict::{Cut, LineFields, PredictTask, Read};
-pub use predictor::{EvaluationData, InputKey, Measurement, Predicted, Predictor};
+pub use predictor::{Answered, EvaluationData, LineUnit, InputKey, Measurement, Predicted, Predictor};
 pub use prompt::{PromptSection, PromptTask};
 pub use reading::{Reading, TaskData};
 pub use recurrent::RecurrentSection;

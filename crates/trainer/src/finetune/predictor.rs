@@ -1,16 +1,17 @@
 //! Asking the model in a folder: JSON in, JSON out, or a split of labelled data.
 
 use super::config::{FineTuneRun, TaskSection, Tuning};
-use super::evaluate::{figures, outputs};
+use super::evaluate::{figures, outputs, outputs_of};
 use super::held_out::held_out;
 use super::kinds::{OpenedModel, SavedModel, TaskSettings};
 use super::model_folder::{TASK_FILE, TaskFile};
 use super::predict::PredictTask;
 use super::recurrent;
-use super::task::{Task, bad_setting};
+use super::task::{Encoded, Features, Task, bad_setting};
 use crate::config::Run;
 use crate::engine::Advance;
 use crate::fit::check_fit;
+use crate::requests::Respond;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::labelled::LabelledSource;
@@ -290,6 +291,38 @@ impl Predictor {
     }
 }
 
+/// A line of JSON that was encoded.
+pub struct LineUnit(Box<dyn Any + Send>);
+
+/// What is answered to a line of JSON.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// The value, as [`Predicted::values`] has it.
+    pub value: Value,
+    /// Whether the line had more than [`Predictor::max_len`] tokens and was cut.
+    pub truncated: bool,
+}
+
+/// A request is the JSON value of a line.
+impl Respond for Predictor {
+    type Request = Value;
+    type Unit = LineUnit;
+    type Answer = Answered;
+
+    fn encode(&self, line: Value) -> Result<LineUnit> {
+        self.model.encode(line, &self.setup).map(LineUnit)
+    }
+
+    fn cost(&self, unit: &LineUnit) -> usize {
+        self.model.cost(&*unit.0)
+    }
+
+    fn answer(&self, units: &[LineUnit]) -> Vec<Result<Answered>> {
+        let units: Vec<&dyn Any> = units.iter().map(|unit| &*unit.0 as &dyn Any).collect();
+        self.model.answer(&units, &self.setup)
+    }
+}
+
 /// What a task's `kind` is in a config.
 fn kind_of<S: TaskSettings>(task: &S) -> String {
     let task = serde_json::to_value(task).expect("strings and numbers");
@@ -330,6 +363,13 @@ pub trait AnyTaskModel: Debug + Send + Sync {
 
     fn predict(&self, lines: &[&str], setup: &Setup, progress: &mut dyn FnMut(Advance)) -> Result<Predicted>;
 
+    /// As of [`Respond`]; a unit is of the type that [`TaskModel`] has.
+    fn encode(&self, line: Value, setup: &Setup) -> Result<Box<dyn Any + Send>>;
+
+    fn cost(&self, unit: &dyn Any) -> usize;
+
+    fn answer(&self, units: &[&dyn Any], setup: &Setup) -> Vec<Result<Answered>>;
+
     fn evaluate(
         &self,
         asked: Asked<'_>,
@@ -343,6 +383,22 @@ pub trait AnyTaskModel: Debug + Send + Sync {
 pub(super) struct TaskModel<T: PredictTask> {
     pub task: T,
     pub model: T::Model,
+}
+
+/// A line that was read and encoded: one example.
+struct TaskUnit<T: PredictTask> {
+    origin: T::Origin,
+    data: Encoded<T::Example, T::Features>,
+    truncated: bool,
+}
+
+impl<T: PredictTask> TaskUnit<T> {
+    fn of(unit: &dyn Any) -> &Self
+    where
+        T: 'static,
+    {
+        unit.downcast_ref().expect("a unit is asked of the model that encoded it")
+    }
 }
 
 /// A model's outputs in the order of the features.
@@ -364,7 +420,7 @@ fn finite_outputs<T: Task>(
     }
 }
 
-impl<T: PredictTask<Model: Sync> + Send + Sync> AnyTaskModel for TaskModel<T> {
+impl<T: PredictTask<Model: Sync> + Send + Sync + 'static> AnyTaskModel for TaskModel<T> {
     fn input(&self) -> &'static str {
         self.task.input()
     }
@@ -403,8 +459,7 @@ impl<T: PredictTask<Model: Sync> + Send + Sync> AnyTaskModel for TaskModel<T> {
                         origins.push(origin);
                     }
                     Err(found) => {
-                        let problem = format!("{found}; expected {}", task.input());
-                        refused = Some(TrainerError::BadInput { problem });
+                        refused = Some(bad_input(task, &found));
                         break;
                     }
                 }
@@ -424,6 +479,37 @@ impl<T: PredictTask<Model: Sync> + Send + Sync> AnyTaskModel for TaskModel<T> {
             values[place] = value;
         }
         Ok(Predicted { values, truncated, refused })
+    }
+
+    fn encode(&self, line: Value, setup: &Setup) -> Result<Box<dyn Any + Send>> {
+        let task = &self.task;
+        let (example, origin) = task.read_line(line).map_err(|found| bad_input(task, &found))?;
+        match task.tokens(&setup.tokenizer, vec![example], setup.max_len) {
+            Ok((data, cut)) => Ok(Box::new(TaskUnit::<T> { origin, data, truncated: cut > 0 })),
+            Err(TrainerError::Data(DataError::Example { source, .. })) => Err(source.into()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn cost(&self, unit: &dyn Any) -> usize {
+        TaskUnit::<T>::of(unit).data.features.iter().map(Features::cost).sum()
+    }
+
+    fn answer(&self, units: &[&dyn Any], setup: &Setup) -> Vec<Result<Answered>> {
+        let units: Vec<&TaskUnit<T>> = units.iter().map(|unit| TaskUnit::of(*unit)).collect();
+        let features: Vec<&T::Features> = units.iter().flat_map(|unit| &unit.data.features).collect();
+        let outputs =
+            outputs_of(&self.task, &self.model, &features, BATCH_TOKENS, &setup.device, &mut |_| {});
+        let mut outputs = outputs.into_iter();
+        let answer = |unit: &TaskUnit<T>| {
+            let of_unit: Vec<T::Output> = outputs.by_ref().take(unit.data.features.len()).collect();
+            if !of_unit.iter().all(T::is_finite) {
+                return Err(TrainerError::OutputNotFinite);
+            }
+            let value = self.task.answer(std::slice::from_ref(&unit.origin), &unit.data, &of_unit).remove(0);
+            Ok(Answered { value, truncated: unit.truncated })
+        };
+        units.into_iter().map(answer).collect()
     }
 
     fn evaluate(
@@ -455,6 +541,11 @@ impl<T: PredictTask<Model: Sync> + Send + Sync> AnyTaskModel for TaskModel<T> {
         let figures = figures(&*predictions, config.eval.metric.as_deref())?;
         Ok(Measurement { figures, predictions, skipped, truncated })
     }
+}
+
+/// The error of a line that a task cannot read.
+fn bad_input<T: PredictTask>(task: &T, found: &str) -> TrainerError {
+    TrainerError::BadInput { problem: format!("{found}; expected {}", task.input()) }
 }
 
 #[cfg(test)]

@@ -438,7 +438,8 @@ impl<M: TextClassifier> Task for Texts<M> {
         };
         let work =
             |batch: &[&TextInput]| rows(model.summaries(input(&model.bert, &sequences(batch), device)));
-        let summaries = in_batches(inputs, batch_tokens, work, progress);
+        let all: Vec<&TextInput> = inputs.iter().collect();
+        let summaries = in_batches(&all, batch_tokens, work, progress);
         for (input, summary) in inputs.iter_mut().zip(summaries) {
             input.summary = Some(summary);
         }

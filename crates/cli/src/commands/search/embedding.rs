@@ -99,7 +99,7 @@ impl<'a> Embedding<'a> {
     pub fn embed(&mut self, texts: &[Sequence<'_>]) -> Result<Vec<f32>, (Option<usize>, Error)> {
         match self.compute.run(|| self.embedder.embed_sequences(texts)) {
             Ok(embeddings) => {
-                self.truncated += embeddings.truncated;
+                self.truncated += embeddings.truncated();
                 Ok(embeddings.values)
             }
             Err(TrainerError::Tokenizer(TokenizerError::Batch { index, source, .. })) => {

@@ -9,7 +9,7 @@ mod tags;
 mod texts;
 
 #[cfg(test)]
-pub(super) mod testing;
+pub(crate) mod testing;
 
 use super::predictor::InputKey;
 use super::task::{Encoded, Task};
@@ -21,9 +21,11 @@ use serde_json::{Map, Value};
 use std::fmt::Debug;
 
 /// A task whose saved models can be asked.
-pub trait PredictTask: Task + Debug + Sized {
+pub trait PredictTask:
+    Task<Example: Send + 'static, Features: Send + 'static> + Debug + Sized
+{
     /// What the answer to a line needs besides the example, as the text that its words were cut from.
-    type Origin;
+    type Origin: Send + 'static;
 
     /// What a line of input looks like, as errors say it.
     fn input(&self) -> &'static str;

@@ -14,22 +14,22 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// One of letters.
-pub(in crate::finetune) fn tokenizer() -> Tokenizer {
+pub(crate) fn tokenizer() -> Tokenizer {
     let specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from);
     let letters = ('a'..='z').flat_map(|letter| [letter.to_string(), format!("##{letter}")]);
     Tokenizer::bert(Vocab::from_tokens(specials.into_iter().chain(letters)).unwrap(), true).unwrap()
 }
 
-pub(in crate::finetune) fn encoder() -> BertConfig {
+pub(crate) fn encoder() -> BertConfig {
     BertConfig::new(57, 2, 16).with_d_ff(24).with_n_heads(2).with_max_positions(20)
 }
 
-pub(in crate::finetune) fn init() -> ParamInit {
+pub(crate) fn init() -> ParamInit {
     ParamInit::new(&Device::flex(), 3).with_std(0.5)
 }
 
 /// A folder with a model for a task.
-pub(in crate::finetune) fn saved<T: PretrainedTask>(task: T, max_len: usize) -> TempDir {
+pub(crate) fn saved<T: PretrainedTask>(task: T, max_len: usize) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let bert = encoder().init_encoder(&mut init());
     save_pretrained(folder.path(), &bert, &encoder(), &SaveConfig::new(Architecture::Encoder)).unwrap();
@@ -52,7 +52,7 @@ pub(in crate::finetune) fn saved<T: PretrainedTask>(task: T, max_len: usize) -> 
 }
 
 /// What a folder's model says of lines.
-pub(in crate::finetune) fn ask(folder: &Path, lines: &[&str]) -> Predicted {
+pub(crate) fn ask(folder: &Path, lines: &[&str]) -> Predicted {
     let predictor = Predictor::load(folder, &Device::flex(), false).unwrap();
     let predicted = predictor.predict(lines, &mut |_| {}).unwrap();
     assert!(predicted.refused.is_none(), "{:?}", predicted.refused);
@@ -63,7 +63,7 @@ pub(in crate::finetune) fn ask(folder: &Path, lines: &[&str]) -> Predicted {
 }
 
 /// What is said to be wrong with a line.
-pub(in crate::finetune) fn refused(folder: &Path, line: &str) -> String {
+pub(crate) fn refused(folder: &Path, line: &str) -> String {
     let predictor = Predictor::load(folder, &Device::flex(), false).unwrap();
     let predicted = predictor.predict(&[line], &mut |_| {}).unwrap();
     assert!(predicted.values.is_empty());
