@@ -10,8 +10,8 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use cloze_model::ParamInit;
 use cloze_model::blocks::{Attention, AttentionInput, AttentionOutput, Linear};
+use cloze_model::{ParamInit, linear_maps};
 use cloze_trainer::Result;
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::metrics::progress::RunProgress;
@@ -44,6 +44,8 @@ impl LinearAttention {
 fn feature_map(x: Tensor<4>) -> Tensor<4> {
     x.clone().clamp_min(0.0) + x.clamp_max(0.0).exp()
 }
+
+linear_maps!(LinearAttention { query, key, value, output });
 
 impl Attention for LinearAttention {
     fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {

@@ -11,7 +11,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_model::blocks::{Attention, AttentionInput, AttentionOutput, Linear, NoPositions};
-use cloze_model::{ParamInit, ops};
+use cloze_model::{ParamInit, linear_maps, ops};
 use cloze_trainer::Result;
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::metrics::progress::RunProgress;
@@ -73,6 +73,8 @@ impl Rotation {
         Tensor::cat(vec![turned_first, turned_second], 4).reshape([batch, n_heads, len, d])
     }
 }
+
+linear_maps!(RotaryAttention { query, key, value, output });
 
 impl Attention for RotaryAttention {
     fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {

@@ -2,6 +2,7 @@
 
 use crate::golden::{Golden, fixture};
 use burn::tensor::{Device, Tensor, TensorData};
+use cloze_model::blocks::pack_weights;
 use cloze_model::generate::{
     BeamSearch, DecodeConfig, EarlyStopping, Hypothesis, LanguageModel, LengthPenalty, NextToken, Request,
     Search, StepOutput, continue_prompts, translate,
@@ -168,14 +169,14 @@ fn models_write_what_those_of_transformers_do() {
                 let found: Vec<Vec<Hypothesis>> = if model["seq2seq"] == false {
                     let (_, mut model, _) = load_published::<GptConfig>(&folder, init).unwrap();
                     if search == "beam" {
-                        model.pack_weights();
+                        pack_weights(&mut model);
                     }
                     let found = continue_prompts(&model, &config, &device, inputs.clone()).unwrap();
                     found.map(|found| found.unwrap()).collect()
                 } else {
                     let (_, mut model, _) = load_published::<TransformerConfig>(&folder, init).unwrap();
                     if search == "beam" {
-                        model.pack_weights();
+                        pack_weights(&mut model);
                     }
                     let found = translate(&model, id("start"), &config, &device, inputs.clone()).unwrap();
                     found.map(|found| found.unwrap()).collect()

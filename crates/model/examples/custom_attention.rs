@@ -9,10 +9,9 @@ use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor};
-use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, BertInput};
 use cloze_model::blocks::{Attention, AttentionInput, AttentionOutput, Linear};
-use cloze_model::ops;
+use cloze_model::{ParamInit, linear_maps, ops};
 
 #[derive(Module, Debug)]
 struct AdditiveAttention {
@@ -21,6 +20,8 @@ struct AdditiveAttention {
     value: Linear,
     score: Param<Tensor<1>>,
 }
+
+linear_maps!(AdditiveAttention { query, key, value });
 
 impl Attention for AdditiveAttention {
     fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {

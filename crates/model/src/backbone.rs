@@ -1,9 +1,9 @@
-use crate::blocks::Linear;
+use crate::blocks::LinearMaps;
 use burn::module::Module;
 
 /// The part of a model that turns tokens into states: what freezing, adapters and layer-wise learning rates need to
 /// know of it. Heads are put on it.
-pub trait Backbone: Module {
+pub trait Backbone: Module + LinearMaps {
     /// Its sizes.
     fn shape(&self) -> BackboneShape;
 
@@ -13,9 +13,6 @@ pub trait Backbone: Module {
     /// The paths of its layers, from the lowest to the highest, such as `encoder.layers.0`. A layer that is applied
     /// several times is listed once.
     fn layer_paths(&self) -> Vec<String>;
-
-    /// The linear maps of its layers by their paths, such as `encoder.layers.0.attention.query`.
-    fn linears_mut(&mut self) -> Vec<(String, &mut Linear)>;
 }
 
 /// The sizes of a [`Backbone`].
@@ -88,10 +85,15 @@ pub trait HasBackbone: Module {
     }
 }
 
-/// [`HasBackbone`] for models whose field `bert` is a [`Bert`](crate::bert::Bert).
+/// [`HasBackbone`] and [`LinearMaps`] for models whose field `bert` is a [`Bert`](crate::bert::Bert); the other fields with
+/// linear maps are those of heads.
 macro_rules! has_bert {
-    ($($model:ident),+ $(,)?) => {
-        $(impl<A: $crate::blocks::Attention, P: $crate::blocks::Positions> $crate::HasBackbone for $model<A, P> {
+    ($($model:ident { $($head:ident),+ }),+ $(,)?) => {
+        $($crate::linear_maps!($model<A: $crate::blocks::Attention, P: $crate::blocks::Positions> {
+            bert; $($head),+
+        });
+
+        impl<A: $crate::blocks::Attention, P: $crate::blocks::Positions> $crate::HasBackbone for $model<A, P> {
             type Backbone = $crate::bert::Bert<A, P>;
             const PATH: &'static str = "bert";
 
@@ -135,8 +137,9 @@ mod tests {
             [16, 16]
         );
         let linears: Vec<String> =
-            model.backbone_mut().linears_mut().into_iter().map(|(path, _)| path).collect();
-        assert_eq!(linears.len(), 2 * 6);
+            model.backbone_mut().linear_maps_mut().into_iter().map(|map| map.path).collect();
+        // Six in each layer, and the pooler's.
+        assert_eq!(linears.len(), 2 * 6 + 1);
         assert!(linears.iter().all(|path| below(path) == 2), "{linears:?}");
         for path in &paths {
             let expected = path.starts_with("bert.");

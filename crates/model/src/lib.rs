@@ -33,7 +33,6 @@ pub mod generate;
 pub mod gpt;
 pub mod huggingface;
 mod init;
-pub mod lora;
 mod nearest;
 mod patterns;
 pub mod probes;

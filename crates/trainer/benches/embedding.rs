@@ -13,6 +13,7 @@ use burn::tensor::Device;
 use cloze_evaluation::correlation::spearman;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertInput;
+use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::huggingface::PretrainedFolder;
 use cloze_model::ops::{Precision, on_awake_cores, with_precision};
 use cloze_trainer::embed::{EmbedConfig, Embedder};
@@ -59,9 +60,9 @@ fn measure(work: &str, folder: &Path, what: &str, rounds: usize, int8: bool, beg
             let (_, mut model, _) =
                 pretrained.load_encoder(&mut ParamInit::new(&device, 0)).expect("an encoder");
             if int8 {
-                model.quantize_int8()
+                quantize_int8(&mut model);
             } else {
-                model.pack_weights()
+                pack_weights(&mut model);
             }
             let n: i32 = what.parse().expect("a number of tokens");
             let ids: Vec<i32> = (1000..1000 + n).collect();

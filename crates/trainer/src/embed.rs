@@ -7,6 +7,7 @@ use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{TokenBatch, TokenSequence};
 use cloze_model::bert::{Bert, BertConfig};
+use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::huggingface::{Dense, LoadReport, PretrainedFolder, SentenceConfig};
 use cloze_model::{ModelError, ParamInit};
 use cloze_ops::on_awake_cores;
@@ -441,9 +442,9 @@ pub(crate) fn load_encoder(
     let (tokenizer, (bert, mut model, report)) = (tokenizer?, model?);
     check_fit(&tokenizer, &bert, folder, false)?;
     if int8 {
-        model.quantize_int8()
+        quantize_int8(&mut model);
     } else {
-        model.pack_weights()
+        pack_weights(&mut model);
     }
     Ok((tokenizer, bert, model, report))
 }

@@ -4,6 +4,7 @@ use crate::fit::check_vocabulary;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_model::awd_lstm::AwdLstmConfig;
+use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::generate::{
     DecodeConfig, DecodeSettings, Hypothesis, LanguageModel, Request, Search, WrittenToken, continue_prompts,
 };
@@ -174,8 +175,8 @@ impl Generator {
         check_vocabulary(&tokenizer, folder, shape.vocab_size)?;
         model.bidirectional_prompts = config.bidirectional_prompts;
         match config.int8 {
-            true => model.quantize_int8(),
-            false => model.pack_weights(),
+            true => quantize_int8(&mut model),
+            false => pack_weights(&mut model),
         }
         Self::of_folder(folder, tokenizer, model, config, device)
     }

@@ -5,6 +5,7 @@ use crate::fit::check_vocabulary;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::not_utf8;
+use cloze_model::blocks::{LinearMap, LinearMaps, pack_weights};
 use cloze_model::gpt::{Gpt, GptConfig};
 use cloze_model::huggingface::{Format, load_published, model_type};
 use cloze_model::{ParamInit, Sequences};
@@ -27,6 +28,15 @@ pub enum Perplexity {
     LeftToRight(Box<LeftToRightPerplexity>),
     /// A masked one.
     Masked(Box<FillMask>),
+}
+
+impl LinearMaps for Perplexity {
+    fn linear_maps_mut(&mut self) -> Vec<LinearMap<'_>> {
+        match self {
+            Self::LeftToRight(model) => model.model.linear_maps_mut(),
+            Self::Masked(model) => model.linear_maps_mut(),
+        }
+    }
 }
 
 /// A left-to-right model, and the windows in which it reads.
@@ -115,17 +125,9 @@ impl Perplexity {
         if stride == 0 || stride > window {
             return refuse(stride, format!("from 1 to {window}, the model's positions"));
         }
-        model.pack_weights();
+        pack_weights(&mut model);
         let device = device.clone();
         Ok(Self::LeftToRight(Box::new(LeftToRightPerplexity { model, tokenizer, device, window, stride })))
-    }
-
-    /// Lets the layers multiply in 8 bits from now on: faster, and a little less exact.
-    pub fn quantize_int8(&mut self) {
-        match self {
-            Self::LeftToRight(model) => model.model.quantize_int8(),
-            Self::Masked(model) => model.quantize_int8(),
-        }
     }
 
     /// The score of a text, of which little is in memory at a time; `path` is what errors call it.

@@ -5,6 +5,7 @@ use crate::generate::of_search;
 use crate::translation::{DecodingDefaults, Vocabularies, load_vocabularies, read_translation_file};
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
+use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::generate::{
     BeamSearch, DecodeConfig, DecodeSettings, Hypothesis, LengthPenalty, Request, Search, translate,
 };
@@ -163,8 +164,8 @@ impl Translator {
             check_vocabulary(tokenizer, folder, model)?;
         }
         match config.int8 {
-            true => model.quantize_int8(),
-            false => model.pack_weights(),
+            true => quantize_int8(&mut model),
+            false => pack_weights(&mut model),
         }
         let max_positions = model.max_source_tokens().unwrap_or(MAX_SOURCE_TOKENS);
         let max_len = file.as_ref().map_or(max_positions, |file| file.max_len.min(max_positions));

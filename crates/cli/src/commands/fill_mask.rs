@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::builder::RangedU64ValueParser;
+use cloze_model::blocks::quantize_int8;
 use cloze_trainer::fill_mask::{Candidate, FillMask};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
@@ -56,7 +57,7 @@ pub fn run(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
     let mut filler = FillMask::load(&model::folder(&args.model)?, &device)?;
     if args.compute.int8 {
-        filler.quantize_int8();
+        quantize_int8(&mut filler);
     }
     let fill = |text: &str| args.compute.run(|| filler.fill(text, args.top_k));
     let plain = |text: &str, masks: &[Vec<Candidate>]| match args.json {

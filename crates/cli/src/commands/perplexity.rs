@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 use clap::builder::RangedU64ValueParser;
 use cloze_evaluation::table;
+use cloze_model::blocks::quantize_int8;
 use cloze_trainer::TrainerError;
 use cloze_trainer::perplexity::{Perplexity, TextScore};
 use serde::Serialize;
@@ -71,7 +72,7 @@ pub fn run(args: &Args) -> Result<()> {
         error => anyhow::Error::from(error),
     })?;
     if args.compute.int8 {
-        model.quantize_int8();
+        quantize_int8(&mut model);
     }
     let mut output = Output::new();
     let mut all = TextScore::default();

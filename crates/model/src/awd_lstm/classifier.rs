@@ -3,7 +3,7 @@ use crate::bert::Pooling;
 use crate::blocks::{LayerNorm, Linear};
 use crate::ops::{self, Packing};
 use crate::sizes::check_recurrent_sizes;
-use crate::{HasBackbone, ModelError, ParamInit, Result, Sequences};
+use crate::{HasBackbone, ModelError, ParamInit, Result, Sequences, linear_maps};
 use burn::module::Module;
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
@@ -81,6 +81,8 @@ pub struct AwdLstmForSequenceClassification {
     pub head: ConcatPoolingHead,
 }
 
+linear_maps!(AwdLstmForSequenceClassification { encoder; head });
+
 impl AwdLstmForSequenceClassification {
     /// One row of logits for each sequence, `[sequences, n_outputs]`.
     ///
@@ -124,6 +126,8 @@ pub struct ConcatPoolingHead {
     /// Dropout before the second layer.
     pub inner_dropout: f64,
 }
+
+linear_maps!(ConcatPoolingHead { dense, output });
 
 impl ConcatPoolingHead {
     /// # Shapes

@@ -1,8 +1,8 @@
 use super::AwdLstmDropout;
-use crate::blocks::{Embedding, Linear};
+use crate::blocks::Embedding;
 use crate::ops::{self, Direction};
 use crate::recurrent::{LayerOutput, RecurrentLayer, RecurrentState, between_layers};
-use crate::{Backbone, BackboneShape, Sequences};
+use crate::{Backbone, BackboneShape, Sequences, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 
@@ -17,6 +17,8 @@ pub struct AwdLstmEncoder {
     #[module(skip)]
     pub dropout: AwdLstmDropout,
 }
+
+linear_maps!(AwdLstmEncoder { layers });
 
 /// What an [`AwdLstmEncoder`] returns.
 #[derive(Debug, Clone)]
@@ -86,11 +88,6 @@ impl Backbone for AwdLstmEncoder {
 
     fn layer_paths(&self) -> Vec<String> {
         (0..self.layers.len()).map(|layer| format!("layers.{layer}")).collect()
-    }
-
-    fn linears_mut(&mut self) -> Vec<(String, &mut Linear)> {
-        let layers = self.layers.iter_mut().enumerate();
-        layers.map(|(number, layer)| (format!("layers.{number}.input"), &mut layer.input)).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 use super::{AwdLstmEncoder, AwdLstmOutput};
 use crate::ops::{self, Packing};
 use crate::recurrent::RecurrentState;
-use crate::{HasBackbone, Sequences};
+use crate::{HasBackbone, Sequences, linear_maps};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -18,6 +18,8 @@ pub struct AwdLstm {
     /// `[vocab_size]`: of the output layer.
     pub output_bias: Param<Tensor<1>>,
 }
+
+linear_maps!(AwdLstm { encoder });
 
 impl AwdLstm {
     /// The states of all tokens; see [`AwdLstmEncoder::forward`].

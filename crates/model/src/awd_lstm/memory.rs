@@ -1,6 +1,7 @@
 //! What a language model remembers of the streams that it is trained on, from step to step.
 
 use super::{AwdLstm, AwdLstmConfig};
+use crate::linear_maps;
 use crate::recurrent::RecurrentState;
 use burn::module::{Module, RunningState};
 use burn::tensor::{Device, Tensor};
@@ -70,6 +71,8 @@ pub struct StreamedAwdLstm {
     /// What it remembers.
     pub memory: StreamMemory,
 }
+
+linear_maps!(StreamedAwdLstm { model });
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use crate::blocks::{
     Activation, Attention, Encoder, LearnedPositions, Linear, MultiHeadAttention, Positions,
 };
 use crate::tasks::BertForMaskedLm;
-use crate::{ModelError, ParamInit, Result};
+use crate::{ModelError, ParamInit, Result, linear_maps};
 use burn::module::Module;
 use burn::tensor::{IndexingUpdateOp, Int, Tensor, activation};
 
@@ -108,6 +108,8 @@ pub struct ReplacedTokenHead {
     activation: Activation,
 }
 
+linear_maps!(ReplacedTokenHead { dense, output });
+
 impl ReplacedTokenHead {
     /// A new head for `config`, with the non-linearity of its layers.
     pub fn new(config: &BertConfig, init: &mut ParamInit) -> Self {
@@ -135,7 +137,7 @@ pub struct ReplacedTokenDetector<A: Attention = MultiHeadAttention, P: Positions
     pub head: ReplacedTokenHead,
 }
 
-has_bert!(ReplacedTokenDetector);
+has_bert!(ReplacedTokenDetector { head });
 
 impl<A: Attention, P: Positions> ReplacedTokenDetector<A, P> {
     /// The logits that tokens were replaced; [`replaced_token_loss`] is their loss.
@@ -173,6 +175,8 @@ pub struct Generator<A: Attention = MultiHeadAttention> {
     pub mlm: MlmHead,
 }
 
+linear_maps!(Generator<A: Attention> { encoder; projection, mlm });
+
 impl Generator {
     /// A new generator. Embeddings of its own are never drawn.
     fn new(config: &BertConfig, init: &mut ParamInit) -> Self {
@@ -197,6 +201,8 @@ pub struct Electra<A: Attention = MultiHeadAttention, P: Positions = LearnedPosi
     /// What replaces tokens.
     pub generator: Generator<A>,
 }
+
+linear_maps!(Electra<A: Attention, P: Positions> { discriminator, generator });
 
 impl<A: Attention, P: Positions> Electra<A, P> {
     /// The generator with the shared embeddings, as a masked language model by itself: `ElectraForMaskedLM`.

@@ -4,7 +4,7 @@ use crate::blocks::{
     PartType, Positions, RelativeBias, of_other_segments,
 };
 use crate::ops::Packing;
-use crate::{ParamInit, ops};
+use crate::{ParamInit, linear_maps, ops};
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor};
 
@@ -44,6 +44,8 @@ pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     project_before_norm: bool,
     positions_type: PartType<P>,
 }
+
+linear_maps!(BertEmbeddings<P: Positions> { projection });
 
 impl BertEmbeddings {
     /// New tables for `config`.

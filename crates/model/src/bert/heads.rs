@@ -1,6 +1,6 @@
 use super::BertConfig;
 use crate::blocks::{Activation, LayerNorm, Linear};
-use crate::{ParamInit, ops};
+use crate::{ParamInit, linear_maps, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
@@ -10,6 +10,8 @@ pub struct Pooler {
     /// `[d_model, d_model]`
     pub dense: Linear,
 }
+
+linear_maps!(Pooler { dense });
 
 impl Pooler {
     /// A new pooler of `d_model` features.
@@ -42,6 +44,8 @@ pub struct MlmHead {
     #[module(skip)]
     activation: Activation,
 }
+
+linear_maps!(MlmHead { dense, decoder });
 
 impl MlmHead {
     /// A new head for `config`.
@@ -91,6 +95,8 @@ pub struct NextSentenceHead {
     /// `[d_model, 2]`
     pub classifier: Linear,
 }
+
+linear_maps!(NextSentenceHead { classifier });
 
 impl NextSentenceHead {
     /// A new head over `d_model` features.

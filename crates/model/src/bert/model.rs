@@ -1,9 +1,9 @@
 use super::{BertEmbeddings, Pooler, Pooling};
 use crate::blocks::{
-    Attention, Encoder, EncoderTrace, LearnedPositions, Linear, MultiHeadAttention, Positions, WantedTokens,
+    Attention, Encoder, EncoderTrace, LearnedPositions, MultiHeadAttention, Positions, WantedTokens,
 };
 use crate::ops::{AttentionMask, Packing, Sight};
-use crate::{Backbone, BackboneShape, HasBackbone};
+use crate::{Backbone, BackboneShape, HasBackbone, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use std::sync::Arc;
@@ -185,25 +185,14 @@ pub struct Bert<A: Attention = MultiHeadAttention, P: Positions = LearnedPositio
     pub causal: bool,
 }
 
+linear_maps!(Bert<A: Attention, P: Positions> { encoder; embeddings, pooler });
+
 impl<A: Attention, P: Positions> Bert<A, P> {
     /// The same encoder with other [positions](BertEmbeddings::with_positions):
     /// [`NoPositions`](crate::blocks::NoPositions) if the attention handles positions itself.
     pub fn with_positions<Q: Positions>(self, positions: Q) -> Bert<A, Q> {
         let Self { embeddings, encoder, pooler, pooling, causal } = self;
         Bert { embeddings: embeddings.with_positions(positions), encoder, pooler, pooling, causal }
-    }
-
-    /// Quantises the linear maps of all layers to 8 bits, for inference only. Each output has a scale for its weights,
-    /// and each token one for its activations, computed on the fly. Normalisations, softmax and everything outside the
-    /// layers stay in FP32.
-    pub fn quantize_int8(&mut self) {
-        self.encoder.linears_mut().for_each(|(_, linear)| linear.quantize_int8());
-    }
-
-    /// Packs the weights of all layers' linear maps for matrix products, for inference only. It takes as much memory
-    /// again as the weights (half of it in bf16). A text of few tokens takes half the time or less.
-    pub fn pack_weights(&mut self) {
-        self.encoder.linears_mut().for_each(|(_, linear)| linear.pack());
     }
 
     /// The contextual states of all positions.
@@ -338,11 +327,6 @@ impl<A: Attention, P: Positions> Backbone for Bert<A, P> {
     fn layer_paths(&self) -> Vec<String> {
         (0..self.encoder.layers.len()).map(|layer| format!("encoder.layers.{layer}")).collect()
     }
-
-    fn linears_mut(&mut self) -> Vec<(String, &mut Linear)> {
-        let linears = self.encoder.linears_mut();
-        linears.map(|(path, linear)| (format!("encoder.{path}"), linear)).collect()
-    }
 }
 
 impl<A: Attention, P: Positions> HasBackbone for Bert<A, P> {
@@ -395,13 +379,13 @@ pub(super) fn first_states(states: Tensor<3>, packing: Option<&Packing>) -> Tens
 
 #[cfg(test)]
 mod tests {
-    use crate::ParamInit;
     use crate::bert::{Bert, BertConfig, BertForPreTraining, BertInput};
     use crate::blocks::{
         Attention, AttentionInput, AttentionOutput, EncoderTrace, MultiHeadAttention,
         MultiHeadAttentionConfig, NoPositions, NormPlacement, Positions, SinusoidalPositions,
     };
     use crate::ops::Sight;
+    use crate::{ParamInit, linear_maps};
     use burn::module::Module;
     use burn::optim::GradientsParams;
     use burn::tensor::{Device, Int, Tensor, TensorData, Tolerance};
@@ -411,6 +395,8 @@ mod tests {
     struct Plain {
         inner: MultiHeadAttention,
     }
+
+    linear_maps!(Plain { inner });
 
     impl Attention for Plain {
         fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {

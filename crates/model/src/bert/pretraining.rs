@@ -31,7 +31,7 @@ pub struct PreTrainingLogits {
     pub span_boundary: Option<Tensor<2>>,
 }
 
-has_bert!(BertForPreTraining);
+has_bert!(BertForPreTraining { mlm, next_sentence, span_boundary });
 
 impl<A: Attention, P: Positions> BertForPreTraining<A, P> {
     /// The same model with other [positions](Bert::with_positions).

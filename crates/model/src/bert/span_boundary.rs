@@ -1,6 +1,6 @@
 use super::BertConfig;
 use crate::blocks::{Activation, Embedding, LayerNorm, Linear};
-use crate::{ParamInit, ops};
+use crate::{ParamInit, linear_maps, ops};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor};
 use std::ops::Range;
@@ -30,6 +30,8 @@ pub struct SpanBoundaryHead {
     /// One output bias a piece, `[vocab_size]`.
     pub bias: Param<Tensor<1>>,
 }
+
+linear_maps!(SpanBoundaryHead { first, second });
 
 /// The masked spans of a batch, as [`SpanBoundaryHead`] needs them.
 #[derive(Debug, Clone)]

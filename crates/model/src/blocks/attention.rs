@@ -3,8 +3,8 @@ use super::{
     Attention, AttentionInput, AttentionOutput, Disentangled, DisentangledConfig, Distances, KeyValueCache,
     Linear, RelativeConfig, RelativePositions, TransformerXl,
 };
-use crate::ParamInit;
 use crate::ops::{self, AttentionMask, Queries, Rotary, TokenPositions};
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 use std::borrow::Cow;
@@ -219,6 +219,8 @@ pub struct MultiHeadAttention {
     query_scale: f64,
 }
 
+linear_maps!(MultiHeadAttention { query, key, value, output, transformer_xl; disentangled });
+
 impl MultiHeadAttention {
     /// The keys and values of a memory for later queries, one sequence a row: see [`KeyValueCache::of_memory`] for its
     /// shapes. Calls with such a cache need no memory.
@@ -381,13 +383,6 @@ impl Attention for MultiHeadAttention {
     fn takes_packed(&self) -> bool {
         let by_distances = self.disentangled.is_some() || self.transformer_xl.is_some();
         !self.is_biased() && !by_distances && ops::takes_packed(&self.query.weight.val())
-    }
-
-    fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear)> {
-        let Self { query, key, value, output, transformer_xl, .. } = self;
-        let maps = [("query", query), ("key", key), ("value", value), ("output", output)];
-        let position = transformer_xl.as_mut().map(|terms| ("transformer_xl.position", &mut terms.position));
-        maps.into_iter().chain(position).collect()
     }
 }
 

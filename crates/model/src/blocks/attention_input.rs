@@ -1,11 +1,11 @@
-use super::{Distances, KeyValueCache, Linear};
+use super::{Distances, KeyValueCache, LinearMaps};
 use crate::ops::AttentionMask;
 use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, Int, Tensor};
 use std::sync::Arc;
 
 /// The trait to implement for a custom attention: the attention as a layer sees it.
-pub trait Attention: Module + ModuleDisplay + Sync + 'static {
+pub trait Attention: Module + LinearMaps + ModuleDisplay + Sync + 'static {
     /// Computes the context of each query over the positions that the mask lets it see.
     ///
     /// An encoder passes neither a memory nor a cache, so an attention for encoders only may ignore both.
@@ -16,11 +16,6 @@ pub trait Attention: Module + ModuleDisplay + Sync + 'static {
     /// faster with it. If not, as by default, the model pads its input.
     fn takes_packed(&self) -> bool {
         false
-    }
-
-    /// Its linear maps by name, which can have adapters and be quantised to 8 bits. None by default.
-    fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear)> {
-        Vec::new()
     }
 }
 

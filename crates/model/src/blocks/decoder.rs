@@ -1,4 +1,5 @@
-use super::{Attention, DecoderLayer, DecoderLayerInput, LayerCache, Linear, Norm};
+use super::{Attention, DecoderLayer, DecoderLayerInput, LayerCache, Norm};
+use crate::linear_maps;
 use crate::ops::{self, AttentionMask};
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -14,6 +15,8 @@ pub struct Decoder<A: Attention, C: Attention = A> {
     pub output_dropout: f64,
 }
 
+linear_maps!(Decoder<A: Attention, C: Attention> { layers });
+
 /// The output of the decoder.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -25,19 +28,6 @@ pub struct DecoderOutput {
 }
 
 impl<A: Attention, C: Attention> Decoder<A, C> {
-    /// The layers' linear maps by their paths from here, such as `layers.0.cross_attention.query`.
-    pub fn linears_mut(&mut self) -> impl Iterator<Item = (String, &mut Linear)> {
-        self.layers.iter_mut().enumerate().flat_map(|(number, layer)| {
-            let of = |block: &'static str| move |(name, map)| (block, name, map);
-            let own = layer.attention.linears_mut().into_iter().map(of("attention"));
-            let cross = layer.cross_attention.linears_mut().into_iter().map(of("cross_attention"));
-            let fed = layer.feed_forward.linears_mut().into_iter().map(of("feed_forward"));
-            let all = own.chain(cross).chain(fed);
-            all.map(move |(block, name, map)| (format!("layers.{number}.{block}.{name}"), map))
-                .collect::<Vec<_>>()
-        })
-    }
-
     /// With `caches`, one a layer, `x` holds only the new tokens, and the first call computes the keys and values of
     /// the memory unless the caches have them; then `memory` may be none. `need_weights` asks for the last layer's
     /// attention to the memory.

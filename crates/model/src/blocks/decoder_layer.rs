@@ -1,8 +1,8 @@
 use super::part_type::{PartKind, PartType};
 use super::sub_layer::SubLayer;
 use super::{Attention, AttentionInput, EncoderLayerConfig, FeedForward, KeyValueCache, Norm, NormPlacement};
-use crate::ParamInit;
 use crate::ops::AttentionMask;
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -55,6 +55,8 @@ pub struct DecoderLayer<A: Attention, C: Attention = A> {
     attention_type: PartType<A>,
     cross_attention_type: PartType<C>,
 }
+
+linear_maps!(DecoderLayer<A: Attention, C: Attention> { attention, cross_attention, feed_forward });
 
 /// The input of a decoder layer.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 use super::Linear;
 use super::distances::scores_of_distances;
 use crate::sizes::check_sizes;
-use crate::{ModelError, ParamInit, Result};
+use crate::{ModelError, ParamInit, Result, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,8 @@ pub struct Disentangled {
     pub(super) position_to_content: bool,
     pub(super) dropout: f64,
 }
+
+linear_maps!(Disentangled { key, query });
 
 impl Disentangled {
     /// New maps for `config`, of this width.

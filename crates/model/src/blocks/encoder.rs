@@ -1,4 +1,5 @@
-use super::{Attention, AttentionInput, Distances, EncoderLayer, Linear, Norm, WantedTokens};
+use super::{Attention, AttentionInput, Distances, EncoderLayer, Norm, WantedTokens};
+use crate::linear_maps;
 use crate::ops::{self, AttentionMask};
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -23,6 +24,8 @@ pub struct Encoder<A: Attention> {
     pub recompute: bool,
 }
 
+linear_maps!(Encoder<A: Attention> { layers });
+
 /// What to keep besides the last layer's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EncoderTrace {
@@ -44,17 +47,6 @@ pub struct EncoderOutput {
 }
 
 impl<A: Attention> Encoder<A> {
-    /// The layers' linear maps by their paths from here, such as `layers.0.attention.query`.
-    pub fn linears_mut(&mut self) -> impl Iterator<Item = (String, &mut Linear)> {
-        self.layers.iter_mut().enumerate().flat_map(|(number, layer)| {
-            let attention =
-                layer.attention.linears_mut().into_iter().map(|(name, map)| ("attention", name, map));
-            let feed_forward = layer.feed_forward.linears_mut().into_iter();
-            let all = attention.chain(feed_forward.map(|(name, map)| ("feed_forward", name, map)));
-            all.map(move |(block, name, map)| (format!("layers.{number}.{block}.{name}"), map))
-        })
-    }
-
     /// With `wanted`, the last states are those of these tokens only, and the last layer skips the other tokens where
     /// it can.
     ///
@@ -128,10 +120,9 @@ mod tests {
     use super::*;
     use crate::bert::{BertConfig, BertForPreTraining, BertInput};
     use crate::blocks::{
-        Activation, AttentionOutput, MultiHeadAttention, MultiHeadAttentionConfig, NormPlacement,
+        Activation, AttentionOutput, LoraConfig, MultiHeadAttention, MultiHeadAttentionConfig, NormPlacement,
         ResidualConvolutionConfig,
     };
-    use crate::lora::LoraConfig;
     use crate::ops::{Precision, with_precision};
     use crate::{ParamInit, first_layers, freeze};
     use burn::module::{ModuleVisitor, Param};
@@ -239,6 +230,8 @@ mod tests {
         calls: Arc<AtomicUsize>,
     }
 
+    linear_maps!(Counted { inner });
+
     impl Attention for Counted {
         fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
             self.calls.fetch_add(1, Ordering::Relaxed);
@@ -271,6 +264,8 @@ mod tests {
     struct Random {
         inner: MultiHeadAttention,
     }
+
+    linear_maps!(Random { inner });
 
     impl Attention for Random {
         fn forward(&self, mut input: AttentionInput<'_>) -> AttentionOutput {

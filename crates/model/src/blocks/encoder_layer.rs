@@ -4,7 +4,7 @@ use super::{
     Attention, AttentionInput, AttentionOutput, FeedForward, FeedForwardConfig, Norm, NormKind,
     NormPlacement, ResidualConvolution,
 };
-use crate::ParamInit;
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 
 /// Configuration of an [`EncoderLayer`] around an attention.
@@ -66,6 +66,8 @@ pub struct EncoderLayer<A: Attention> {
     norm: NormPlacement,
     attention_type: PartType<A>,
 }
+
+linear_maps!(EncoderLayer<A: Attention> { attention, feed_forward });
 
 impl<A: Attention> EncoderLayer<A> {
     /// Returns the layer's output as the context, with the attention probabilities if they are asked for.

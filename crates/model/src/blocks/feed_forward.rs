@@ -1,5 +1,5 @@
 use super::{Activation, Linear};
-use crate::{ParamInit, ops};
+use crate::{ParamInit, linear_maps, ops};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -77,6 +77,8 @@ pub struct FeedForward {
     dropout: f64,
 }
 
+linear_maps!(FeedForward { up, down, gate });
+
 impl FeedForward {
     /// # Shapes
     /// - `x`: `[..., d_model]`; returns the same
@@ -87,18 +89,12 @@ impl FeedForward {
         };
         self.down.forward(ops::dropout(inner, self.dropout))
     }
-
-    /// The linear maps by name.
-    pub fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear)> {
-        let Self { up, down, gate, .. } = self;
-        let gate = gate.as_mut().map(|gate| ("gate", gate));
-        [("up", up), ("down", down)].into_iter().chain(gate).collect()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::LinearMaps;
     use crate::weights;
     use burn::tensor::{Device, Distribution, Tolerance};
 
@@ -121,7 +117,7 @@ mod tests {
             let gate = activation.forward(map(block.gate.as_ref().unwrap(), x.clone()));
             let expected = map(&block.down, gate * map(&block.up, x.clone())).into_data();
             block.forward(x).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
-            let names: Vec<&str> = block.linears_mut().into_iter().map(|(name, _)| name).collect();
+            let names: Vec<String> = block.linear_maps_mut().into_iter().map(|map| map.path).collect();
             assert_eq!(names, ["up", "down", "gate"]);
             assert_eq!(weights::shapes(&block).len(), 3, "no biases");
         }

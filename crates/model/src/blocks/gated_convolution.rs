@@ -1,6 +1,6 @@
 use super::NormedLinear;
-use crate::ParamInit;
 use crate::ops::{self, Packing};
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -16,6 +16,8 @@ pub struct GatedConvolution {
     kernel: usize,
     causal: bool,
 }
+
+linear_maps!(GatedConvolution { map });
 
 impl GatedConvolution {
     /// A new one over windows of `kernel` tokens: around their token, or where it is `causal` up to their token. Of an even

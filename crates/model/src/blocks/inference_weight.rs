@@ -25,9 +25,12 @@ impl InferenceWeight {
         Self(Form::Int8(Int8Weight::quantize(weight)))
     }
 
-    /// Whether it is quantised to 8 bits.
-    pub fn is_int8(&self) -> bool {
-        matches!(self.0, Form::Int8(_))
+    /// Another weight in the same form.
+    pub(super) fn with_weight(&self, weight: Tensor<2>) -> Self {
+        match self.0 {
+            Form::Packed(_) => Self::packed(weight),
+            Form::Int8(_) => Self::int8(weight),
+        }
     }
 
     /// # Shapes

@@ -1,5 +1,4 @@
-use super::InferenceWeight;
-use crate::lora::LoraAdapter;
+use super::{InferenceWeight, LoraAdapter};
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
@@ -14,11 +13,11 @@ pub struct Linear {
     pub weight: Param<Tensor<2>>,
     /// `[d_out]`
     pub bias: Option<Param<Tensor<1>>>,
-    /// A trained addition to the weight, if one is attached, see [`lora`](crate::lora).
+    /// A trained addition to the weight, if one is attached, see [`LoraConfig`](super::LoraConfig).
     pub lora: Option<LoraAdapter>,
-    /// The weight for inference, if it is [quantised](Self::quantize_int8) or [packed](Self::pack).
+    /// The weight for inference, if it is [quantised](super::quantize_int8) or [packed](super::pack_weights).
     #[module(skip)]
-    inference: Option<InferenceWeight>,
+    pub(super) inference: Option<InferenceWeight>,
 }
 
 impl Linear {
@@ -57,39 +56,23 @@ impl Linear {
         Self { weight, bias, lora: None, inference: None }
     }
 
-    /// Quantises the map to 8 bits, see [`ops::linear_int8`], for inference only. The weight itself does not change.
-    pub fn quantize_int8(&mut self) {
-        self.inference = Some(InferenceWeight::int8(self.weight.val()));
-    }
-
-    /// Packs the weight for matrix products, see [`ops::linear_packed`], for inference only. The weight itself does not
-    /// change; later changes of it have no effect on the map.
-    pub fn pack(&mut self) {
-        self.inference = Some(InferenceWeight::packed(self.weight.val()));
-    }
-
-    /// Adds the adapter, if there is one, to the weight, and removes it.
-    pub fn merge_lora(&mut self) {
-        let Some(adapter) = self.lora.take() else {
-            return;
-        };
-        self.weight = self.weight.clone().map(|weight| {
-            let tracked = weight.is_require_grad();
-            let merged = (weight.detach() + adapter.delta().detach()).detach();
-            if tracked { merged.require_grad() } else { merged }
-        });
-        match &self.inference {
-            Some(weight) if weight.is_int8() => self.quantize_int8(),
-            Some(_) => self.pack(),
-            None => (),
-        }
-    }
-
     /// # Shapes
     /// - `x`: `[..., d_in]`; returns `[..., d_out]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        self.product(x, self.bias.as_ref().map(Param::val))
+    }
+
+    /// [`forward`](Self::forward) of a map without a bias, plus a bias that belongs to the model. A weight that is stored
+    /// for inference adds it within the product.
+    pub(crate) fn forward_plus(&self, x: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
+        match bias {
+            Some(bias) if self.inference.is_none() => self.forward(x) + bias.unsqueeze(),
+            bias => self.product(x, bias),
+        }
+    }
+
+    fn product<const D: usize>(&self, x: Tensor<D>, bias: Option<Tensor<1>>) -> Tensor<D> {
         let added = self.lora.as_ref().map(|adapter| adapter.forward(x.clone()));
-        let bias = self.bias.as_ref().map(Param::val);
         let y = match &self.inference {
             Some(weight) => weight.forward(x, bias),
             None => ops::linear(x, self.weight.val(), bias),
@@ -104,6 +87,7 @@ impl Linear {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::{pack_weights, quantize_int8};
     use crate::weights;
     use burn::tensor::{Device, Tolerance};
 
@@ -118,9 +102,9 @@ mod tests {
         let close =
             |y: Tensor<2>| y.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-3));
         close(linear.forward(x.clone()));
-        linear.pack();
+        pack_weights(&mut linear);
         close(linear.forward(x.clone()));
-        linear.quantize_int8();
+        quantize_int8(&mut linear);
         close(linear.forward(x));
     }
 

@@ -13,9 +13,9 @@ pub struct NormedLinear {
     pub g: Param<Tensor<1>>,
     /// `[d_out]`
     pub bias: Param<Tensor<1>>,
-    /// The weight for inference, once [quantised](Self::quantize_int8) or [packed](Self::pack).
+    /// The weight for inference, if it is [quantised](super::quantize_int8) or [packed](super::pack_weights).
     #[module(skip)]
-    inference: Option<InferenceWeight>,
+    pub(super) inference: Option<InferenceWeight>,
 }
 
 impl NormedLinear {
@@ -34,18 +34,6 @@ impl NormedLinear {
         ops::weight_norm(self.v.val(), self.g.val())
     }
 
-    /// Multiplies in 8 bits from now on, see [`ops::linear_int8`]: for inference only. The parameters stay as they are;
-    /// what is changed in them afterwards counts no more.
-    pub fn quantize_int8(&mut self) {
-        self.inference = Some(InferenceWeight::int8(self.weight()));
-    }
-
-    /// Makes the weight once and lays it out for the products to come, see [`ops::linear_packed`]: for inference only.
-    /// What is changed in the parameters afterwards counts no more.
-    pub fn pack(&mut self) {
-        self.inference = Some(InferenceWeight::packed(self.weight()));
-    }
-
     /// # Shapes
     /// - `x`: `[..., d_in]`; returns `[..., d_out]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
@@ -60,6 +48,7 @@ impl NormedLinear {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::{pack_weights, quantize_int8};
     use burn::tensor::{Device, Tolerance};
 
     #[test]
@@ -82,11 +71,11 @@ mod tests {
         map.bias = init.uniform([10], 1.0);
         let x = init.normal([4, 24], 1.0).val();
         let expected = map.forward(x.clone()).into_data();
-        map.pack();
+        pack_weights(&mut map);
         for _ in 0..3 {
             map.forward(x.clone()).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
         }
-        map.quantize_int8();
+        quantize_int8(&mut map);
         map.forward(x).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(0.1));
     }
 }

@@ -1,7 +1,7 @@
 use super::distances::scores_of_distances;
 use super::{Distances, Linear};
 use crate::sizes::check_sizes;
-use crate::{ParamInit, Result};
+use crate::{ParamInit, Result, linear_maps};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,8 @@ pub struct TransformerXl {
     /// `s`, `[2, n_heads, d_k]`: of the same segment, and of another.
     pub segments: Param<Tensor<3>>,
 }
+
+linear_maps!(TransformerXl { position });
 
 impl TransformerXl {
     /// New parameters.
@@ -128,52 +130,6 @@ impl DistanceSinusoids {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::xlnet::{XlnetConfig, XlnetInput};
-    use crate::{bert::BertInput, huggingface::Family, weights};
-    use burn::tensor::{TensorData, Tolerance};
-
-    /// The encoder that is fine-tuned computes what the model with two streams computes in its content stream.
-    #[test]
-    fn an_encoder_is_the_content_stream() {
-        let device = Device::flex();
-        for clamp_len in [None, Some(2)] {
-            let sizes =
-                XlnetConfig { n_heads: 4, d_ff: 24, dropout: 0.0, clamp_len, ..XlnetConfig::new(31, 3, 16) };
-            let xlnet = sizes.init_encoder(&mut ParamInit::new(&device, 3).with_std(0.4));
-            let config = crate::bert::BertConfig::new(31, 3, 16).with_n_heads(4).with_d_ff(24);
-            let config = config.with_hidden_dropout(0.0).with_pooler(false);
-            let config = config.with_transformer_xl(Some(TransformerXlConfig { clamp_len }));
-            let config = Family::XLNET.encoder(config);
-            let bert = config.init_encoder(&mut ParamInit::new(&device, 4));
-            // Parameters have other paths, in the same order of each kind.
-            let renamed = weights::collect(&xlnet).into_iter().map(|(path, data)| (own_path(&path), data));
-            let bert = weights::replace(bert, renamed.collect());
-
-            let rows: [&[i32]; 2] = [&[1, 2, 3, 4, 5, 6, 7], &[9, 10, 11]];
-            let types = [vec![0, 0, 0, 1, 1, 1, 2], vec![0, 0, 2]];
-            for (ids, types) in rows.into_iter().zip(&types) {
-                let input = XlnetInput::new(ids.to_vec(), 1).with_token_types(types.clone());
-                let expected = xlnet.forward(&input, None, &device).last_hidden_state.into_data();
-                let tensor = |values: &[i32]| {
-                    Tensor::<2, Int>::from_data(TensorData::new(values.to_vec(), [1, values.len()]), &device)
-                };
-                let input = BertInput::new(tensor(ids)).with_token_types(tensor(types));
-                let found = bert.forward(input).last_hidden_state.into_data();
-                found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
-            }
-        }
-    }
-
-    fn own_path(path: &str) -> String {
-        let maps = ["query", "key", "value", "output"];
-        let path = match path.split_once(".attention.") {
-            Some((layer, rest)) if !maps.iter().any(|map| rest.starts_with(&format!("{map}."))) => {
-                format!("{layer}.attention.transformer_xl.{rest}")
-            }
-            _ => path.to_string(),
-        };
-        if path.starts_with("layers.") { format!("encoder.{path}") } else { format!("embeddings.{path}") }
-    }
 
     #[test]
     fn a_clamp_of_nothing_is_named() {

@@ -2,7 +2,7 @@ use super::spelling::{self, N_CHARACTERS};
 use crate::blocks::{Activation, Embedding, Linear};
 use crate::ops::{self, Packing};
 use crate::sizes::check_recurrent_sizes;
-use crate::{ModelError, ParamInit, Result};
+use crate::{ModelError, ParamInit, Result, linear_maps};
 use burn::module::{Module, Param};
 use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::{Device, Int, Tensor};
@@ -164,6 +164,8 @@ pub struct CharacterEncoder {
     activation: Activation,
 }
 
+linear_maps!(CharacterEncoder { filters, highway, projection });
+
 impl CharacterEncoder {
     /// Features of a word.
     pub fn d_out(&self) -> usize {
@@ -221,6 +223,8 @@ pub struct Highway {
     /// `[d, 2·d]`: `W`, then `W_g`.
     pub map: Linear,
 }
+
+linear_maps!(Highway { map });
 
 impl Highway {
     /// Of `d` features.

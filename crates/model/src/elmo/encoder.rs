@@ -1,8 +1,7 @@
 use super::layer::ElmoLayer;
 use super::{CharacterEncoder, PieceBytes};
-use crate::blocks::Linear;
 use crate::ops;
-use crate::{Backbone, BackboneShape, Sequences};
+use crate::{Backbone, BackboneShape, Sequences, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -22,6 +21,8 @@ pub struct ElmoEncoder {
     #[module(skip)]
     pub(super) pieces: PieceBytes,
 }
+
+linear_maps!(ElmoEncoder { layers; characters });
 
 /// What an [`ElmoEncoder`] returns.
 #[derive(Debug, Clone)]
@@ -88,21 +89,10 @@ impl Backbone for ElmoEncoder {
     fn layer_paths(&self) -> Vec<String> {
         (0..self.layers.len()).map(|layer| format!("layers.{layer}")).collect()
     }
-
-    fn linears_mut(&mut self) -> Vec<(String, &mut Linear)> {
-        let layers = self.layers.iter_mut().enumerate();
-        let inputs = layers.map(|(number, ElmoLayer { forward, reverse })| {
-            [
-                (format!("layers.{number}.forward.input"), &mut forward.input),
-                (format!("layers.{number}.reverse.input"), &mut reverse.input),
-            ]
-        });
-        inputs.flatten().collect()
-    }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::elmo::{CharacterEncoderConfig, ElmoConfig, Filters};
     use crate::{ParamInit, weights};

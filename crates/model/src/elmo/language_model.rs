@@ -1,7 +1,7 @@
 use super::ElmoEncoder;
 use crate::blocks::Linear;
 use crate::ops;
-use crate::{HasBackbone, Sequences};
+use crate::{HasBackbone, Sequences, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -20,6 +20,8 @@ pub struct Elmo {
     /// `[p, vocab_size]`: of both directions.
     pub output: Linear,
 }
+
+linear_maps!(Elmo { encoder; output });
 
 /// What the directions are wrong by.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
-use crate::ParamInit;
 use crate::blocks::Linear;
 use crate::ops::{self, Direction, LstmOutput, Packing};
+use crate::{ParamInit, linear_maps};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
@@ -22,6 +22,8 @@ pub struct ProjectedLstm {
     /// `[d, p]`: `P`.
     pub projection: Param<Tensor<2>>,
 }
+
+linear_maps!(ProjectedLstm { input });
 
 impl ProjectedLstm {
     /// A new layer: weights are uniform between `±1/√d`, as PyTorch's LSTM with `proj_size` has them, and biases zero, but
@@ -64,6 +66,8 @@ pub struct ElmoLayer {
     /// From the last token back.
     pub reverse: ProjectedLstm,
 }
+
+linear_maps!(ElmoLayer { forward, reverse });
 
 impl ElmoLayer {
     /// The directions' states, from the layer below's.

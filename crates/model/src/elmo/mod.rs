@@ -35,6 +35,8 @@ mod tasks;
 
 pub use characters::{CharacterEncoder, CharacterEncoderConfig, Filters, Highway};
 pub use config::ElmoConfig;
+#[cfg(test)]
+pub(crate) use encoder::tests::small as small_elmo;
 pub use encoder::{ElmoEncoder, ElmoOutput};
 pub use language_model::{Elmo, ElmoLosses};
 pub use layer::{ElmoLayer, ProjectedLstm};

@@ -7,7 +7,7 @@ use crate::ops::{self, CrossEntropy, Packing};
 use crate::recurrent::{Cell, Reading, Recurrent, RecurrentConfig};
 use crate::sizes::check_recurrent_sizes;
 use crate::tasks::{Crf, decode_tags, tagging_loss};
-use crate::{HasBackbone, ModelError, ParamInit, Result, Sequences};
+use crate::{HasBackbone, ModelError, ParamInit, Result, Sequences, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,8 @@ pub struct ElmoReader {
     /// Dropout on the mix, and before the head.
     pub dropout: f64,
 }
+
+linear_maps!(ElmoReader { layers });
 
 impl ElmoReader {
     /// The states of all tokens, after dropout.
@@ -148,6 +150,8 @@ pub struct ElmoForSequenceClassification {
     /// `[d_model, n_outputs]`
     pub output: Linear,
 }
+
+linear_maps!(ElmoForSequenceClassification { encoder; reader, output });
 
 impl ElmoForSequenceClassification {
     /// One row of logits for each sequence, `[sequences, n_outputs]`.
@@ -227,6 +231,8 @@ pub struct ElmoForTokenClassification {
     /// The conditional random field, whose emissions are the output's logits.
     pub crf: Option<Crf>,
 }
+
+linear_maps!(ElmoForTokenClassification { encoder; reader, output });
 
 impl ElmoForTokenClassification {
     /// The logits, or emissions, of some tokens: one row for each word.

@@ -1,6 +1,7 @@
 use crate::blocks::{
     Attention, AttentionInput, FeedForward, KeyValueCache, MultiHeadAttention, Norm, NormPlacement,
 };
+use crate::linear_maps;
 use crate::ops::{self, AttentionMask, Residual};
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -21,6 +22,8 @@ pub struct GptLayer {
     #[module(skip)]
     pub(super) norm: NormPlacement,
 }
+
+linear_maps!(GptLayer { attention, feed_forward });
 
 impl GptLayer {
     /// # Shapes

@@ -1,6 +1,6 @@
 use super::GptLayer;
 use crate::Sequences;
-use crate::blocks::{Attention, Embedding, InferenceWeight, LearnedPositions, Linear, Norm};
+use crate::blocks::{Embedding, InferenceWeight, LearnedPositions, Linear, LinearMap, LinearMaps, Norm};
 use crate::ops::{self, AttentionMask, Sight, TokenPositions};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -34,6 +34,14 @@ pub struct Gpt {
     /// The embedding table as the projection, stored for inference.
     #[module(skip)]
     pub(super) inference_table: Option<InferenceWeight>,
+}
+
+impl LinearMaps for Gpt {
+    fn linear_maps_mut(&mut self) -> Vec<LinearMap<'_>> {
+        let Self { tokens, layers, output, inference_table, .. } = self;
+        let output = LinearMap::of_output(output, ("tokens", tokens), inference_table);
+        LinearMap::of("layers", layers).chain(output).collect()
+    }
 }
 
 impl Gpt {
@@ -171,40 +179,6 @@ impl Gpt {
         }
     }
 
-    /// Packs the weights for matrix products, see [`ops::linear_packed`], for inference only.
-    pub fn pack_weights(&mut self) {
-        self.linears_mut().into_iter().for_each(|(_, linear)| linear.pack());
-        match &mut self.output {
-            Some(output) => output.pack(),
-            None => {
-                self.inference_table = Some(InferenceWeight::packed(self.tokens.weight.val().transpose()))
-            }
-        }
-    }
-
-    /// Quantises the linear maps of all layers and the projection onto the vocabulary to 8 bits, for inference only. The
-    /// projection has a scale for each piece; embeddings are looked up in FP32.
-    pub fn quantize_int8(&mut self) {
-        self.linears_mut().into_iter().for_each(|(_, linear)| linear.quantize_int8());
-        match &mut self.output {
-            Some(output) => output.quantize_int8(),
-            None => self.inference_table = Some(InferenceWeight::int8(self.tokens.weight.val().transpose())),
-        }
-    }
-
-    /// The layers' linear maps by their paths, such as `layers.0.attention.query`.
-    pub fn linears_mut(&mut self) -> Vec<(String, &mut Linear)> {
-        let layers = self.layers.iter_mut().enumerate();
-        let maps = layers.flat_map(|(number, layer)| {
-            let GptLayer { attention, feed_forward, .. } = layer;
-            let attention = attention.linears_mut().into_iter().map(|map| ("attention", map));
-            let feed_forward = feed_forward.linears_mut().into_iter().map(|map| ("feed_forward", map));
-            let named = attention.chain(feed_forward);
-            named.map(move |(block, (name, map))| (format!("layers.{number}.{block}.{name}"), map))
-        });
-        maps.collect()
-    }
-
     /// The tokens in the layout that is fastest, and what each of them sees: one sequence a row, or packed if their
     /// lengths differ and the device supports it.
     ///
@@ -301,7 +275,7 @@ pub(super) fn flat(x: Tensor<3>, sequences: &Sequences) -> Tensor<2> {
 pub(super) mod tests {
     use super::*;
     use crate::ParamInit;
-    use crate::blocks::{Activation, NormKind, NormPlacement};
+    use crate::blocks::{Activation, NormKind, NormPlacement, pack_weights, quantize_int8};
     use crate::gpt::GptConfig;
     use burn::tensor::Tolerance;
 
@@ -466,7 +440,7 @@ pub(super) mod tests {
             let mut model = config.init(&mut ParamInit::new(&device, 3).with_std(0.4));
             let sequences: Sequences = [&[1, 2, 3][..]].into_iter().collect();
             let expected = model.logits(&sequences, &device);
-            model.pack_weights();
+            pack_weights(&mut model);
             close(model.logits(&sequences, &device), expected.clone());
             // From the second use on.
             close(model.logits(&sequences, &device), expected);
@@ -480,7 +454,7 @@ pub(super) mod tests {
             let mut model = config.init(&mut ParamInit::new(&device, 3).with_std(0.4));
             let sequences: Sequences = [&[1, 2, 3][..], &[4, 5]].into_iter().collect();
             let expected = model.logits(&sequences, &device);
-            model.quantize_int8();
+            quantize_int8(&mut model);
             let found = model.logits(&sequences, &device);
             let largest = expected.clone().abs().max().into_scalar::<f32>();
             let apart = (found - expected).abs().max().into_scalar::<f32>();

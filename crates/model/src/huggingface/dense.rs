@@ -2,7 +2,7 @@
 
 use super::folder::{file_of, tensors_of};
 use super::sentence::read_json;
-use crate::blocks::{Activation, Linear};
+use crate::blocks::{Activation, Linear, pack_weights};
 use crate::{ModelError, Result};
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -106,7 +106,7 @@ impl Dense {
         let mut linear = Linear::from_parts(Param::from_tensor(weight), bias);
         // By the packed kernel, a row's bits do not depend on how many rows there are.
         if !device.is_autodiff() {
-            linear.pack();
+            pack_weights(&mut linear);
         }
         Ok(Self { linear, activation: *activation, d_in, d_out })
     }

@@ -5,6 +5,7 @@
 //! place with that format's spellings: those of each family are in its own file, and those of custom models in their
 //! [`TensorRules`].
 
+mod adapters;
 mod architecture;
 mod atomic;
 mod config;
@@ -27,6 +28,7 @@ mod sentence;
 mod torch;
 mod transfer;
 
+pub use adapters::{load_adapters, read_adapter_config, save_adapters};
 pub use architecture::Architecture;
 pub use config::{FloatType, PretrainedConfig, ProblemType};
 pub use convert::{ConvertConfig, ConvertReport, convert};

@@ -137,14 +137,13 @@ pub fn save_pretrained<M: HasBackbone>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ParamInit;
     use crate::bert::BertForPreTraining;
     use crate::blocks::{
         self, Attention, AttentionInput, AttentionOutput, Linear, MultiHeadAttentionConfig,
         SinusoidalPositions,
     };
     use crate::huggingface::PretrainedFolder;
-    use crate::weights;
+    use crate::{ParamInit, linear_maps, weights};
     use burn::module::{Module, Param};
     use burn::tensor::{Device, Tensor};
 
@@ -165,6 +164,8 @@ mod tests {
         output: Linear,
     }
 
+    linear_maps!(MultiHeadAttention { query, key, value, output });
+
     impl Attention for MultiHeadAttention {
         fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
             let AttentionInput { queries: hidden, wanted, .. } = input;
@@ -180,6 +181,8 @@ mod tests {
     struct Wrapped {
         inner: blocks::MultiHeadAttention,
     }
+
+    linear_maps!(Wrapped { inner });
 
     impl Attention for Wrapped {
         fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {

@@ -1,5 +1,5 @@
-use crate::ParamInit;
 use crate::blocks::Linear;
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Tensor, activation};
 
@@ -14,6 +14,8 @@ pub struct ClassProbe {
     /// `[d or d_hidden, n_classes]`
     pub output: Linear,
 }
+
+linear_maps!(ClassProbe { hidden, output });
 
 impl ClassProbe {
     /// A new probe of `d` features, linear unless there are `d_hidden` features between. It starts as PyTorch's linear maps do.

@@ -1,5 +1,6 @@
 use super::ClassProbe;
 use crate::blocks::ScalarMix;
+use crate::linear_maps;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -11,6 +12,8 @@ pub struct MixedProbe {
     /// What tells classes by it.
     pub probe: ClassProbe,
 }
+
+linear_maps!(MixedProbe { probe });
 
 impl MixedProbe {
     /// The logits of each class.

@@ -1,7 +1,7 @@
 use super::{Cell, RecurrentState};
 use crate::blocks::Linear;
 use crate::ops::{self, Direction, LstmState, Packing};
-use crate::{ParamInit, ops::GruOutput, ops::LstmOutput};
+use crate::{ParamInit, linear_maps, ops::GruOutput, ops::LstmOutput};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
@@ -19,6 +19,8 @@ pub struct RecurrentLayer {
     #[module(skip)]
     cell: Cell,
 }
+
+linear_maps!(RecurrentLayer { input });
 
 /// What a [`RecurrentLayer`] returns.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 use super::{Cell, LayerOutput, RecurrentLayer, RecurrentState};
 use crate::ops::{self, Direction, Packing};
 use crate::sizes::check_recurrent_sizes;
-use crate::{ModelError, ParamInit, Result};
+use crate::{ModelError, ParamInit, Result, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
@@ -110,6 +110,8 @@ pub struct Directions {
     pub reverse: Option<RecurrentLayer>,
 }
 
+linear_maps!(Directions { forward, reverse });
+
 impl Directions {
     fn forward(&self, x: Tensor<2>, packing: &Packing, initial: Option<RecurrentState>) -> LayerOutput {
         let run =
@@ -143,6 +145,8 @@ pub struct Recurrent {
     /// Whether it drops the same features of all of a sequence's tokens.
     pub same_features: bool,
 }
+
+linear_maps!(Recurrent { layers });
 
 /// What a stack returns.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 use super::Score;
 use crate::blocks::Linear;
-use crate::{ParamInit, ops};
+use crate::{ParamInit, linear_maps, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
@@ -14,6 +14,8 @@ pub struct AdditiveScore {
     /// `[d]`
     pub v: Param<Tensor<1>>,
 }
+
+linear_maps!(AdditiveScore { query, key });
 
 impl AdditiveScore {
     /// Of queries of `d_query` features and states of `d_memory`, compared by `d`.

@@ -1,5 +1,5 @@
 use super::{AdditiveScore, DotScore, GeneralScore, LocationScore, Score};
-use crate::ParamInit;
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,8 @@ pub struct AnyScore {
     /// `W q`
     pub location: Option<LocationScore>,
 }
+
+linear_maps!(AnyScore { additive, dot, general, location });
 
 /// Calls a method of the score that is there.
 macro_rules! of_any {

@@ -1,4 +1,5 @@
 use super::AdditiveScore;
+use crate::blocks::LinearMaps;
 use crate::ops::Packing;
 use crate::recurrent::{pad_mask, padded};
 use burn::module::{Module, ModuleDisplay};
@@ -6,7 +7,7 @@ use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Int, Tensor};
 
 /// How well a query and a state of a memory go together.
-pub trait Score: Module + ModuleDisplay + Sync + 'static {
+pub trait Score: Module + LinearMaps + ModuleDisplay + Sync + 'static {
     /// What scores need of a memory, whatever the query: computed once.
     ///
     /// # Shapes

@@ -1,4 +1,5 @@
 use super::Score;
+use crate::linear_maps;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -8,6 +9,8 @@ pub struct DotScore {
     /// Whether the product is divided by the square root of its width.
     pub scaled: bool,
 }
+
+linear_maps!(DotScore {});
 
 impl DotScore {
     /// As it is.

@@ -1,6 +1,6 @@
 use super::Score;
-use crate::ParamInit;
 use crate::blocks::Linear;
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -10,6 +10,8 @@ pub struct GeneralScore {
     /// `W`, `[d_memory, d_query]`
     pub key: Linear,
 }
+
+linear_maps!(GeneralScore { key });
 
 impl GeneralScore {
     /// Of queries of `d_query` features and states of `d_memory`.

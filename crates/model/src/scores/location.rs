@@ -1,6 +1,6 @@
 use super::Score;
-use crate::ParamInit;
 use crate::blocks::Linear;
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -10,6 +10,8 @@ pub struct LocationScore {
     /// `W`, `[d_query, max_tokens]`
     pub query: Linear,
 }
+
+linear_maps!(LocationScore { query });
 
 impl LocationScore {
     /// Of queries of `d_query` features and memories of up to `max_tokens`.

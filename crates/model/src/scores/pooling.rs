@@ -1,7 +1,7 @@
-use crate::ParamInit;
 use crate::blocks::Linear;
 use crate::ops::Packing;
 use crate::recurrent::{pad_mask, padded};
+use crate::{ParamInit, linear_maps};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use burn::tensor::activation::softmax;
@@ -15,6 +15,8 @@ pub struct AttentionPooling {
     /// `[d]`
     pub query: Param<Tensor<1>>,
 }
+
+linear_maps!(AttentionPooling { key });
 
 impl AttentionPooling {
     /// Of states of `d_memory` features, compared by `d`.

@@ -5,7 +5,7 @@ use super::{
     EncoderDecoder, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig, Transformer,
     TransformerConfig, TransformerState,
 };
-use crate::blocks::Linear;
+use crate::blocks::{LinearMap, LinearMaps};
 use crate::generate::{NextToken, StepOutput};
 use crate::huggingface::{
     FloatType, Format, SaveReport, check_published, load_published, model_type, save_published,
@@ -169,26 +169,12 @@ impl AnyEncoderDecoderConfig {
     }
 }
 
-impl AnyEncoderDecoder {
-    /// Packs the weights of the linear maps for matrix products, for inference only.
-    pub fn pack_weights(&mut self) {
+impl LinearMaps for AnyEncoderDecoder {
+    fn linear_maps_mut(&mut self) -> Vec<LinearMap<'_>> {
         match self {
-            Self::Transformer(model) => model.pack_weights(),
-            Self::Recurrent(model) => {
-                [&mut model.readout, &mut model.output].into_iter().flatten().for_each(Linear::pack)
-            }
-            Self::Convolutional(model) => model.pack_weights(),
-        }
-    }
-
-    /// Quantises the linear maps to 8 bits, except those in recurrent layers, for inference only.
-    pub fn quantize_int8(&mut self) {
-        match self {
-            Self::Transformer(model) => model.quantize_int8(),
-            Self::Recurrent(model) => {
-                [&mut model.readout, &mut model.output].into_iter().flatten().for_each(Linear::quantize_int8);
-            }
-            Self::Convolutional(model) => model.quantize_int8(),
+            Self::Transformer(model) => model.linear_maps_mut(),
+            Self::Recurrent(model) => model.linear_maps_mut(),
+            Self::Convolutional(model) => model.linear_maps_mut(),
         }
     }
 }

@@ -1,6 +1,6 @@
-use crate::ParamInit;
 use crate::bert::BertConfig;
 use crate::blocks::{Activation, LayerNorm, Linear};
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -15,6 +15,8 @@ pub struct HeadTransform {
     #[module(skip)]
     activation: Activation,
 }
+
+linear_maps!(HeadTransform { dense });
 
 impl HeadTransform {
     /// A new transform, with the activation of the encoder's masked-LM head.

@@ -62,9 +62,9 @@ pub use sequence_head::SequenceHead;
 pub use token_classification::{BertForTokenClassification, decode_tags, tagging_loss};
 
 has_bert!(
-    BertForMaskedLm,
-    BertForMultipleChoice,
-    BertForQuestionAnswering,
-    BertForSequenceClassification,
-    BertForTokenClassification,
+    BertForMaskedLm { mlm },
+    BertForMultipleChoice { head },
+    BertForQuestionAnswering { transform, output },
+    BertForSequenceClassification { head },
+    BertForTokenClassification { transform, output },
 );

@@ -8,7 +8,7 @@ use crate::ops::{self, CrossEntropy, Packing};
 use crate::recurrent::{Cell, Reading, Recurrent, RecurrentConfig, RecurrentOutput};
 use crate::scores::AttentionPooling;
 use crate::sizes::check_recurrent_sizes;
-use crate::{ModelError, ParamInit, Result, Sequences};
+use crate::{ModelError, ParamInit, Result, Sequences, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -85,6 +85,8 @@ pub struct RecurrentEncoder {
     /// Dropout on the embeddings.
     pub dropout: f64,
 }
+
+linear_maps!(RecurrentEncoder { layers });
 
 impl RecurrentEncoder {
     /// The states of all tokens, `[n_tokens, d_model]`, in the order of [`Sequences::ids`], and the layers' final
@@ -167,6 +169,8 @@ pub struct RecurrentForSequenceClassification {
     pooling: RecurrentPooling,
 }
 
+linear_maps!(RecurrentForSequenceClassification { encoder; attention, output });
+
 impl RecurrentForSequenceClassification {
     /// One row of logits for each sequence, `[sequences, n_outputs]`.
     ///
@@ -235,6 +239,8 @@ pub struct RecurrentForTokenClassification {
     /// Dropout before the output.
     pub dropout: f64,
 }
+
+linear_maps!(RecurrentForTokenClassification { encoder; output });
 
 impl RecurrentForTokenClassification {
     /// The logits, or emissions, of some tokens: one row for each word.

@@ -1,5 +1,5 @@
 use crate::blocks::{Activation, LayerNorm, Linear};
-use crate::{ParamInit, ops};
+use crate::{ParamInit, linear_maps, ops};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -24,6 +24,8 @@ pub struct SequenceHead {
     #[module(skip)]
     pub activation: Activation,
 }
+
+linear_maps!(SequenceHead { dense, output });
 
 impl SequenceHead {
     /// A new head without a dense layer.

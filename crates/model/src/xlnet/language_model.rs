@@ -1,5 +1,5 @@
 use super::{Xlnet, XlnetInput, XlnetMemory};
-use crate::{HasBackbone, ops};
+use crate::{HasBackbone, linear_maps, ops};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -12,6 +12,8 @@ pub struct XlnetLanguageModel {
     /// `b`, `[vocab_size]`, initially zeros.
     pub bias: Param<Tensor<1>>,
 }
+
+linear_maps!(XlnetLanguageModel { xlnet });
 
 impl XlnetLanguageModel {
     /// The logits of states, `[n, d_model]` → `[n, vocab_size]`.

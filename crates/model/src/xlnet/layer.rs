@@ -1,7 +1,7 @@
 use super::{RelativeAttention, XlnetConfig};
-use crate::ParamInit;
 use crate::blocks::{FeedForward, FeedForwardConfig, LayerNorm};
 use crate::ops::{RelativeMask, Residual};
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -19,6 +19,8 @@ pub struct XlnetLayer {
     pub feed_forward_norm: LayerNorm,
     dropout: f64,
 }
+
+linear_maps!(XlnetLayer { attention, feed_forward });
 
 impl XlnetLayer {
     pub(super) fn new(config: &XlnetConfig, init: &mut ParamInit) -> Self {

@@ -1,8 +1,8 @@
 use super::stream::{Limits, Streams, mask};
 use super::{XlnetConfig, XlnetInput, XlnetLayer, XlnetMemory};
-use crate::blocks::{Embedding, Linear, sinusoids};
+use crate::blocks::{Embedding, sinusoids};
 use crate::ops::{self, RelativeMask};
-use crate::{Backbone, BackboneShape, HasBackbone, ParamInit};
+use crate::{Backbone, BackboneShape, HasBackbone, ParamInit, linear_maps};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -19,6 +19,8 @@ pub struct Xlnet {
     #[module(skip)]
     settings: Settings,
 }
+
+linear_maps!(Xlnet { layers });
 
 /// What of the configuration is no parameter.
 #[derive(Debug, Clone)]
@@ -193,17 +195,6 @@ impl Backbone for Xlnet {
     fn layer_paths(&self) -> Vec<String> {
         (0..self.layers.len()).map(|number| format!("layers.{number}")).collect()
     }
-
-    fn linears_mut(&mut self) -> Vec<(String, &mut Linear)> {
-        let layers = self.layers.iter_mut().enumerate();
-        let maps = layers.flat_map(|(number, XlnetLayer { attention, feed_forward, .. })| {
-            let attention = attention.linears_mut().into_iter().map(|map| ("attention", map));
-            let feed_forward = feed_forward.linears_mut().into_iter().map(|map| ("feed_forward", map));
-            let named = attention.chain(feed_forward);
-            named.map(move |(block, (name, map))| (format!("layers.{number}.{block}.{name}"), map))
-        });
-        maps.collect()
-    }
 }
 
 impl HasBackbone for Xlnet {
@@ -222,6 +213,7 @@ impl HasBackbone for Xlnet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::LinearMaps;
     use crate::weights;
     use burn::tensor::Tolerance;
 
@@ -416,7 +408,7 @@ mod tests {
         assert_eq!(below(&model.embeddings_path()), 1);
         // Five maps, three biases and segments; two maps with biases; two norms.
         assert!(model.layer_paths().iter().all(|path| below(path) == 9 + 4 + 4));
-        let linears: Vec<String> = model.linears_mut().into_iter().map(|(path, _)| path).collect();
+        let linears: Vec<String> = model.linear_maps_mut().into_iter().map(|map| map.path).collect();
         assert_eq!(linears.len(), 3 * 7);
         assert!(linears.iter().all(|path| below(path) > 0), "{linears:?}");
     }

@@ -1,6 +1,6 @@
-use crate::ParamInit;
 use crate::blocks::Linear;
 use crate::ops::{self, RelativeInput, RelativeMask};
+use crate::{ParamInit, linear_maps};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
@@ -33,6 +33,8 @@ pub struct RelativeAttention {
     pub segments: Param<Tensor<3>>,
     dropout: f64,
 }
+
+linear_maps!(RelativeAttention { query, key, value, position, output });
 
 impl RelativeAttention {
     /// A new attention of `n_heads` heads, which divide `d_model`; `dropout` acts on the probabilities.
@@ -91,11 +93,5 @@ impl RelativeAttention {
         let segments = self.segments.val();
         let difference = segments.clone().narrow(0, 1, 1) - segments.narrow(0, 0, 1);
         difference.squeeze_dim::<2>(0)
-    }
-
-    /// The linear maps by name.
-    pub fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear)> {
-        let Self { query, key, value, position, output, .. } = self;
-        vec![("query", query), ("key", key), ("value", value), ("position", position), ("output", output)]
     }
 }

@@ -10,7 +10,7 @@ use crate::config::{Common, ConfigFile, NonFinite, Precision, Run, layered};
 use crate::error::Result;
 use cloze_data::labelled::{AnswerConfig, LabelledSource, Windows};
 use cloze_model::bert::Pooling;
-use cloze_model::lora::LoraConfig;
+use cloze_model::blocks::LoraConfig;
 use cloze_model::tasks::DropoutOverrides;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

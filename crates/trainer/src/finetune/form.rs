@@ -4,8 +4,8 @@ use super::config::Tuning;
 use super::model_folder::ModelFolder;
 use super::task::PretrainedTask;
 use crate::Result;
+use cloze_model::blocks::merge_lora;
 use cloze_model::huggingface::PretrainedFolder;
-use cloze_model::lora;
 use std::path::Path;
 
 /// The way of one kind of models into a folder and out of it.
@@ -35,7 +35,7 @@ impl<T: PretrainedTask> PretrainedForm<'_, T> {
     fn kept(&self, model: T::Model) -> Result<T::Model> {
         let model = self.task.without_training_parts(model);
         match self.config.model.lora {
-            Some(_) => self.task.map_encoder(model, |bert| Ok(lora::merge(bert))),
+            Some(_) => self.task.map_encoder(model, |bert| Ok(merge_lora(bert))),
             None => Ok(model),
         }
     }

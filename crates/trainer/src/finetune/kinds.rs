@@ -14,6 +14,7 @@ use crate::engine::optimizer::ParamGroup;
 use crate::metrics::progress::RunProgress;
 use burn::tensor::Device;
 use cloze_model::bert::BertConfig;
+use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::{HasBackbone, ParamInit};
@@ -161,9 +162,9 @@ impl SavedModel<'_> {
         let (encoder, mut model, report) = task.model(self.pretrained, &DropoutOverrides::default(), init)?;
         let backbone = model.backbone_mut();
         if self.int8 {
-            backbone.quantize_int8()
+            quantize_int8(backbone);
         } else {
-            backbone.pack_weights()
+            pack_weights(backbone);
         }
         Ok(OpenedModel { encoder, model: Box::new(TaskModel { task, model }), report })
     }

@@ -46,7 +46,7 @@ pub use model_folder::{TASK_FILE, TaskFile};
 #[cfg(test)]
 pub(crate) use predict::testing;
 pub use predict::{Cut, LineFields, PredictTask, Read};
-pub use predictor::{Answered, EvaluationData, LineUnit, InputKey, Measurement, Predicted, Predictor};
+pub use predictor::{Answered, EvaluationData, InputKey, LineUnit, Measurement, Predicted, Predictor};
 pub use prompt::{PromptSection, PromptTask};
 pub use reading::{Reading, TaskData};
 pub use recurrent::RecurrentSection;

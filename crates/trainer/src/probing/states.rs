@@ -10,7 +10,7 @@ use cloze_data::{TokenBatch, TokenSequence};
 use cloze_evaluation::table;
 use cloze_model::ParamInit;
 use cloze_model::bert::Bert;
-use cloze_model::blocks::EncoderTrace;
+use cloze_model::blocks::{EncoderTrace, pack_weights};
 use cloze_model::huggingface::PretrainedFolder;
 use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
 use rayon::prelude::*;
@@ -65,7 +65,7 @@ impl LayerEncoder {
         let (config, mut model, _) =
             PretrainedFolder::open(folder)?.load_encoder(&mut ParamInit::new(device, 0))?;
         check_fit(&tokenizer, &config, folder, false)?;
-        model.pack_weights();
+        pack_weights(&mut model);
         let layers = layers.map_or_else(|| (0..=config.n_layers).collect(), <[usize]>::to_vec);
         if layers.iter().any(|layer| *layer > config.n_layers) {
             return Err(TrainerError::Setting {

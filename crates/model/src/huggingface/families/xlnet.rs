@@ -359,11 +359,13 @@ impl FamilyDefinition for Xlnet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bert::BertInput;
     use crate::huggingface::{
         FloatType, LoadReport, load_published, read_published, read_tensors, save_published, write_tensors,
     };
     use crate::weights;
-    use burn::tensor::Device;
+    use crate::xlnet::XlnetInput;
+    use burn::tensor::{Device, Int, Tensor, TensorData, Tolerance};
 
     fn config<C: Format>(json: &str) -> Result<C> {
         let folder = tempfile::tempdir().unwrap();
@@ -429,7 +431,7 @@ mod tests {
         assert_eq!(report, LoadReport::default());
 
         let query = "transformer.layer.1.rel_attn.q";
-        tensors.insert(query.into(), burn::tensor::TensorData::new(vec![0f32; 64], [8, 8]));
+        tensors.insert(query.into(), TensorData::new(vec![0f32; 64], [8, 8]));
         write_tensors(&path, &tensors, &[]).unwrap();
         let message = load_published::<XlnetConfig>(folder.path(), &mut init()).unwrap_err().to_string();
         let expected = format!("tensor `{query}` has shape [8, 8], the configuration asks for [8, 2, 4]");
@@ -455,5 +457,48 @@ mod tests {
         }
         let message = config::<XlnetConfig>(r#"{"model_type": "bert"}"#).unwrap_err().to_string();
         assert!(message.contains("`model_type` is \"bert\", expected"), "{message}");
+    }
+
+    /// The encoder that is fine-tuned computes what the model with two streams computes in its content stream.
+    #[test]
+    fn an_encoder_is_the_content_stream() {
+        let device = Device::flex();
+        for clamp_len in [None, Some(2)] {
+            let sizes =
+                XlnetConfig { n_heads: 4, d_ff: 24, dropout: 0.0, clamp_len, ..XlnetConfig::new(31, 3, 16) };
+            let xlnet = sizes.init_encoder(&mut ParamInit::new(&device, 3).with_std(0.4));
+            let config = BertConfig::new(31, 3, 16).with_n_heads(4).with_d_ff(24);
+            let config = config.with_hidden_dropout(0.0).with_pooler(false);
+            let config = config.with_transformer_xl(Some(TransformerXlConfig { clamp_len }));
+            let config = Family::XLNET.encoder(config);
+            let bert = config.init_encoder(&mut ParamInit::new(&device, 4));
+            // Parameters have other paths, in the same order of each kind.
+            let renamed = weights::collect(&xlnet).into_iter().map(|(path, data)| (own_path(&path), data));
+            let bert = weights::replace(bert, renamed.collect());
+
+            let rows: [&[i32]; 2] = [&[1, 2, 3, 4, 5, 6, 7], &[9, 10, 11]];
+            let types = [vec![0, 0, 0, 1, 1, 1, 2], vec![0, 0, 2]];
+            for (ids, types) in rows.into_iter().zip(&types) {
+                let input = XlnetInput::new(ids.to_vec(), 1).with_token_types(types.clone());
+                let expected = xlnet.forward(&input, None, &device).last_hidden_state.into_data();
+                let tensor = |values: &[i32]| {
+                    Tensor::<2, Int>::from_data(TensorData::new(values.to_vec(), [1, values.len()]), &device)
+                };
+                let input = BertInput::new(tensor(ids)).with_token_types(tensor(types));
+                let found = bert.forward(input).last_hidden_state.into_data();
+                found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+            }
+        }
+    }
+
+    fn own_path(path: &str) -> String {
+        let maps = ["query", "key", "value", "output"];
+        let path = match path.split_once(".attention.") {
+            Some((layer, rest)) if !maps.iter().any(|map| rest.starts_with(&format!("{map}."))) => {
+                format!("{layer}.attention.transformer_xl.{rest}")
+            }
+            _ => path.to_string(),
+        };
+        if path.starts_with("layers.") { format!("encoder.{path}") } else { format!("embeddings.{path}") }
     }
 }

@@ -1,9 +1,9 @@
 use super::ROOT_HALF;
-use crate::ParamInit;
 use crate::blocks::NormedLinear;
 use crate::ops::{self, AttentionMask, Packing, Queries};
 use crate::recurrent::{padded, unpadded};
 use crate::scores::{DotScore, Memory, attend};
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -15,6 +15,8 @@ pub struct MultiStepAttention {
     /// From a context to what is added to the state, `[d_embedding, d_model]`.
     pub output: NormedLinear,
 }
+
+linear_maps!(MultiStepAttention { query, output });
 
 impl MultiStepAttention {
     pub(super) fn new(d_model: usize, d_embedding: usize, init: &mut ParamInit) -> Self {

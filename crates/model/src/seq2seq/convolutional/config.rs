@@ -183,7 +183,7 @@ impl ConvolutionalEncoderDecoderConfig {
             output: (!tied).then(|| NormedLinear::new(d_embedding, self.vocab_size, keep, init)),
             output_bias: tied.then(|| init.zeros([self.vocab_size])),
             dropout: self.dropout,
-            projection: None,
+            inference_table: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 use super::{MultiStepAttention, ROOT_HALF};
-use crate::ParamInit;
 use crate::blocks::GatedConvolution;
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -12,6 +12,8 @@ pub struct ConvolutionalDecoderLayer {
     /// To the encoder's outputs.
     pub attention: MultiStepAttention,
 }
+
+linear_maps!(ConvolutionalDecoderLayer { convolution, attention });
 
 impl ConvolutionalDecoderLayer {
     pub(super) fn new(

@@ -1,7 +1,7 @@
 use super::attention::{AttendedSource, Encoded};
 use super::{ConvolutionalDecoderLayer, ConvolutionalDecoding, ROOT_HALF};
 use crate::Sequences;
-use crate::blocks::{Embedding, GatedConvolution, InferenceWeight, NormedLinear};
+use crate::blocks::{Embedding, GatedConvolution, InferenceWeight, LinearMap, LinearMaps, NormedLinear};
 use crate::ops;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use burn::module::{Module, Param};
@@ -61,42 +61,27 @@ pub struct ConvolutionalEncoderDecoder {
     pub output_bias: Option<Param<Tensor<1>>>,
     /// Dropout on the embeddings, on the convolutions' inputs, and before the output layer.
     pub dropout: f64,
-    /// A tied output's matrix for inference, once the weights are packed or in 8 bits.
+    /// The target's embedding table as a tied output's matrix, stored for inference.
     #[module(skip)]
-    pub(super) projection: Option<InferenceWeight>,
+    pub(super) inference_table: Option<InferenceWeight>,
+}
+
+impl LinearMaps for ConvolutionalEncoderDecoder {
+    fn linear_maps_mut(&mut self) -> Vec<LinearMap<'_>> {
+        let Self { encoder_input, encoder, encoder_output, decoder_input, decoder, readout, .. } = self;
+        let Self { output, target_embedding, inference_table, .. } = self;
+        LinearMap::of("encoder_input", encoder_input)
+            .chain(LinearMap::of("encoder", encoder))
+            .chain(LinearMap::of("encoder_output", encoder_output))
+            .chain(LinearMap::of("decoder_input", decoder_input))
+            .chain(LinearMap::of("decoder", decoder))
+            .chain(LinearMap::of("readout", readout))
+            .chain(LinearMap::of_output(output, ("target_embedding", target_embedding), inference_table))
+            .collect()
+    }
 }
 
 impl ConvolutionalEncoderDecoder {
-    /// Makes the normalised weights once and lays all maps' weights out for the products to come: for inference only.
-    pub fn pack_weights(&mut self) {
-        self.maps_mut().into_iter().for_each(NormedLinear::pack);
-        self.projection = self.tied_matrix().map(InferenceWeight::packed);
-    }
-
-    /// Lets all maps, those of the convolutions too, multiply in 8 bits from now on: for inference only. The attention's
-    /// products stay in FP32.
-    pub fn quantize_int8(&mut self) {
-        self.maps_mut().into_iter().for_each(NormedLinear::quantize_int8);
-        self.projection = self.tied_matrix().map(InferenceWeight::int8);
-    }
-
-    /// `[d_embedding, vocab_size]`; none where the output has a matrix of its own.
-    fn tied_matrix(&self) -> Option<Tensor<2>> {
-        self.output.is_none().then(|| self.target_embedding.weight.val().transpose())
-    }
-
-    fn maps_mut(&mut self) -> Vec<&mut NormedLinear> {
-        let Self { encoder_input, encoder, encoder_output, decoder_input, decoder, readout, output, .. } =
-            self;
-        let mut maps = vec![encoder_input, encoder_output, decoder_input, readout];
-        maps.extend(encoder.iter_mut().map(|convolution| &mut convolution.map));
-        for ConvolutionalDecoderLayer { convolution, attention } in decoder {
-            maps.extend([&mut convolution.map, &mut attention.query, &mut attention.output]);
-        }
-        maps.extend(output);
-        maps
-    }
-
     /// How many tokens a source and a target may have.
     pub(super) fn max_positions(&self) -> usize {
         self.target_positions.weight.lazy_shape()[0]
@@ -156,9 +141,9 @@ impl ConvolutionalEncoderDecoder {
     pub(super) fn project(&self, states: Tensor<2>) -> Tensor<2> {
         let read = ops::dropout(self.readout.forward(states), self.dropout);
         let bias = || self.output_bias.as_ref().map(Param::val);
-        match (&self.output, &self.projection) {
+        match (&self.output, &self.inference_table) {
             (Some(output), _) => output.forward(read),
-            (None, Some(projection)) => projection.forward(read, bias()),
+            (None, Some(table)) => table.forward(read, bias()),
             (None, None) => ops::linear_tied(read, self.target_embedding.weight.val(), bias()),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::reference::Reference;
 use super::*;
+use crate::blocks::{pack_weights, quantize_int8};
 use crate::generate::NextToken;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder, SpecialTokens, TiedEmbeddings};
 use crate::weights::{self, NamedTensors};
@@ -252,12 +253,12 @@ fn weights_for_inference_are_the_same() {
         let logits =
             |model: &ConvolutionalEncoderDecoder| model.logits(&of(&SOURCES), &of(&TARGETS), &device);
         let expected = logits(&model);
-        model.pack_weights();
+        pack_weights(&mut model);
         // Weights are laid out when they are used once more.
         for _ in 0..2 {
             close(logits(&model), expected.clone());
         }
-        model.quantize_int8();
+        quantize_int8(&mut model);
         let error = (logits(&model) - expected.clone()).abs().mean().into_scalar::<f32>();
         let size = expected.abs().mean().into_scalar::<f32>();
         assert!(error > 0.0 && error < 0.15 * size, "{error} of {size}");

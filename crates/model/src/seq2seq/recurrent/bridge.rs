@@ -1,6 +1,6 @@
-use crate::ParamInit;
 use crate::blocks::Linear;
 use crate::recurrent::{Cell, RecurrentState};
+use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,8 @@ pub struct Bridge {
     /// The maps for each layer's cell state, in an LSTM.
     pub cell: Vec<Linear>,
 }
+
+linear_maps!(Bridge { hidden, cell });
 
 impl Bridge {
     /// A bridge for `n_layers` decoder layers.

@@ -4,7 +4,7 @@ use crate::blocks::{Embedding, Linear};
 use crate::ops::{self, AttentiveInput, AttentiveState, Direction, Packing};
 use crate::recurrent::{Recurrent, RecurrentLayer, RecurrentOutput, RecurrentState, padded, unpadded};
 use crate::scores::{AdditiveScore, AnyScore, Memory, Score, attend};
-use crate::{ParamInit, Sequences};
+use crate::{ParamInit, Sequences, linear_maps};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -38,6 +38,8 @@ pub struct RecurrentEncoderDecoder<S: Score = AnyScore> {
     #[module(skip)]
     wiring: Wiring,
 }
+
+linear_maps!(RecurrentEncoderDecoder<S: Score> { readout, output; encoder, bridge, attention, decoder });
 
 impl RecurrentEncoderDecoderConfig {
     /// A new model with a custom score; none without attention.

@@ -632,7 +632,7 @@ impl TransformerConfig {
                 output
             }),
             output_bias: bias,
-            projection: None,
+            inference_table: None,
             config: self.clone(),
         }
     }
@@ -656,7 +656,8 @@ impl TransformerConfig {
     /// The same for a feed-forward network.
     fn draw_feed_forward(&self, network: &mut FeedForward, init: &mut ParamInit) {
         let InitialWeights::T5 { factor } = self.initial else { return };
-        network.linears_mut().into_iter().for_each(|(_, map)| draw_by_inputs(map, factor, init));
+        let FeedForward { up, down, gate, .. } = network;
+        [up, down].into_iter().chain(gate).for_each(|map| draw_by_inputs(map, factor, init));
     }
 
     /// An embedding table in which the padding piece's row is zero, unless it is trained.

@@ -1,8 +1,8 @@
 use super::{StackInput, TransformerConfig, TransformerState};
 use crate::Sequences;
 use crate::blocks::{
-    Attention, Decoder, Embedding, Encoder, EncoderTrace, InferenceWeight, LayerCache, Linear,
-    MultiHeadAttention,
+    Attention, Decoder, Embedding, Encoder, EncoderTrace, InferenceWeight, LayerCache, Linear, LinearMap,
+    LinearMaps, MultiHeadAttention,
 };
 use crate::ops::{self, AttentionMask, Packing, Queries};
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
@@ -30,9 +30,9 @@ pub struct Transformer {
     pub output: Option<Linear>,
     /// The output layer's bias, `[1, vocab_size]`.
     pub output_bias: Option<Param<Tensor<2>>>,
-    /// The output layer's matrix for inference, if the weights are packed or quantised to 8 bits.
+    /// The target's embedding table as the output layer's matrix, stored for inference.
     #[module(skip)]
-    pub(super) projection: Option<InferenceWeight>,
+    pub(super) inference_table: Option<InferenceWeight>,
     #[module(skip)]
     pub(super) config: TransformerConfig,
 }
@@ -71,6 +71,16 @@ impl Batch {
     }
 }
 
+impl LinearMaps for Transformer {
+    fn linear_maps_mut(&mut self) -> Vec<LinearMap<'_>> {
+        let Self { encoder, decoder, output, target_embeddings, inference_table, .. } = self;
+        let layers = LinearMap::of("encoder", encoder).chain(LinearMap::of("decoder", decoder));
+        layers
+            .chain(LinearMap::of_output(output, ("target_embeddings", target_embeddings), inference_table))
+            .collect()
+    }
+}
+
 impl Transformer {
     /// The configuration that it was built from.
     pub fn config(&self) -> &TransformerConfig {
@@ -98,35 +108,6 @@ impl Transformer {
         let encoder = self.encoder.layers.iter().map(|layer| &layer.attention);
         let decoder = self.decoder.layers.iter().flat_map(|layer| [&layer.attention, &layer.cross_attention]);
         encoder.chain(decoder).all(Attention::takes_packed)
-    }
-
-    /// The linear maps of all layers by their paths, such as `decoder.layers.0.cross_attention.query`.
-    pub fn linears_mut(&mut self) -> Vec<(String, &mut Linear)> {
-        let Self { encoder, decoder, .. } = self;
-        let encoder = encoder.linears_mut().map(|(path, linear)| (format!("encoder.{path}"), linear));
-        let decoder = decoder.linears_mut().map(|(path, linear)| (format!("decoder.{path}"), linear));
-        encoder.chain(decoder).collect()
-    }
-
-    /// Quantises the linear maps of all layers and the output layer to 8 bits, for inference only.
-    pub fn quantize_int8(&mut self) {
-        self.linears_mut().into_iter().for_each(|(_, linear)| linear.quantize_int8());
-        self.projection = Some(InferenceWeight::int8(self.output_matrix()));
-    }
-
-    /// Packs the weights of all layers' linear maps for matrix products, for inference only. It takes as much memory
-    /// again as the weights (half of it in bf16).
-    pub fn pack_weights(&mut self) {
-        self.linears_mut().into_iter().for_each(|(_, linear)| linear.pack());
-        self.projection = Some(InferenceWeight::packed(self.output_matrix()));
-    }
-
-    /// `[d_model, vocab_size]`
-    fn output_matrix(&self) -> Tensor<2> {
-        match &self.output {
-            Some(output) => output.weight.val(),
-            None => self.target_embeddings.weight.val().transpose(),
-        }
     }
 
     pub(super) fn source_batch(&self, source: &Sequences, device: &Device) -> Batch {
@@ -165,13 +146,10 @@ impl Transformer {
             false => states,
         };
         let bias = self.output_bias.as_ref().map(|bias| bias.val().squeeze_dim::<1>(0));
-        match (&self.projection, &self.output) {
-            (Some(projection), _) => projection.forward(states, bias),
+        match (&self.output, &self.inference_table) {
+            (Some(output), _) => output.forward_plus(states, bias),
+            (None, Some(table)) => table.forward(states, bias),
             (None, None) => ops::linear_tied(states, self.target_embeddings.weight.val(), bias),
-            (None, Some(output)) => match bias {
-                Some(bias) => output.forward(states) + bias.unsqueeze(),
-                None => output.forward(states),
-            },
         }
     }
 }

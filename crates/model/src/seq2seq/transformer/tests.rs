@@ -1,7 +1,7 @@
 //! Properties of every configuration, with fused and with composed operations.
 
 use super::*;
-use crate::blocks::{Activation, NormPlacement, SinusoidOrder};
+use crate::blocks::{Activation, LinearMaps, NormPlacement, SinusoidOrder, pack_weights, quantize_int8};
 use crate::generate::NextToken;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder, SpecialTokens, TiedEmbeddings};
 use crate::{ParamInit, Sequences, weights};
@@ -384,10 +384,10 @@ fn weights_may_be_laid_out_for_inference() {
     let mut model = model(&small(), &device);
     let run = |model: &Transformer| model.logits(&sources(), &targets(), &device).into_data();
     let plain = run(&model);
-    assert_eq!(model.linears_mut().len(), 2 * 6 + 2 * 10);
-    model.pack_weights();
+    assert_eq!(model.linear_maps_mut().len(), 2 * 6 + 2 * 10 + 1);
+    pack_weights(&mut model);
     run(&model).assert_approx_eq::<f32>(&plain, Tolerance::rel_abs(1e-4, 1e-4));
-    model.quantize_int8();
+    quantize_int8(&mut model);
     close("8 bits", &run(&model), &plain, 0.1);
 }
 

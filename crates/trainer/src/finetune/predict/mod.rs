@@ -21,9 +21,7 @@ use serde_json::{Map, Value};
 use std::fmt::Debug;
 
 /// A task whose saved models can be asked.
-pub trait PredictTask:
-    Task<Example: Send + 'static, Features: Send + 'static> + Debug + Sized
-{
+pub trait PredictTask: Task<Example: Send + 'static, Features: Send + 'static> + Debug + Sized {
     /// What the answer to a line needs besides the example, as the text that its words were cut from.
     type Origin: Send + 'static;
 

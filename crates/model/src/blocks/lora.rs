@@ -1,33 +1,28 @@
-//! Low-rank adapters (Hu et al. 2021): the product of two narrow matrices is added to a linear map's weight. Only the
-//! two matrices are trained; the weight is frozen.
-//!
-//! ```
-//! # use burn::tensor::Device;
-//! # use cloze_model::{ParamInit, bert::BertConfig};
-//! use cloze_model::lora::{LoraConfig, merge};
-//!
-//! let init = &mut ParamInit::new(&Device::flex().autodiff(), 42);
-//! let bert = BertConfig::tiny(1_000).init_encoder(init);
-//! let bert = LoraConfig::default().attach(bert, init)?;
-//! // … train, then:
-//! let bert = merge(bert);
-//! # Ok::<(), cloze_model::ModelError>(())
-//! ```
-//!
-//! burn's own `Lora` has no dropout and adds the product to the weight at each use, so its backward pass computes a
-//! gradient of the whole weight. Here, tokens are multiplied with both narrow matrices directly.
-
-use crate::huggingface::{read_tensors, write_tensors};
-use crate::weights::{self, NamedTensors};
-use crate::{Backbone, HasBackbone, ModelError, ParamInit, Result, ops, patterns};
+use super::{LinearMapKind, LinearMaps};
+use crate::{ModelError, ParamInit, Result, ops, patterns};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::path::Path;
 
-/// Which linear maps get adapters, and how large the adapters are.
+/// Low-rank adapters (Hu et al. 2021): the product of two narrow matrices is added to a linear map's weight. Only the
+/// two matrices are trained; the weight is frozen. The configuration says which linear maps get adapters, and how large the
+/// adapters are.
+///
+/// burn's own `Lora` has no dropout and adds the product to the weight at each use, so its backward pass computes a
+/// gradient of the whole weight. Here, tokens are multiplied with both narrow matrices directly.
+///
+/// ```
+/// # use burn::tensor::Device;
+/// # use cloze_model::{ParamInit, bert::BertConfig};
+/// use cloze_model::blocks::{LoraConfig, merge_lora};
+///
+/// let init = &mut ParamInit::new(&Device::flex().autodiff(), 42);
+/// let bert = BertConfig::tiny(1_000).init_encoder(init);
+/// let bert = LoraConfig::default().attach(bert, init)?;
+/// // … train, then:
+/// let bert = merge_lora(bert);
+/// # Ok::<(), cloze_model::ModelError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -96,19 +91,21 @@ impl LoraConfig {
         Ok(())
     }
 
-    /// Freezes the whole backbone and attaches new adapters; a head on it is trained as usual.
+    /// Freezes the whole module, such as an encoder, and attaches new adapters to its
+    /// [convertible](super::LinearMap::is_convertible) maps; a head on it is trained as usual.
     ///
     /// # Errors
-    /// Values that are not [valid](Self::validate), or a target that matches no linear map of a layer.
-    pub fn attach<B: Backbone>(&self, backbone: B, init: &mut ParamInit) -> Result<B> {
+    /// Values that are not [valid](Self::validate), or a target that matches no such map.
+    pub fn attach<M: Module + LinearMaps>(&self, module: M, init: &mut ParamInit) -> Result<M> {
         self.validate()?;
-        let mut backbone = backbone.set_require_grad(false);
-        let linears = backbone.linears_mut();
-        let paths: Vec<String> = linears.iter().map(|(path, _)| path.clone()).collect();
-        let targets = patterns::parse(&self.targets, paths.iter().map(String::as_str))?;
+        let mut module = module.set_require_grad(false);
+        let mut maps = module.linear_maps_mut();
+        maps.retain(|map| map.is_convertible && matches!(map.kind, LinearMapKind::Plain(_)));
+        let targets = patterns::parse(&self.targets, maps.iter().map(|map| map.path.as_str()))?;
         let (rank, scale, dropout) = (self.rank, self.alpha / self.rank as f64, self.dropout);
-        for (path, linear) in linears {
-            if !targets.iter().any(|target| target.matches(&path)) {
+        for map in maps {
+            let LinearMapKind::Plain(linear) = map.kind else { continue };
+            if !targets.iter().any(|target| target.matches(&map.path)) {
                 continue;
             }
             let [d_in, d_out] = linear.weight.lazy_shape().dims();
@@ -116,101 +113,33 @@ impl LoraConfig {
             let down = init.param([d_in, rank], move |init| (init.standard_normal() * std) as f32);
             linear.lora = Some(LoraAdapter { down, up: init.zeros([rank, d_out]), scale, dropout });
         }
-        Ok(backbone)
+        Ok(module)
     }
 }
 
-/// Adds all adapters to their weights and removes them. The model has its original parameters again, with new values,
+/// Adds all adapters to their weights and removes them. The module has its original parameters again, with new values,
 /// and can be saved as such. They stay frozen.
-pub fn merge<B: Backbone>(mut backbone: B) -> B {
-    backbone.linears_mut().into_iter().for_each(|(_, linear)| linear.merge_lora());
-    backbone
-}
-
-/// The key in a file's metadata that holds the adapters' configuration.
-const CONFIG_KEY: &str = "cloze.lora";
-
-/// Whether a parameter of a task model is saved in the adapters' file: adapters are, and everything outside the
-/// backbone.
-fn is_kept<M: HasBackbone>(path: &str) -> bool {
-    path.contains(".lora.") || !M::is_of_backbone(path)
-}
-
-/// Saves the adapters and the head of a task model, without the backbone, and the adapters' configuration.
-pub fn save_adapters<M: HasBackbone>(path: &Path, model: &M, config: &LoraConfig) -> Result<()> {
-    let mut tensors = weights::collect(model);
-    tensors.retain(|path, _| is_kept::<M>(path));
-    let config = serde_json::to_string(config).expect("a struct of plain values serialises");
-    write_tensors(path, &tensors, &[("format", "pt"), (CONFIG_KEY, &config)])
-}
-
-/// The configuration of the adapters in a file: [attach](LoraConfig::attach) adapters with it, then
-/// [load](load_adapters) them.
-///
-/// # Errors
-/// A file that cannot be read, is not in the safetensors format, or lacks the configuration.
-pub fn read_config(path: &Path) -> Result<LoraConfig> {
-    let bytes = fs::read(path).map_err(ModelError::io("read", path))?;
-    let (_, metadata) = SafeTensors::read_metadata(&bytes)
-        .map_err(|source| ModelError::Safetensors { path: path.into(), source })?;
-    let text = metadata.metadata().as_ref().and_then(|metadata| metadata.get(CONFIG_KEY));
-    let text = text.ok_or_else(|| {
-        ModelError::Config(format!(
-            "{}: its header has no `{CONFIG_KEY}`, so it is not a file of adapters",
-            path.display()
-        ))
-    })?;
-    let config: LoraConfig = serde_json::from_str(text).map_err(|source| ModelError::Json {
-        path: path.into(),
-        what: "adapters with their configuration",
-        source,
-    })?;
-    config.validate()?;
-    Ok(config)
-}
-
-/// Loads saved adapters and a saved head into a task model with the same adapters attached.
-///
-/// # Errors
-/// A file that cannot be read; tensors that are missing, have another shape, or match no parameter of the model.
-pub fn load_adapters<M: HasBackbone>(path: &Path, model: M) -> Result<M> {
-    let mut found = read_tensors(path)?;
-    let (mut tensors, mut missing) = (NamedTensors::new(), Vec::new());
-    for (name, expected) in weights::shapes(&model).into_iter().filter(|(name, _)| is_kept::<M>(name)) {
-        match found.remove(&name) {
-            Some(data) if data.shape().as_slice() == expected => {
-                tensors.insert(name, data);
-            }
-            Some(data) => {
-                let found = data.shape().to_vec();
-                return Err(ModelError::Shape { path: path.into(), name, expected, found });
-            }
-            None => missing.push(name),
-        }
-    }
-    let path = || path.to_path_buf();
-    if !missing.is_empty() {
-        missing.sort();
-        let parameter = missing[0].clone();
-        return Err(ModelError::MissingTensors {
-            path: path(),
-            names: missing,
-            parameter,
-            others: found.into_keys().collect(),
+pub fn merge_lora<M: Module + LinearMaps>(mut module: M) -> M {
+    for map in module.linear_maps_mut() {
+        let LinearMapKind::Plain(linear) = map.kind else { continue };
+        let Some(adapter) = linear.lora.take() else { continue };
+        linear.weight = linear.weight.clone().map(|weight| {
+            let tracked = weight.is_require_grad();
+            let merged = (weight.detach() + adapter.delta().detach()).detach();
+            if tracked { merged.require_grad() } else { merged }
         });
+        linear.inference = linear.inference.take().map(|stored| stored.with_weight(linear.weight.val()));
     }
-    if !found.is_empty() {
-        return Err(ModelError::UnexpectedTensors { path: path(), names: found.into_keys().collect() });
-    }
-    Ok(weights::replace(model, tensors))
+    module
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::bert::{Bert, BertConfig, BertInput};
-    use crate::blocks::Linear;
+    use crate::blocks::{Linear, LinearMaps};
     use crate::tasks::{BertForSequenceClassification, SequenceHead};
+    use crate::weights;
     use burn::optim::GradientsParams;
     use burn::tensor::{Device, TensorData, Tolerance};
 
@@ -224,13 +153,13 @@ mod tests {
     }
 
     /// A classifier whose adapters are no longer zero.
-    fn model(config: &LoraConfig, seed: u64, device: &Device) -> BertForSequenceClassification {
+    pub(crate) fn model(config: &LoraConfig, seed: u64, device: &Device) -> BertForSequenceClassification {
         let init = &mut ParamInit::new(device, seed).with_std(0.3);
         let shape = BertConfig { d_ff: 12, n_heads: 2, ..BertConfig::new(31, 2, 8) };
         let shape = BertConfig { hidden_dropout: 0.0, attention_dropout: 0.0, ..shape };
         let mut bert = config.attach(shape.init_encoder(init), init).unwrap();
-        for (_, linear) in bert.encoder.linears_mut() {
-            if let Some(adapter) = &mut linear.lora {
+        for map in bert.linear_maps_mut() {
+            if let LinearMapKind::Plain(Linear { lora: Some(adapter), .. }) = map.kind {
                 let [rank, d_out] = adapter.up.dims();
                 adapter.up = Param::from_tensor(numbers([rank, d_out], 0.9 + seed as f32, device));
             }
@@ -238,7 +167,7 @@ mod tests {
         BertForSequenceClassification::new(bert, SequenceHead::new(8, 2, 0.0, init))
     }
 
-    fn input(device: &Device) -> BertInput {
+    pub(crate) fn input(device: &Device) -> BertInput {
         BertInput::packed(&[5, 9, 3, 7, 7, 2], &[4, 2], device)
     }
 
@@ -279,7 +208,7 @@ mod tests {
         assert!(linear.weight.val().grad(&gradients).is_none());
         assert!(linear.bias.as_ref().unwrap().val().grad(&gradients).is_none());
 
-        linear.merge_lora();
+        let linear = merge_lora(linear);
         assert!(linear.lora.is_none() && !linear.weight.val().is_require_grad());
         close(linear.forward(x), expected);
     }
@@ -315,76 +244,15 @@ mod tests {
         let adapted = model(&config, 3, &device);
         let before = adapted.forward(input(&device)).into_data();
         let mut merged = adapted.clone();
-        merged.bert = merge(merged.bert);
+        merged.bert = merge_lora(merged.bert);
         assert!(!weights::collect(&merged).keys().any(|path| path.contains("lora")));
         close(merged.forward(input(&device)), before);
     }
 
     #[test]
-    fn adapters_are_saved_alone_and_loaded() {
-        let device = Device::flex().autodiff();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("adapters.safetensors");
-        let config = LoraConfig { rank: 2, alpha: 3.0, ..LoraConfig::default() };
-        let saved = model(&config, 5, &device);
-        save_adapters(&path, &saved, &config).unwrap();
-        assert_eq!(read_config(&path).unwrap(), config);
-        // Two adapters in each of two layers, and the head.
-        assert_eq!(read_tensors(&path).unwrap().len(), 2 * 2 * 2 + 2);
-
-        let other = model(&config, 6, &device);
-        let other = BertForSequenceClassification {
-            bert: Bert {
-                embeddings: saved.bert.embeddings.clone(),
-                ..weights::replace(
-                    other.bert,
-                    weights::collect(&saved.bert)
-                        .into_iter()
-                        .filter(|(path, _)| !path.contains("lora"))
-                        .collect(),
-                )
-            },
-            ..other
-        };
-        assert_ne!(weights::collect(&other), weights::collect(&saved));
-        let loaded = load_adapters(&path, other).unwrap();
-        assert_eq!(weights::collect(&loaded), weights::collect(&saved));
-        let loss = loaded.forward(input(&device)).sum();
-        assert_eq!(GradientsParams::from_grads(loss.backward(), &loaded).len(), 2 * 2 * 2 + 2);
-    }
-
-    #[test]
-    fn what_does_not_fit_is_named() {
+    fn what_is_not_valid_is_named() {
         let device = Device::flex();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("adapters.safetensors");
         let config = LoraConfig { rank: 2, ..LoraConfig::default() };
-        save_adapters(&path, &model(&config, 5, &device), &config).unwrap();
-        let load =
-            |config: LoraConfig| load_adapters(&path, model(&config, 6, &device)).unwrap_err().to_string();
-        let message = load(LoraConfig { rank: 3, ..config.clone() });
-        assert!(
-            message.contains("query.lora.down` has shape [8, 2], the configuration asks for [8, 3]"),
-            "{message}"
-        );
-        let message = load(LoraConfig { targets: vec!["*.query".into()], ..config.clone() });
-        assert!(message.contains("4 tensors have no place in the model, the first is `bert.encoder.layers.0.attention.value.lora.down`"), "{message}");
-        let message = load(LoraConfig { targets: vec!["*".into()], ..config.clone() });
-        assert!(
-            message.contains(
-                "tensors are missing, the first is `bert.encoder.layers.0.attention.key.lora.down`"
-            ),
-            "{message}"
-        );
-
-        let plain = folder.path().join("plain.safetensors");
-        let one = NamedTensors::from([("a".to_string(), TensorData::from([1f32]))]);
-        write_tensors(&plain, &one, &[]).unwrap();
-        let message = read_config(&plain).unwrap_err().to_string();
-        assert!(
-            message.ends_with("its header has no `cloze.lora`, so it is not a file of adapters"),
-            "{message}"
-        );
         let refused = |config: LoraConfig| {
             let init = &mut ParamInit::new(&device, 0);
             let bert = BertConfig::new(11, 1, 8).init_encoder(init);
