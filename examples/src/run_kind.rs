@@ -8,7 +8,7 @@ use cloze_trainer::engine::origin::Input;
 use cloze_trainer::engine::run_folder::RunFolder;
 use cloze_trainer::engine::{Outcome, RunOptions, train_in};
 use cloze_trainer::metrics::progress::RunProgress;
-use cloze_trainer::runs::{KINDS, Kind, RunInSteps, RunKind, plan_of};
+use cloze_trainer::runs::{KINDS, Kind, RunKind, plan_of};
 use cloze_trainer::{Place, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -56,6 +56,17 @@ impl RunKind for NeuralLmRun {
         Ok(run)
     }
 
+    fn pace(&self) -> Option<Pace> {
+        Some(Pace {
+            steps: self.train.steps,
+            precision: Precision::F32,
+            non_finite: NonFinite::Stop,
+            evaluate_every: 50,
+            evaluate_untrained: true,
+            patience: None,
+        })
+    }
+
     fn inputs(&self) -> Result<Vec<Input>> {
         Input::of([crate::sample()])
     }
@@ -66,19 +77,6 @@ impl RunKind for NeuralLmRun {
         let (recipe, model) =
             neural_lm::prepare([d, hidden], run.train.batch_size, 1, run.common.run.seed, &options.device)?;
         train_in(&folder, &recipe, model, &run.run_settings(), options, progress)
-    }
-}
-
-impl RunInSteps for NeuralLmRun {
-    fn pace(&self) -> Pace {
-        Pace {
-            steps: self.train.steps,
-            precision: Precision::F32,
-            non_finite: NonFinite::Stop,
-            evaluate_every: 50,
-            evaluate_untrained: true,
-            patience: None,
-        }
     }
 }
 

@@ -45,9 +45,9 @@ pub trait RunKind: Clone + Serialize + DeserializeOwned {
         Run::resolve(file, sets)
     }
 
-    /// Whether evaluations influence the result, as with patience: then no key of `eval` is free.
-    fn evaluations_decide(_run: &Run<Self>) -> bool {
-        false
+    /// What the sections say of the steps, where they do. If evaluations decide the result, no key of `eval` is free.
+    fn pace(&self) -> Option<Pace> {
+        None
     }
 
     /// As [`Plan::checkpoint_mut`]; by default a run begins with no model.
@@ -68,12 +68,6 @@ pub trait RunKind: Clone + Serialize + DeserializeOwned {
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome>;
 }
 
-/// A kind whose config says the number of steps.
-pub trait RunInSteps: RunKind {
-    /// What its sections say of them.
-    fn pace(&self) -> Pace;
-}
-
 impl<K: RunKind> Run<K> {
     /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
     ///
@@ -92,17 +86,13 @@ impl<K: RunKind> Run<K> {
     pub fn parse(text: &str, name: &str, file: &Place, sets: &[String]) -> Result<Self> {
         K::read(&ConfigFile::parse(text, name, file)?, sets)
     }
-}
 
-impl<K: RunInSteps> Run<K> {
     /// What the engine needs to know of the run.
+    ///
+    /// # Panics
+    /// If the kind has no [`pace`](RunKind::pace).
     pub fn run_settings(&self) -> RunSettings {
-        self.settings_of(self.pace())
-    }
-
-    /// [`RunKind::evaluations_decide`] of a run in steps.
-    pub(crate) fn is_decided_by_evaluations(&self) -> bool {
-        self.pace().patience.is_some() || matches!(self.common.average, Some(Averaging::Best { .. }))
+        self.settings_of(self.kind.pace().expect("a kind of runs in steps"))
     }
 }
 
@@ -114,7 +104,8 @@ impl<K: RunKind> FolderConfig for Run<K> {
     }
 
     fn evaluations_decide(&self) -> bool {
-        K::evaluations_decide(self)
+        let keeps_best = matches!(self.common.average, Some(Averaging::Best { .. }));
+        self.kind.pace().is_some_and(|pace| pace.patience.is_some() || keeps_best)
     }
 }
 

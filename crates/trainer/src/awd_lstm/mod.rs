@@ -19,7 +19,7 @@ use crate::layer_decay::layer_decay;
 use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
 use crate::running_text::initial::InitialModel;
-use crate::runs::{RunInSteps, RunKind};
+use crate::runs::RunKind;
 use burn::module::Module;
 use cloze_evaluation::table;
 use cloze_model::awd_lstm::{AwdLstmConfig, StreamMemory, StreamedAwdLstm};
@@ -81,8 +81,8 @@ impl RunKind for AwdLstmRun {
         config::awd_lstm::read(file, sets)
     }
 
-    fn evaluations_decide(run: &Run<Self>) -> bool {
-        run.is_decided_by_evaluations()
+    fn pace(&self) -> Option<Pace> {
+        Some(self.train.pace(self.eval.every, self.eval.patience))
     }
 
     fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
@@ -95,12 +95,6 @@ impl RunKind for AwdLstmRun {
 
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         train_awd_lstm(run, options, progress)
-    }
-}
-
-impl RunInSteps for AwdLstmRun {
-    fn pace(&self) -> Pace {
-        self.train.pace(self.eval.every, self.eval.patience)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::pairs::ModelFormat;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
-use crate::runs::{RunInSteps, RunKind};
+use crate::runs::RunKind;
 use crate::translation::{Vocabularies, VocabularySizes};
 use burn::tensor::Device;
 use cloze_data::derive_seed;
@@ -157,8 +157,8 @@ impl RunKind for DenoisingRun {
         config::denoising::read(file, sets)
     }
 
-    fn evaluations_decide(run: &Run<Self>) -> bool {
-        run.is_decided_by_evaluations()
+    fn pace(&self) -> Option<Pace> {
+        Some(self.train.pace(self.eval.every, self.eval.patience))
     }
 
     fn inputs(&self) -> Result<Vec<Input>> {
@@ -167,11 +167,5 @@ impl RunKind for DenoisingRun {
 
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         train_denoising(run, options, progress)
-    }
-}
-
-impl RunInSteps for DenoisingRun {
-    fn pace(&self) -> Pace {
-        self.train.pace(self.eval.every, self.eval.patience)
     }
 }

@@ -19,7 +19,7 @@ use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
 use crate::running_text::initial::InitialModel;
 use crate::running_text::{TextRecipe, TextSplits};
-use crate::runs::{RunInSteps, RunKind};
+use crate::runs::RunKind;
 use burn::module::Module;
 use cloze_evaluation::table;
 use cloze_model::elmo::ElmoConfig;
@@ -73,8 +73,8 @@ impl RunKind for ElmoRun {
         config::elmo::read(file, sets)
     }
 
-    fn evaluations_decide(run: &Run<Self>) -> bool {
-        run.is_decided_by_evaluations()
+    fn pace(&self) -> Option<Pace> {
+        Some(self.train.pace(self.eval.every, self.eval.patience))
     }
 
     fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
@@ -87,12 +87,6 @@ impl RunKind for ElmoRun {
 
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         train_elmo(run, options, progress)
-    }
-}
-
-impl RunInSteps for ElmoRun {
-    fn pace(&self) -> Pace {
-        self.train.pace(self.eval.every, self.eval.patience)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::pretraining::{TokenizerRequest, tokenizer_of};
 pub use crate::running_text::figure;
 use crate::running_text::initial::InitialModel;
 use crate::running_text::{TextRecipe, TextSplits};
-use crate::runs::{RunInSteps, RunKind};
+use crate::runs::RunKind;
 use crate::{Result, recompute};
 use burn::module::Module;
 use cloze_data::{BlockBatch, SpecialPieces};
@@ -81,8 +81,8 @@ impl RunKind for LanguageModelRun {
         config::language_model::read(file, sets)
     }
 
-    fn evaluations_decide(run: &Run<Self>) -> bool {
-        run.is_decided_by_evaluations()
+    fn pace(&self) -> Option<Pace> {
+        Some(self.train.pace(self.eval.every, self.eval.patience))
     }
 
     fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
@@ -98,12 +98,6 @@ impl RunKind for LanguageModelRun {
 
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         train_language_model(run, options, progress)
-    }
-}
-
-impl RunInSteps for LanguageModelRun {
-    fn pace(&self) -> Pace {
-        self.train.pace(self.eval.every, self.eval.patience)
     }
 }
 

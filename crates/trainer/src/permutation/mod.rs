@@ -17,7 +17,7 @@ use crate::pretraining::{TokenizerRequest, tokenizer_of};
 pub use crate::running_text::figure;
 use crate::running_text::initial::InitialModel;
 use crate::running_text::{TextRecipe, TextSplits};
-use crate::runs::{RunInSteps, RunKind};
+use crate::runs::RunKind;
 use burn::module::Module;
 use cloze_evaluation::table;
 use cloze_model::xlnet::XlnetConfig;
@@ -75,8 +75,8 @@ impl RunKind for PermutationRun {
         config::permutation::read(file, sets)
     }
 
-    fn evaluations_decide(run: &Run<Self>) -> bool {
-        run.is_decided_by_evaluations()
+    fn pace(&self) -> Option<Pace> {
+        Some(self.train.pace(self.eval.every, self.eval.patience))
     }
 
     fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
@@ -92,12 +92,6 @@ impl RunKind for PermutationRun {
 
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         train_xlnet(run, options, progress)
-    }
-}
-
-impl RunInSteps for PermutationRun {
-    fn pace(&self) -> Pace {
-        self.train.pace(self.eval.every, self.eval.patience)
     }
 }
 

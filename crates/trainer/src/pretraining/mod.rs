@@ -18,7 +18,7 @@ use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions, train_in};
 use crate::initial_model::InitialModel;
 use crate::metrics::progress::RunProgress;
-use crate::runs::{RunInSteps, RunKind};
+use crate::runs::RunKind;
 use crate::{Result, memory, recompute};
 use burn::module::Module;
 use cloze_evaluation::table;
@@ -116,8 +116,8 @@ impl RunKind for Pretraining {
         config::read(file, sets)
     }
 
-    fn evaluations_decide(run: &config::Run<Self>) -> bool {
-        run.is_decided_by_evaluations()
+    fn pace(&self) -> Option<Pace> {
+        Some(self.train.pace(self.eval.every, self.eval.patience))
     }
 
     fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
@@ -138,12 +138,6 @@ impl RunKind for Pretraining {
         progress: &mut dyn RunProgress,
     ) -> Result<Outcome> {
         pretrain(run, options, progress)
-    }
-}
-
-impl RunInSteps for Pretraining {
-    fn pace(&self) -> Pace {
-        self.train.pace(self.eval.every, self.eval.patience)
     }
 }
 

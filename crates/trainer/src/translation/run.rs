@@ -12,7 +12,7 @@ use crate::engine::{Outcome, Plan, RunOptions, train_in};
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::pairs::ModelFormat;
-use crate::runs::{RunInSteps, RunKind};
+use crate::runs::RunKind;
 use burn::tensor::Device;
 use cloze_data::parallel::PairReport;
 use cloze_evaluation::table;
@@ -121,8 +121,8 @@ impl RunKind for TranslationRun {
         config::read(file, sets)
     }
 
-    fn evaluations_decide(run: &Run<Self>) -> bool {
-        run.is_decided_by_evaluations()
+    fn pace(&self) -> Option<Pace> {
+        Some(self.train.pace(self.eval.every, self.eval.patience))
     }
 
     fn inputs(&self) -> Result<Vec<Input>> {
@@ -142,11 +142,5 @@ impl RunKind for TranslationRun {
 
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         train_translation(run, options, progress)
-    }
-}
-
-impl RunInSteps for TranslationRun {
-    fn pace(&self) -> Pace {
-        self.train.pace(self.eval.every, self.eval.patience)
     }
 }
