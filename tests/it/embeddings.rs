@@ -4,7 +4,8 @@
 use burn::tensor::{Device, TensorData};
 use cloze_model::huggingface::{read_tensors, write_tensors};
 use cloze_model::ops::{Precision, with_precision};
-use cloze_trainer::embed::{EmbedConfig, Embedder, Pooling, Prompt, SentencePooling};
+use cloze_trainer::embed::{EmbedConfig, EmbedRequest, Embedder, Pooling, Prompt, SentencePooling};
+use cloze_trainer::requests::Respond;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -164,6 +165,41 @@ fn with_modules(pooling: &str) -> tempfile::TempDir {
     fs::create_dir(folder.path().join("1_Pooling")).unwrap();
     fs::write(folder.path().join("1_Pooling/config.json"), pooling).unwrap();
     folder
+}
+
+/// The tokens of a prompt are left out as sentence-transformers does it (`tests/fixtures/poolings/export_prompt.py`).
+#[test]
+fn a_prompts_tokens_may_be_left_out() {
+    let golden = root().join("fixtures/poolings");
+    let texts: Vec<String> =
+        serde_json::from_str(&fs::read_to_string(golden.join("texts.json")).unwrap()).unwrap();
+    let golden = read_tensors(&golden.join("prompt.safetensors")).unwrap();
+    for (name, expected) in golden {
+        let folder = with_modules(&format!(r#"{{"pooling_mode": "{name}", "include_prompt": false}}"#));
+        let prompt = "a query of ";
+        let load = |prompt: Option<&str>| {
+            let prompt = prompt.map(|prompt| Prompt::Text(prompt.into()));
+            Embedder::load(folder.path(), EmbedConfig { prompt, ..EmbedConfig::default() }, &Device::flex())
+        };
+        let expected: Vec<f32> = expected.iter::<f32>().collect();
+        let close = |found: &[f32], expected: &[f32], how: &str| {
+            for (i, (a, b)) in found.iter().zip(expected).enumerate() {
+                assert!((a - b).abs() < 1e-5, "{name}, {how}, number {i}: {a} is not {b}");
+            }
+        };
+        let found = load(Some(prompt)).unwrap().embed(&texts).unwrap().values;
+        assert_eq!(found.len(), expected.len());
+        close(&found, &expected, "by the embedder's prompt");
+        // A request's own prompt in place of the embedder's.
+        for before in [None, Some("x y ")] {
+            let embedder = load(before).unwrap();
+            for (text, expected) in texts.iter().zip(expected.chunks(24)) {
+                let request = EmbedRequest { prompt: Some(prompt.into()), ..EmbedRequest::of(text) };
+                let unit = embedder.encode(request).unwrap();
+                close(&embedder.answer(&[unit]).remove(0).unwrap().values, expected, "by the request's");
+            }
+        }
+    }
 }
 
 /// Every pooling against sentence-transformers' (`tests/fixtures/poolings/export.py`), by the folder's modules
@@ -355,7 +391,7 @@ fn prompts_stand_before_the_texts() {
     let message = load(named("search_doc")).unwrap_err().to_string();
     let expected = "prompt \"search_doc\" is unknown, expected \"search_document\" or \"search_query\"";
     assert!(message.contains(expected), "{message}");
-    let pooling = r#"{"pooling_mode_mean_tokens": true, "include_prompt": false}"#;
+    let pooling = r#"{"pooling_mode_cls_token": true, "include_prompt": false}"#;
     fs::write(folder.path().join("1_Pooling/config.json"), pooling).unwrap();
     load(None).unwrap();
     let message = load(named("search_query")).unwrap_err().to_string();

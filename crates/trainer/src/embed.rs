@@ -162,7 +162,6 @@ impl Respond for Embedder {
 
     fn encode(&self, request: EmbedRequest) -> Result<EmbedUnit> {
         let prompt = request.prompt.as_deref().unwrap_or(&self.prompt);
-        self.check_prompt(prompt)?;
         if let Some(pooling) = &request.pooling {
             pooling.check(self.model.encoder.layers.len())?;
             let (found, expected) = (pooling.width(self.d_model), self.pooling.width(self.d_model));
@@ -173,9 +172,15 @@ impl Respond for Embedder {
                 return Err(ModelError::Config(message).into());
             }
         }
+        let pooling = match (request.pooling, &request.prompt) {
+            (None, None) => None,
+            (pooling, _) => {
+                Some(self.pooling_behind(prompt, &pooling.unwrap_or_else(|| self.pooling.clone()))?)
+            }
+        };
         let encoding = self.encode_behind(prompt, &[Sequence::Text(&request.text)])?.remove(0);
         let normalize = request.normalize.unwrap_or(self.normalize);
-        Ok(EmbedUnit { encoding, pooling: request.pooling, normalize })
+        Ok(EmbedUnit { encoding, pooling, normalize })
     }
 
     fn cost(&self, unit: &EmbedUnit) -> usize {
@@ -272,18 +277,18 @@ impl Embedder {
             max_len,
             report,
         };
-        embedder.check_prompt(&embedder.prompt)?;
-        Ok(embedder)
+        let pooling = embedder.pooling_behind(&embedder.prompt, &embedder.pooling)?;
+        Ok(Self { pooling, ..embedder })
     }
 
-    /// Refuses a prompt whose tokens the model's pooling leaves out.
-    fn check_prompt(&self, prompt: &str) -> Result<()> {
-        if self.excludes_prompt && !prompt.is_empty() {
-            let message =
-                "pooling without the prompt (`include_prompt`: false) is not supported, expected no prompt";
-            return Err(ModelError::Config(message.into()).into());
+    /// A pooling of texts behind this prompt, whose tokens it leaves out where the model's modules say so.
+    fn pooling_behind(&self, prompt: &str, pooling: &SentencePooling) -> Result<SentencePooling> {
+        if !self.excludes_prompt || prompt.is_empty() {
+            return Ok(pooling.clone().after(0)?);
         }
-        Ok(())
+        let encoding = self.encode_behind(prompt, &[Sequence::Text("")])?.remove(0);
+        let ends = encoding.ids.last().is_some_and(|id| self.tokenizer.is_special(*id));
+        Ok(pooling.clone().after(encoding.len() - usize::from(ends))?)
     }
 
     /// Features of an embedding by this pooling.

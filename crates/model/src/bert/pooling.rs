@@ -38,6 +38,18 @@ impl Pooling {
         pad_mask: Option<Tensor<2, Bool>>,
         packing: Option<&Packing>,
     ) -> Tensor<2> {
+        self.after(0, states, pad_mask, packing)
+    }
+
+    /// The same with each sequence's first `skipped` tokens left out, but never the last one. The first token's state stays
+    /// what it is.
+    fn after(
+        self,
+        skipped: usize,
+        states: Tensor<3>,
+        pad_mask: Option<Tensor<2, Bool>>,
+        packing: Option<&Packing>,
+    ) -> Tensor<2> {
         match (self, packing) {
             (Self::Cls, packing) => first_states(states, packing),
             (Self::LastToken, Some(packing)) => {
@@ -47,17 +59,25 @@ impl Pooling {
                 states.squeeze_dim::<2>(0).select(0, ends)
             }
             (Self::Max, Some(packing)) => {
-                // Places without a token take their sequence's first token, which does not change the maximum.
-                let starts = packing.starts().flat_map(|start| std::iter::repeat_n(start, packing.longest()));
-                let cells = packing.padded_tokens().into_iter().zip(starts);
-                let tokens: Vec<i32> = cells.map(|(token, start)| token.unwrap_or(start) as i32).collect();
+                // Places without a token that counts take one that does, which does not change the maximum.
+                let spans = packing.starts().zip(packing.lengths());
+                let tokens = spans.flat_map(|(start, len)| {
+                    let first = skipped.min(len - 1);
+                    (0..packing.longest()).map(move |place| (start + place.clamp(first, len - 1)) as i32)
+                });
+                let tokens: Vec<i32> = tokens.collect();
                 let tokens = Tensor::<1, Int>::from_data(tokens.as_slice(), &states.device());
                 let [_, _, d_model] = states.dims();
                 let shape = [packing.lengths().len(), packing.longest(), d_model];
                 states.squeeze_dim::<2>(0).select(0, tokens).reshape(shape).max_dim(1).squeeze_dim::<2>(1)
             }
             (Self::Max, None) => {
-                let states = match pad_mask {
+                let [batch, len, _] = states.dims();
+                let ignored = match skipped {
+                    0 => pad_mask,
+                    _ => Some(kept_after(skipped, [batch, len], pad_mask, &states.device()).equal_elem(0.0)),
+                };
+                let states = match ignored {
                     Some(ignored) => {
                         let ignored = ignored.unsqueeze_dim::<3>(2).expand(states.dims());
                         states.mask_fill(ignored, f32::MIN)
@@ -71,7 +91,8 @@ impl Pooling {
             (_, Some(packing)) if is_fused(&states.device()) && !states.device().is_autodiff() => {
                 let (device, tokens) = (states.device(), states.squeeze_dim::<2>(0));
                 let pooled = packing.starts().zip(packing.lengths()).map(|(start, len)| {
-                    let weights: Vec<f32> = (1..=*len).map(|number| self.weight(number, *len)).collect();
+                    let weights: Vec<f32> =
+                        (1..=*len).map(|number| self.weight(number, skipped, *len)).collect();
                     let weights = Tensor::<2>::from_data(TensorData::new(weights, [1, *len]), &device);
                     weights.matmul(tokens.clone().narrow(0, start, *len))
                 });
@@ -84,47 +105,44 @@ impl Pooling {
                 let spans = packing.starts().zip(packing.lengths());
                 for ((start, len), row) in spans.zip(weights.chunks_exact_mut(n_tokens)) {
                     let weights = row[start..start + len].iter_mut().zip(1..);
-                    weights.for_each(|(weight, number)| *weight = self.weight(number, *len));
+                    weights.for_each(|(weight, number)| *weight = self.weight(number, skipped, *len));
                 }
                 let weights = TensorData::new(weights, [packing.lengths().len(), n_tokens]);
                 Tensor::<2>::from_data(weights, &states.device()).matmul(states.squeeze_dim::<2>(0))
             }
             (_, None) => {
                 let [batch, len, _] = states.dims();
-                let weights = self.padded_weights([batch, len], pad_mask, &states.device());
+                let weights = self.padded_weights(skipped, [batch, len], pad_mask, &states.device());
                 (states * weights.unsqueeze_dim::<3>(2)).sum_dim(1).squeeze_dim::<2>(1)
             }
         }
     }
 
     /// The weight of the `number`-th token, counted from 1, of `len`, for the poolings that are weighted sums.
-    fn weight(self, number: usize, len: usize) -> f32 {
+    fn weight(self, number: usize, skipped: usize, len: usize) -> f32 {
+        let skipped = skipped.min(len - 1);
+        if number <= skipped {
+            return 0.0;
+        }
+        let sum_to = |n: usize| n * (n + 1) / 2;
         match self {
-            Self::MeanSqrtLen => 1.0 / (len as f32).sqrt(),
-            Self::WeightedMean => number as f32 / (len * (len + 1) / 2) as f32,
+            Self::MeanSqrtLen => 1.0 / ((len - skipped) as f32).sqrt(),
+            Self::WeightedMean => number as f32 / (sum_to(len) - sum_to(skipped)) as f32,
             Self::LastToken => f32::from(u8::from(number == len)),
-            Self::Mean | Self::Cls | Self::Max => 1.0 / len as f32,
+            Self::Mean | Self::Cls | Self::Max => 1.0 / (len - skipped) as f32,
         }
     }
 
     /// The weights of padded sequences, `[batch, len]`, wherever their padding is.
     fn padded_weights(
         self,
-        shape @ [_, len]: [usize; 2],
+        skipped: usize,
+        shape: [usize; 2],
         pad_mask: Option<Tensor<2, Bool>>,
         device: &Device,
     ) -> Tensor<2> {
-        let kept = match pad_mask {
-            Some(ignored) => ignored.bool_not().float(),
-            None => Tensor::ones(shape, device),
-        };
-        // Tokens are numbered from their sequence's first token, so padding before it does not count.
-        let numbers = || {
-            let places = Tensor::<1, Int>::arange(1..len as i64 + 1, device).float().unsqueeze_dim::<2>(0);
-            let after = places.clone().neg() + (len + 1) as f32;
-            let before = (kept.clone() * after).max_dim(1).neg() + len as f32;
-            (places - before) * kept.clone()
-        };
+        let kept = kept_after(skipped, shape, pad_mask.clone(), device);
+        let numbers = || numbers(shape, pad_mask, device) * kept.clone();
         match self {
             Self::MeanSqrtLen => kept.clone() / kept.sum_dim(1).sqrt(),
             Self::WeightedMean => {
@@ -140,6 +158,38 @@ impl Pooling {
     }
 }
 
+/// 1 for each token of padded sequences, 0 for padding, `[batch, len]`.
+fn kept(shape: [usize; 2], pad_mask: Option<Tensor<2, Bool>>, device: &Device) -> Tensor<2> {
+    match pad_mask {
+        Some(ignored) => ignored.bool_not().float(),
+        None => Tensor::ones(shape, device),
+    }
+}
+
+/// Of padded sequences each token's number from 1, and 0 for padding, which may stand before the first token.
+fn numbers(shape @ [_, len]: [usize; 2], pad_mask: Option<Tensor<2, Bool>>, device: &Device) -> Tensor<2> {
+    let kept = kept(shape, pad_mask, device);
+    let places = Tensor::<1, Int>::arange(1..len as i64 + 1, device).float().unsqueeze_dim::<2>(0);
+    let after = places.clone().neg() + (len + 1) as f32;
+    let before = (kept.clone() * after).max_dim(1).neg() + len as f32;
+    (places - before) * kept
+}
+
+/// As [`kept`], with 0 for each sequence's first `skipped` tokens, but never for the last one.
+fn kept_after(
+    skipped: usize,
+    shape: [usize; 2],
+    pad_mask: Option<Tensor<2, Bool>>,
+    device: &Device,
+) -> Tensor<2> {
+    if skipped == 0 {
+        return kept(shape, pad_mask, device);
+    }
+    let numbers = numbers(shape, pad_mask, device);
+    let last = numbers.clone().equal(numbers.clone().max_dim(1).expand(shape));
+    numbers.greater_elem(skipped as f32).bool_or(last).float()
+}
+
 /// How a sequence's embedding is made: one or more poolings, applied to each of the last layers' states and
 /// concatenated.
 ///
@@ -149,6 +199,8 @@ impl Pooling {
 pub struct SentencePooling {
     poolings: Vec<Pooling>,
     layers: usize,
+    /// How many of the first tokens are left out.
+    skipped: usize,
 }
 
 /// Its poolings as sentence-transformers' modes are called, and the layers where it has more than the last.
@@ -175,7 +227,7 @@ impl SentencePooling {
     /// The mean over all tokens of the last four layers' states, concatenated: `4 · d_model` features. In Devlin et al.
     /// 2019, table 7, the best way to use BERT without training it.
     pub fn last4() -> Self {
-        Self { poolings: vec![Pooling::Mean], layers: 4 }
+        Self { poolings: vec![Pooling::Mean], layers: 4, skipped: 0 }
     }
 
     /// Poolings of the last states, concatenated in this order.
@@ -185,7 +237,24 @@ impl SentencePooling {
     pub fn concatenated(poolings: Vec<Pooling>) -> Result<Self> {
         match poolings.is_empty() {
             true => Err(ModelError::Config("an embedding needs at least one pooling".into())),
-            false => Ok(Self { poolings, layers: 1 }),
+            false => Ok(Self { poolings, layers: 1, skipped: 0 }),
+        }
+    }
+
+    /// The same with each sequence's first `n` tokens left out, as those of a prompt, but never the last one (`include_prompt`:
+    /// false of sentence-transformers). A [weighted mean](Pooling::WeightedMean) counts them all the same.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] for the first token's state: sentence-transformers 6 takes that of the first token after the prompt,
+    /// and the versions before it that of the first token.
+    pub fn after(self, n: usize) -> Result<Self> {
+        match n > 0 && self.poolings.contains(&Pooling::Cls) {
+            true => Err(ModelError::Config(
+                "pooling of the first token without the prompt (`include_prompt`: false) means different tokens to \
+                 sentence-transformers 5 and 6; expected another pooling, or no prompt"
+                    .into(),
+            )),
+            false => Ok(Self { skipped: n, ..self }),
         }
     }
 
@@ -231,7 +300,7 @@ impl SentencePooling {
             }
         };
         let one = |(pooling, states): (&Pooling, &Tensor<3>)| {
-            pooling.forward(states.clone(), pad_mask.clone(), packing.as_ref())
+            pooling.after(self.skipped, states.clone(), pad_mask.clone(), packing.as_ref())
         };
         let parts =
             self.poolings.iter().flat_map(|pooling| layers.iter().map(move |states| (pooling, states)));
@@ -245,7 +314,7 @@ impl SentencePooling {
 
 impl From<Pooling> for SentencePooling {
     fn from(pooling: Pooling) -> Self {
-        Self { poolings: vec![pooling], layers: 1 }
+        Self { poolings: vec![pooling], layers: 1, skipped: 0 }
     }
 }
 
@@ -325,6 +394,38 @@ mod tests {
         close(Pooling::Mean.forward(padded.clone(), None, None), last);
         close(Pooling::Max.forward(padded.clone(), None, None), [[3.0, 6.0], [99.0, 99.0]]);
         close(Pooling::LastToken.forward(padded, None, None), [[3.0, 2.0], [99.0, 99.0]]);
+    }
+
+    #[test]
+    fn first_tokens_may_be_left_out() {
+        let device = Device::flex();
+        let padded = Tensor::<3>::from_data(
+            [[[9.0], [1.0], [3.0], [2.0]], [[8.0], [4.0], [99.0], [99.0]], [[5.0], [99.0], [99.0], [99.0]]],
+            &device,
+        );
+        let packed = Tensor::<3>::from_data([[[9.0], [1.0], [3.0], [2.0], [8.0], [4.0], [5.0]]], &device);
+        let mask = [[false, false, false, false], [false, false, true, true], [false, true, true, true]];
+        let mask = Tensor::<2, Bool>::from_data(mask, &device);
+        let packing = Packing::new([4, 2, 1]);
+        // A sequence keeps its last token.
+        for (pooling, expected) in [
+            (Pooling::Mean, [2.5, 4.0, 5.0]),
+            (Pooling::Max, [3.0, 4.0, 5.0]),
+            (Pooling::MeanSqrtLen, [5.0 / 2f32.sqrt(), 4.0, 5.0]),
+            (Pooling::WeightedMean, [17.0 / 7.0, 4.0, 5.0]),
+            (Pooling::LastToken, [2.0, 4.0, 5.0]),
+        ] {
+            let expected = TensorData::from(expected.map(|value| [value]));
+            close(pooling.after(2, padded.clone(), Some(mask.clone()), None), expected.clone());
+            close(pooling.after(2, packed.clone(), None, Some(&packing)), expected.clone());
+            // In training one product makes all of them.
+            let trained = Tensor::<3>::from_data(packed.to_data(), &device.clone().autodiff());
+            close(pooling.after(2, trained, None, Some(&packing)), expected);
+        }
+        let of_first = SentencePooling::from(Pooling::Cls);
+        assert!(of_first.clone().after(0).is_ok());
+        let message = of_first.after(1).unwrap_err().to_string();
+        assert!(message.contains("sentence-transformers 5 and 6"), "{message}");
     }
 
     #[test]
