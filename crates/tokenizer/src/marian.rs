@@ -1,6 +1,6 @@
 //! The tokenizers in a folder of Marian's, as the OPUS-MT models have them.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use serde::Deserialize;
 
@@ -80,11 +80,7 @@ impl MarianTokenizers {
                 let message = format!("there is no {unk_token:?}, which is needed");
                 return Err(Error::invalid("the vocabulary", message).in_file(&vocab));
             }
-            let bytes = fs::read(&model).map_err(|source| Error::Io {
-                action: "read",
-                path: model.clone(),
-                source,
-            })?;
+            let bytes = files::read_bytes(&model)?;
             let (tokenizer, byte_fallback) =
                 sentencepiece::marian(&bytes, ids, unk_token).map_err(|error| error.in_file(&model))?;
             config.clone().set_marian(tokenizer, byte_fallback).map_err(|error| error.in_file(&vocab))

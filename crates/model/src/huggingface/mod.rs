@@ -21,6 +21,7 @@ mod labels;
 mod layout;
 mod pretrained_folder;
 mod published;
+mod regular_file;
 mod rules;
 mod safetensors_file;
 mod save;

@@ -1,4 +1,5 @@
 use super::atomic::write_atomic;
+use super::regular_file::regular_file;
 use crate::weights::{NamedTensors, OnDevice, TensorsOnDevice};
 use crate::{ModelError, Result};
 use burn::tensor::{AllocationProperty, DType, TensorData};
@@ -72,7 +73,7 @@ pub(super) fn mapped_f32(map: &bytes::Bytes, values: &[u8], shape: &[usize]) -> 
 
 /// A file's bytes, mapped into memory.
 pub(super) fn map(path: &Path) -> Result<Mmap> {
-    let file = File::open(path).map_err(ModelError::io("open", path))?;
+    let file = regular_file(path).and_then(|()| File::open(path)).map_err(ModelError::io("open", path))?;
     // SAFETY: weight files are replaced and not changed, by this crate and by the ecosystem's other writers;
     // `map_tensors` asks the same of its callers.
     unsafe { Mmap::map(&file) }.map_err(ModelError::io("map into memory", path))

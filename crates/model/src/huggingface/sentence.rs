@@ -1,6 +1,7 @@
 use super::families::listed;
 use super::fields::{Fields, is_present};
 use super::keys::SENTENCE_KEYS;
+use super::regular_file::regular_file;
 use crate::bert::{Pooling, SentencePooling};
 use crate::nearest;
 use crate::{ModelError, Result};
@@ -365,7 +366,8 @@ fn mode(value: &Value) -> String {
 
 /// Reads a JSON file that should be `what`; errors name both.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path, what: &'static str) -> Result<T> {
-    let text = fs::read_to_string(path).map_err(ModelError::io("read", path))?;
+    let text = regular_file(path).and_then(|()| fs::read_to_string(path));
+    let text = text.map_err(ModelError::io("read", path))?;
     serde_json::from_str(&text).map_err(|source| ModelError::Json { path: path.into(), what, source })
 }
 

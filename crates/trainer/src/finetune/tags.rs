@@ -5,21 +5,22 @@ use super::kinds::{OpenedModel, RecurrentTask, SavedModel, TaskKind};
 use super::reading::TaskData;
 use super::run::TaskRun;
 use super::task::{
-    Encoded, PretrainedTask, ScoreRows, Task, TokenFeatures, bad_setting, input, pretrained_encoder,
+    Encoded, Features, PretrainedTask, ScoreRows, Task, TokenFeatures, bad_setting, input, pretrained_encoder,
 };
 use super::validate::check_loss;
 use crate::Result;
 use crate::config::validate::{Check, ensure, not_negative};
-use crate::engine::Outcome;
 use crate::engine::optimizer::ParamGroup;
+use crate::engine::{Outcome, gradients};
 use crate::metrics::progress::RunProgress;
 use burn::module::Module;
+use burn::optim::GradientsParams;
 use burn::tensor::{Device, Int, Tensor};
 use cloze_data::labelled::{
     EntityTags, LabelSet, LabelledSource, LongSentences, TagFeatures, TagReport, TagScheme, TaggedSentence,
     TokenSequence, encode_tags, entity_sentences,
 };
-use cloze_data::{DataError, SkipReport};
+use cloze_data::{DataError, SkipReport, derive_seed};
 use cloze_evaluation::entities::Span;
 use cloze_evaluation::report::{EntityExample, EntityPredictions, Predictions};
 use cloze_evaluation::tags::entities;
@@ -400,8 +401,19 @@ impl<M: Tagger> Tags<M> {
     }
 }
 
-/// Tokens of windows that a model is given at once when it is asked; a sentence may have any number.
+/// Tokens of windows that a model is given at once; a sentence may have any number.
 const AT_ONCE: usize = 8_192;
+
+/// Windows in parts of about as many tokens.
+fn parts<'a, 'b>(windows: &'a [&'b TagFeatures]) -> impl Iterator<Item = &'a [&'b TagFeatures]> {
+    let mut tokens = 0;
+    windows.chunk_by(move |before, _| {
+        tokens += before.sequence.len();
+        let is_full = tokens >= AT_ONCE;
+        tokens = if is_full { 0 } else { tokens };
+        !is_full
+    })
+}
 
 /// All windows of a batch.
 fn windows<'a>(batch: &[&'a SentenceFeatures]) -> Vec<&'a TagFeatures> {
@@ -515,16 +527,36 @@ impl<M: Tagger> Task for Tags<M> {
         tagging_loss(crf.as_ref(), logits, &labels(batch), &n_words(batch), &self.loss).sum()
     }
 
+    /// Part by part where a sentence is longer than what is computed at once; a field's loss is of whole sentences.
+    fn gradients(
+        &self,
+        model: &M,
+        batch: &[&SentenceFeatures],
+        factor: f64,
+        seed: u64,
+        device: &Device,
+    ) -> Option<(f64, GradientsParams)> {
+        if self.section.crf || batch.iter().all(|features| features.cost() <= AT_ONCE) {
+            return None;
+        }
+        let (windows, labels) = (windows(batch), labels(batch));
+        let (mut sum, mut all, mut from) = (0.0, None, 0);
+        for (part, place) in parts(&windows).zip(0..) {
+            device.seed(derive_seed(seed, &[place]));
+            let n: usize = part.iter().map(|window| window.words.len()).sum();
+            let of_part = &labels[from..from + n];
+            from += n;
+            let loss = tagging_loss(None, model.logits(part, device), of_part, &[n], &self.loss).sum();
+            sum += loss.clone().into_scalar::<f64>();
+            let more = GradientsParams::from_grads((loss * factor).backward(), model);
+            all = Some(gradients::add(model, all, more));
+        }
+        Some((sum, all.unwrap_or_default()))
+    }
+
     fn outputs(&self, model: &M, batch: &[&SentenceFeatures], device: &Device) -> Vec<SentenceTags> {
-        let mut tokens = 0;
         let windows = windows(batch);
-        let logits = windows.chunk_by(|before, _| {
-            tokens += before.sequence.len();
-            let is_full = tokens >= AT_ONCE;
-            tokens = if is_full { 0 } else { tokens };
-            !is_full
-        });
-        let logits = logits.map(|windows| model.logits(windows, device)).collect();
+        let logits = parts(&windows).map(|windows| model.logits(windows, device)).collect();
         let (logits, n_words, crf) = (Tensor::cat(logits, 0), n_words(batch), model.crf().as_ref());
         let losses = tagging_loss(crf, logits.clone(), &labels(batch), &n_words, &CrossEntropy::default());
         let losses: Vec<f64> = losses.into_data().iter::<f64>().collect();
@@ -602,4 +634,44 @@ fn labels(batch: &[&SentenceFeatures]) -> Vec<usize> {
         false => features.labels.clone(),
     };
     batch.iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finetune::testing::{saved, tokenizer};
+
+    /// A sentence of more tokens than are computed at once has the gradients that it has as a whole.
+    #[test]
+    fn long_sentences_are_trained_on_in_parts() {
+        let labels = ["O", "B-x", "I-x"].map(String::from).to_vec();
+        let long_sentences = LongSentences::Windows { stride: 2 };
+        let section = TaggingSection { labels, long_sentences, ..TaggingSection::default() };
+        let task = TagTask::spelt_out(&section).unwrap();
+        let sentence = |n: usize| TaggedSentence {
+            words: (0..n).map(|i| char::from(b'a' + (i % 26) as u8).to_string()).collect(),
+            tags: (0..n).map(|i| if i % 5 == 0 { "B-x" } else { "O" }.to_owned()).collect(),
+        };
+        let folder = saved(task.clone(), 18);
+        let device = Device::flex().autodiff();
+        let pretrained = PretrainedFolder::open(folder.path()).unwrap();
+        let dropout = DropoutOverrides { hidden: Some(0.0), attention: Some(0.0), head: Some(0.0) };
+        let mut init = ParamInit::new(&device, 0);
+        let (_, model, _) = task.model(pretrained, &dropout, &mut init).unwrap();
+        let (data, _) = task.encode(&tokenizer(), vec![sentence(9_000), sentence(7)], 18).unwrap();
+        let batch: Vec<&SentenceFeatures> = data.features.iter().collect();
+        let (sum, in_parts) = task.gradients(&model, &batch, 0.5, 3, &device).unwrap();
+        let whole = task.loss(task.scores(&model, &batch, &device), &batch);
+        let close = |a: f64, b: f64| (a - b).abs() <= 1e-3 * (1.0 + b.abs());
+        assert!(close(sum, whole.clone().into_scalar::<f64>()));
+        let whole = GradientsParams::from_grads((whole * 0.5).backward(), &model);
+        let gradient = |of: &GradientsParams| {
+            let found = of.get::<2>(model.output.weight.id).unwrap();
+            found.into_data().iter::<f64>().collect::<Vec<_>>()
+        };
+        let (in_parts, whole) = (gradient(&in_parts), gradient(&whole));
+        assert!(whole.iter().any(|value| value.abs() > 1.0), "{whole:?}");
+        assert!(in_parts.iter().zip(&whole).all(|(a, b)| close(*a, *b)), "{in_parts:?} {whole:?}");
+        assert!(task.gradients(&model, &batch[1..], 0.5, 3, &device).is_none(), "nothing to cut");
+    }
 }
