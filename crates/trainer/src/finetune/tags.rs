@@ -655,7 +655,8 @@ mod tests {
         let folder = saved(task.clone(), 18);
         let device = Device::flex().autodiff();
         let pretrained = PretrainedFolder::open(folder.path()).unwrap();
-        let dropout = DropoutOverrides { hidden: Some(0.0), attention: Some(0.0), head: Some(0.0) };
+        let mut dropout = DropoutOverrides::default();
+        (dropout.hidden, dropout.attention, dropout.head) = (Some(0.0), Some(0.0), Some(0.0));
         let mut init = ParamInit::new(&device, 0);
         let (_, model, _) = task.model(pretrained, &dropout, &mut init).unwrap();
         let (data, _) = task.encode(&tokenizer(), vec![sentence(9_000), sentence(7)], 18).unwrap();
