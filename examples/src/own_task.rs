@@ -266,7 +266,7 @@ pub(crate) fn config([checkpoint, train, dev]: &[PathBuf; 3], task: &str, label:
     format!(
         "task = {task}
          model.path = {checkpoint:?}
-         data = {{ train = {{ files = [{train:?}], columns = {{ label = {label:?} }} }}, dev = [{dev:?}] }}
+         data = {{ train = {{ files = [{train:?}], columns = {{ label = {label:?} }} }}, dev = [{dev:?}], max_len = 32 }}
          train = {{ epochs = {}, batch_size = 16 }}
          optimizer.lr = 2e-3
          schedule.kind = \"constant\"",

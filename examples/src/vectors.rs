@@ -234,7 +234,7 @@ pub fn run(steps: u64, options: &RunOptions<'_>, progress: &mut dyn RunProgress)
          model = {{}}
          data = {{ train = {{ files = [{train:?}] }}, dev = [{dev:?}] }}
          train = {{ epochs = {}, batch_size = 64 }}
-         optimizer.lr = 1e-2
+         optimizer.lr = 3e-3
          schedule.kind = \"constant\"",
         steps.div_ceil(10)
     );
