@@ -107,9 +107,9 @@ fn texts_and_scores_are_those_of_transformers() {
         let max_new = case["settings"]["max_new_tokens"].as_u64().unwrap() as usize;
         // All side by side, and one after the other.
         for batch in [1, 2, 9] {
-            let config = config(&case["settings"]).with_batch(batch);
+            let config = config(&case["settings"]);
             let requests = prompts.iter().map(|prompt| Request::new(prompt.clone(), max_new));
-            let found = continue_prompts(&model, &config, &device, requests).unwrap();
+            let found = continue_prompts(&model, &config, &device, requests).unwrap().with_batch(batch);
             let mut count = 0;
             for ((found, expected), prompt) in found.zip(case["texts"].as_array().unwrap()).zip(&prompts) {
                 let (found, expected) = (found.unwrap(), expected.as_array().unwrap());
@@ -165,21 +165,21 @@ fn models_write_what_those_of_transformers_do() {
             for (search, expected) in model["searches"].as_object().unwrap() {
                 let mut settings = expected["settings"].clone();
                 settings["eos_token_id"] = model["stop"].clone();
-                let config = config(&settings).with_batch(2);
+                let config = config(&settings);
                 let found: Vec<Vec<Hypothesis>> = if model["seq2seq"] == false {
                     let (_, mut model, _) = load_published::<GptConfig>(&folder, init).unwrap();
                     if search == "beam" {
                         pack_weights(&mut model);
                     }
                     let found = continue_prompts(&model, &config, &device, inputs.clone()).unwrap();
-                    found.map(|found| found.unwrap()).collect()
+                    found.with_batch(2).map(|found| found.unwrap()).collect()
                 } else {
                     let (_, mut model, _) = load_published::<TransformerConfig>(&folder, init).unwrap();
                     if search == "beam" {
                         pack_weights(&mut model);
                     }
                     let found = translate(&model, id("start"), &config, &device, inputs.clone()).unwrap();
-                    found.map(|found| found.unwrap()).collect()
+                    found.with_batch(2).map(|found| found.unwrap()).collect()
                 };
                 eprintln!(
                     "{name}, {search}: {:?}",
@@ -212,7 +212,7 @@ fn a_folders_settings_do_what_they_do_in_transformers() {
             let n_best = file["num_return_sequences"].take().as_u64().unwrap_or(1) as usize;
             std::fs::write(folder.path().join("generation_config.json"), file.to_string()).unwrap();
             let settings = read_decode_settings(folder.path(), &DecodeOptions::default()).unwrap();
-            let config = settings.config(settings.search(Search::Greedy)).with_n_best(n_best).with_batch(2);
+            let config = settings.config(settings.search(Search::Greedy)).with_n_best(n_best);
             let inputs = about["inputs"].as_array().unwrap().iter().map(|input| {
                 let mut input = ids(input);
                 input.extend(is_seq2seq.then(|| id("end")));
@@ -225,11 +225,11 @@ fn a_folders_settings_do_what_they_do_in_transformers() {
             let found: Vec<Vec<Hypothesis>> = if is_seq2seq {
                 let (_, model, _) = load_published::<TransformerConfig>(&from, init).unwrap();
                 let found = translate(&model, id("start"), &config, &device, inputs).unwrap();
-                found.map(|found| found.unwrap()).collect()
+                found.with_batch(2).map(|found| found.unwrap()).collect()
             } else {
                 let (_, model, _) = load_published::<GptConfig>(&from, init).unwrap();
                 let found = continue_prompts(&model, &config, &device, inputs).unwrap();
-                found.map(|found| found.unwrap()).collect()
+                found.with_batch(2).map(|found| found.unwrap()).collect()
             };
             for (found, expected) in found.iter().zip(expected["texts"].as_array().unwrap()) {
                 for (found, expected) in found.iter().zip(expected.as_array().unwrap()) {

@@ -264,7 +264,7 @@ impl Bench<'_> {
             other => panic!("`{other}` is not tiny or base"),
         };
         let model = config.init(&mut ParamInit::new(&self.device, 0));
-        let decoding = DecodeConfig::new(Vec::new()).with_batch(self.batch);
+        let decoding = DecodeConfig::new(Vec::new());
         let mut number = 0;
         let timed = self.timed(false, || {
             number += 1;
@@ -272,7 +272,8 @@ impl Bench<'_> {
             with_precision(self.precision, || {
                 let texts =
                     continue_prompts(&model, &decoding, &self.device, prompts).expect("a configuration");
-                let written: usize = texts.map(|texts| texts.expect("a text")[0].ids.len()).sum();
+                let written: usize =
+                    texts.with_batch(self.batch).map(|texts| texts.expect("a text")[0].ids.len()).sum();
                 assert_eq!(written, self.batch * NEW, "tokens written");
             });
         });

@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use cloze_model::awd_lstm::AwdLstmConfig;
 use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::generate::{
-    DecodeConfig, DecodeSettings, Hypothesis, LanguageModel, Request, Search, WrittenToken, continue_prompts,
+    DecodeConfig, DecodeSettings, Decoding, Hypothesis, InOrder, LanguageModel, Request, Search, WrittenToken,
 };
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{DecodeOptions, Format, load_published, model_type, read_decode_settings};
@@ -14,6 +14,7 @@ use cloze_model::{ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::Arc;
 
 /// How texts go on.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +58,37 @@ impl Default for GenerateConfig {
     }
 }
 
+/// How a text goes on, where not as the [`Generator`] says.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct GenerateSettings {
+    /// How tokens are chosen; none: as `decoding` and the generator say.
+    pub search: Option<Search>,
+    /// What takes precedence over the generator's settings of decoding.
+    pub decoding: DecodeSettings,
+    /// Continuations of the text.
+    pub n: Option<usize>,
+    /// Of the random numbers, together with the text.
+    pub seed: Option<u64>,
+}
+
+/// A text that is encoded, and how it goes on.
+#[derive(Debug)]
+pub struct EncodedPrompt {
+    pub(crate) request: Request,
+    pub(crate) decode: Arc<DecodeConfig>,
+    /// Whether its beginning was left out, for it has more tokens than the model takes.
+    pub is_cut: bool,
+}
+
+impl EncodedPrompt {
+    /// How many tokens it and its continuations have at most.
+    pub fn n_tokens(&self) -> usize {
+        let Request { input, max_new, .. } = &self.request;
+        input.len() + max_new.saturating_mul(self.decode.width())
+    }
+}
+
 /// What is reported of each continuation as it grows: the text's number, the continuation's, and what was added to it.
 pub type TextListener<'a> = Box<dyn FnMut(usize, usize, &str) + Send + 'a>;
 
@@ -70,9 +102,11 @@ pub struct Generator {
     device: Device,
     config: GenerateConfig,
     settings: DecodeSettings,
-    decode: DecodeConfig,
+    defaults: Arc<DecodeConfig>,
     /// What an empty text begins with.
     begin: Option<u32>,
+    /// What the tokenizer puts at the end of texts, if anything.
+    end: Option<u32>,
 }
 
 /// How a text goes on.
@@ -106,9 +140,6 @@ impl Iterator for Continuations<'_> {
     }
 }
 
-type Decoded<'a> = Box<dyn Iterator<Item = cloze_model::Result<Vec<Hypothesis>>> + 'a>;
-type Listener<'a> = Box<dyn FnMut(WrittenToken<'_>) + Send + 'a>;
-
 /// The error for invalid settings of a search from the caller, not from the model's folder.
 pub(crate) fn of_search(error: ModelError) -> TrainerError {
     match error {
@@ -119,32 +150,28 @@ pub(crate) fn of_search(error: ModelError) -> TrainerError {
     }
 }
 
+/// Checks how many texts are worked on at a time.
+pub(crate) fn check_batch(batch: usize) -> Result<()> {
+    match batch {
+        0 => Err(TrainerError::Setting {
+            key: "batch".into(),
+            found: "0".into(),
+            expected: "1 or more".into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// A language model of any kind.
 trait AnyLanguageModel: Debug + Send + Sync {
-    fn decode<'a>(
-        &'a self,
-        config: &'a DecodeConfig,
-        device: &'a Device,
-        requests: Vec<Request>,
-        listener: Option<Listener<'a>>,
-    ) -> cloze_model::Result<Decoded<'a>>;
+    fn decoding<'a>(&'a self, device: &'a Device) -> Decoding<'a>;
 
     fn most_tokens(&self) -> Option<usize>;
 }
 
 impl<M: LanguageModel + Debug + Send> AnyLanguageModel for M {
-    fn decode<'a>(
-        &'a self,
-        config: &'a DecodeConfig,
-        device: &'a Device,
-        requests: Vec<Request>,
-        listener: Option<Listener<'a>>,
-    ) -> cloze_model::Result<Decoded<'a>> {
-        let decoding = continue_prompts(self, config, device, requests)?;
-        Ok(match listener {
-            Some(listener) => Box::new(decoding.with_listener(listener)),
-            None => Box::new(decoding),
-        })
+    fn decoding<'a>(&'a self, device: &'a Device) -> Decoding<'a> {
+        Decoding::continuing(self, device)
     }
 
     fn most_tokens(&self) -> Option<usize> {
@@ -231,36 +258,38 @@ impl Generator {
         let begin = of(&names.bos_token).or_else(|| of(&names.eos_token));
         let begin = begin.or_else(|| settings.stop_ids.first().and_then(|id| u32::try_from(*id).ok()));
         let search = config.search.clone().unwrap_or_else(|| settings.search(Search::Greedy));
-        let mut decode = settings.config(search).with_n_best(config.n);
-        decode.batch = config.batch;
+        let decode = settings.config(search).with_n_best(config.n);
+        check_batch(config.batch)?;
         decode.validate().map_err(of_search)?;
+        // A tokenizer may end texts with what says that nothing follows.
+        let end = tokenizer.encode_ids("", true)?.last().copied();
         Ok(Self {
             tokenizer,
             model: Box::new(model),
             device: device.clone(),
             config,
             settings,
-            decode,
+            defaults: Arc::new(decode),
             begin,
+            end,
         })
     }
 
     /// How many tokens a text may have; longer ones lose their beginnings. None if there is no limit.
     pub fn max_len(&self) -> Option<usize> {
+        self.max_len_with(&self.settings)
+    }
+
+    fn max_len_with(&self, settings: &DecodeSettings) -> Option<usize> {
         // Room for what is written, but not at the cost of the text.
         // A text has a token at least.
-        let max_new = self.max_new(1);
+        let max_new = max_new(settings, 1);
         self.model.most_tokens().map(|most| most.saturating_sub(max_new).max(most / 2).max(1))
     }
 
     /// Whether continuations are those of a beam, which are not there before their end.
     pub fn has_beam(&self) -> bool {
-        matches!(self.decode.search, Search::Beam(_))
-    }
-
-    /// How many tokens are written at most behind this many others.
-    fn max_new(&self, before: usize) -> usize {
-        self.settings.max_new(before).unwrap_or(GenerateConfig::MAX_NEW)
+        matches!(self.defaults.search, Search::Beam(_))
     }
 
     /// Goes on from texts: for each its continuations, in the order of the texts, as they come. `listener` hears of each
@@ -275,32 +304,18 @@ impl Generator {
         listener: Option<TextListener<'a>>,
     ) -> Result<Continuations<'a>> {
         let all = self.tokenizer.encode_ids_batch(texts, true)?;
-        // A tokenizer may end texts with what says that nothing follows.
-        let around = self.tokenizer.encode_ids("", true)?;
-        let ends = around.last().filter(|id| self.decode.stop_ids.contains(&(**id as i32))).copied();
-        let (mut truncated, mut prompts) = (0, Vec::with_capacity(all.len()));
-        for mut ids in all {
-            ids.pop_if(|last| Some(*last) == ends);
-            if ids.is_empty() {
-                let Some(begin) = self.begin else { return Err(TrainerError::EmptyPrompt) };
-                ids.push(begin);
-            }
-            if let Some(most) = self.max_len().filter(|most| ids.len() > *most) {
-                truncated += 1;
-                ids.drain(..ids.len() - most);
-            }
-            prompts.push(ids);
-        }
-        let requests = prompts.iter().map(|prompt| {
-            let input = prompt.iter().map(|id| *id as i32).collect();
-            Request::new(input, self.max_new(prompt.len())).with_seed(self.config.seed)
-        });
-        let requests = requests.collect();
-        let listener = listener.map(|mut listener| {
+        let prompts =
+            all.into_iter().map(|ids| self.prompt(ids, &self.settings, &self.defaults, self.config.seed));
+        let prompts = prompts.collect::<Result<Vec<EncodedPrompt>>>()?;
+        let truncated = prompts.iter().filter(|prompt| prompt.is_cut).count();
+        let requests: Vec<Request> = prompts.iter().map(|prompt| prompt.request.clone()).collect();
+        let inputs: Arc<[Vec<i32>]> = prompts.into_iter().map(|prompt| prompt.request.input).collect();
+        let mut decoding = self.model.decoding(&self.device).with_batch(self.config.batch);
+        if let Some(mut listener) = listener {
             let mut told: std::collections::HashMap<(usize, usize), usize> = std::collections::HashMap::new();
-            let prompts = prompts.clone();
-            Box::new(move |written: WrittenToken<'_>| {
-                let Ok(text) = self.written(&prompts[written.request], written.tokens) else { return };
+            let inputs = inputs.clone();
+            decoding = decoding.with_listener(move |written: WrittenToken<'_>| {
+                let Ok(text) = self.written(&inputs[written.request], written.tokens) else { return };
                 let told = told.entry((written.request, written.sample)).or_default();
                 // A character's bytes may be spread over several tokens.
                 let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
@@ -308,20 +323,65 @@ impl Generator {
                     listener(written.request, written.sample, new);
                     *told = whole.len();
                 }
-            }) as Listener<'a>
-        });
-        let found = self.model.decode(&self.decode, &self.device, requests, listener)?;
-        let continuations = found.zip(prompts).map(|(found, prompt)| {
-            found
-                .map_err(TrainerError::from)?
-                .into_iter()
-                .map(|found| self.continuation(&prompt, found))
-                .collect()
-        });
+            });
+        }
+        let found = InOrder::new(decoding, &self.defaults, requests.into_iter())?;
+        let continuations =
+            found.enumerate().map(move |(number, found)| self.continuations(&inputs[number], found));
         Ok(Continuations { truncated, continuations: Box::new(continuations) })
     }
 
-    fn continuation(&self, prompt: &[u32], found: Hypothesis) -> Result<Continuation> {
+    /// Encodes a text, to go on as these settings say.
+    ///
+    /// # Errors
+    /// A text that the tokenizer fails on, or that is empty where the tokenizer has no token to begin with;
+    /// [`TrainerError::Setting`] for invalid settings.
+    pub fn encode_text(&self, text: &str, settings: &GenerateSettings) -> Result<EncodedPrompt> {
+        let GenerateSettings { search, decoding, n, seed } = settings;
+        check_request(decoding)?;
+        let whole = decoding.clone().or(&self.settings);
+        let search = search.clone().unwrap_or_else(|| search_of(decoding, &whole, &self.defaults.search));
+        let decode = whole.config(search).with_n_best(n.unwrap_or(self.config.n));
+        decode.validate().map_err(of_search)?;
+        let ids = self.tokenizer.encode_ids(text, true)?;
+        self.prompt(ids, &whole, &Arc::new(decode), seed.unwrap_or(self.config.seed))
+    }
+
+    /// Decodes nothing yet: what is [submitted](Decoding::submit) to it goes on by this model.
+    pub(crate) fn decoding(&self) -> Decoding<'_> {
+        self.model.decoding(&self.device)
+    }
+
+    /// A prompt of a text's tokens.
+    fn prompt(
+        &self,
+        mut ids: Vec<u32>,
+        settings: &DecodeSettings,
+        decode: &Arc<DecodeConfig>,
+        seed: u64,
+    ) -> Result<EncodedPrompt> {
+        ids.pop_if(|last| Some(*last) == self.end && decode.stop_ids.contains(&(*last as i32)));
+        if ids.is_empty() {
+            let Some(begin) = self.begin else { return Err(TrainerError::EmptyPrompt) };
+            ids.push(begin);
+        }
+        let excess = self.max_len_with(settings).map_or(0, |most| ids.len().saturating_sub(most));
+        let input: Vec<i32> = ids[excess..].iter().map(|id| *id as i32).collect();
+        let max_new = max_new(settings, input.len());
+        let request = Request::new(input, max_new).with_seed(seed);
+        Ok(EncodedPrompt { request, decode: decode.clone(), is_cut: excess > 0 })
+    }
+
+    /// The continuations of a prompt.
+    pub(crate) fn continuations(
+        &self,
+        prompt: &[i32],
+        found: cloze_model::Result<Vec<Hypothesis>>,
+    ) -> Result<Vec<Continuation>> {
+        found?.into_iter().map(|found| self.continuation(prompt, found)).collect()
+    }
+
+    fn continuation(&self, prompt: &[i32], found: Hypothesis) -> Result<Continuation> {
         Ok(Continuation {
             text: self.written(prompt, &found.ids)?,
             score: found.score,
@@ -332,15 +392,55 @@ impl Generator {
     }
 
     /// The text of tokens behind a prompt.
-    fn written(&self, prompt: &[u32], tokens: &[i32]) -> Result<String> {
-        let tokens: Vec<u32> = tokens.iter().map(|id| *id as u32).collect();
+    fn written(&self, prompt: &[i32], tokens: &[i32]) -> Result<String> {
+        let ids = |ids: &[i32]| ids.iter().map(|id| *id as u32).collect::<Vec<u32>>();
+        let tokens = ids(tokens);
         // A piece may look different at a text's beginning.
-        let last = &prompt[prompt.len().saturating_sub(8)..];
-        let whole = self.tokenizer.decode(&[last, &tokens].concat(), true)?;
-        let before = self.tokenizer.decode(last, true)?;
+        let last = ids(&prompt[prompt.len().saturating_sub(8)..]);
+        let whole = self.tokenizer.decode(&[&last[..], &tokens].concat(), true)?;
+        let before = self.tokenizer.decode(&last, true)?;
         match whole.strip_prefix(&before) {
             Some(written) => Ok(written.to_owned()),
             None => Ok(self.tokenizer.decode(&tokens, true)?),
         }
     }
+}
+
+/// How many tokens are written at most behind this many others.
+fn max_new(settings: &DecodeSettings, before: usize) -> usize {
+    settings.max_new(before).unwrap_or(GenerateConfig::MAX_NEW)
+}
+
+/// Refuses settings of decoding that a request cannot have.
+pub(crate) fn check_request(settings: &DecodeSettings) -> Result<()> {
+    let refuse = |key: &str, found: String, expected: &str| {
+        Err(TrainerError::Setting { key: key.into(), found, expected: expected.into() })
+    };
+    match (settings.start_id, settings.sample, settings.beams) {
+        (Some(id), ..) => refuse("start_id", id.to_string(), "none: a request begins as its model does"),
+        (_, Some(true), Some(beams @ 2..)) => refuse("beams", beams.to_string(), "1 where tokens are drawn"),
+        _ => Ok(()),
+    }
+}
+
+/// How tokens are chosen for a request whose own settings are `asked` and whose settings altogether are `whole`, where the
+/// others' are chosen by `default`.
+pub(crate) fn search_of(asked: &DecodeSettings, whole: &DecodeSettings, default: &Search) -> Search {
+    let default = match default {
+        Search::Sample(_) if asked.sample == Some(false) => Search::Greedy,
+        other => other.clone(),
+    };
+    let mut settings = asked.clone();
+    settings.temperature = whole.temperature;
+    settings.top_k = whole.top_k;
+    settings.top_p = whole.top_p;
+    settings.min_p = whole.min_p;
+    let mut search = settings.search(default);
+    if let Search::Sample(sampling) = &mut search {
+        sampling.temperature = asked.temperature.unwrap_or(sampling.temperature);
+        sampling.top_k = asked.top_k.unwrap_or(sampling.top_k);
+        sampling.top_p = asked.top_p.unwrap_or(sampling.top_p);
+        sampling.min_p = asked.min_p.unwrap_or(sampling.min_p);
+    }
+    search
 }

@@ -1,19 +1,21 @@
 //! Translating: a trained encoder–decoder asked for the target of each source.
 
 use crate::fit::check_vocabulary;
-use crate::generate::of_search;
+use crate::generate::{check_batch, check_request, of_search, search_of};
 use crate::translation::{DecodingDefaults, Vocabularies, load_vocabularies, read_translation_file};
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::generate::{
-    BeamSearch, DecodeConfig, DecodeSettings, Hypothesis, LengthPenalty, Request, Search, translate,
+    BeamSearch, DecodeConfig, DecodeSettings, Decoding, Hypothesis, LengthPenalty, Request, Search, translate,
 };
 use cloze_model::huggingface::{DecodeOptions, read_decode_settings};
-use cloze_model::seq2seq::{AnyEncoderDecoder, AnyEncoderDecoderConfig, EncoderDecoder, TransformerConfig};
+use cloze_model::seq2seq::{
+    self, AnyEncoderDecoder, AnyEncoderDecoderConfig, EncoderDecoder, TransformerConfig,
+};
 use cloze_model::{ModelError, ParamInit};
 use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What to decide otherwise than a model's folder does.
@@ -55,6 +57,56 @@ impl Default for TranslateConfig {
     }
 }
 
+/// How a text is translated, where not as the [`Translator`] says.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct TranslateSettings {
+    /// What the translation begins with.
+    pub prefix: String,
+    /// How tokens are chosen; none: as `decoding` and the translator say.
+    pub search: Option<Search>,
+    /// What takes precedence over the translator's settings of decoding.
+    pub decoding: DecodeSettings,
+    /// Translations of the text, the best first.
+    pub n_best: Option<usize>,
+    /// See [`TranslateConfig::alignment`].
+    pub alignment: Option<bool>,
+    /// See [`TranslateConfig::replace_unknown`].
+    pub replace_unknown: Option<bool>,
+    /// Of the random numbers, where tokens are drawn.
+    pub seed: Option<u64>,
+}
+
+/// A text that is encoded, and how it is translated.
+#[derive(Debug)]
+pub struct EncodedSource {
+    text: String,
+    encoding: Encoding,
+    pub(crate) request: Request,
+    pub(crate) decode: Arc<DecodeConfig>,
+    output: OutputSettings,
+}
+
+impl EncodedSource {
+    /// How many tokens it and its translations have at most.
+    pub fn n_tokens(&self) -> usize {
+        let Request { input, max_new, .. } = &self.request;
+        input.len() + max_new.saturating_mul(self.decode.width())
+    }
+
+    /// Whether its end was left out, for it has more tokens than the model takes.
+    pub fn is_cut(&self) -> bool {
+        self.encoding.truncated
+    }
+}
+
+/// What is made of the tokens that were written.
+#[derive(Debug, Clone, Copy)]
+struct OutputSettings {
+    alignment: bool,
+    replace_unknown: bool,
+}
+
 /// The tokens of a source where neither the folder nor the model says how many it may have. Time grows with the source's
 /// length times the translation's.
 const MAX_SOURCE_TOKENS: usize = 1_024;
@@ -70,11 +122,53 @@ pub struct Translator {
     device: Device,
     start_id: i32,
     unknown: Option<u32>,
+    /// How many tokens the tokenizer puts around sources.
+    n_around: usize,
     config: TranslateConfig,
     settings: DecodeSettings,
+    /// How tokens are chosen, before there are as many beams as translations.
+    search: Search,
     decode: DecodeConfig,
-    defaults: DecodingDefaults,
+    limits: TokenLimits,
+    lengths: DecodingDefaults,
     max_len: usize,
+}
+
+/// The tokens that a model has, and those that it never writes.
+#[derive(Debug)]
+struct TokenLimits {
+    folder: PathBuf,
+    vocab_size: usize,
+    never: Vec<i32>,
+}
+
+impl TokenLimits {
+    /// Completes settings of decoding.
+    fn decode(&self, settings: &DecodeSettings, search: Search) -> Result<DecodeConfig> {
+        let mut decode = settings.config(search);
+        if let Some(id) = decode
+            .stop_ids
+            .iter()
+            .chain(&decode.forced_first)
+            .chain(&decode.forced_last)
+            .find(|id| usize::try_from(**id).is_ok_and(|id| id >= self.vocab_size))
+        {
+            return Err(self.unknown(*id));
+        }
+        let never = self.never.iter().filter(|id| !decode.stop_ids.contains(id)).copied();
+        decode.forbidden_ids.extend(never.collect::<Vec<i32>>());
+        Ok(decode)
+    }
+
+    /// The error of a token that the model does not have.
+    fn unknown(&self, id: i32) -> TrainerError {
+        ModelError::Config(format!(
+            "{}: the settings of decoding name the token {id}, expected less than {}, the model's tokens",
+            self.folder.display(),
+            self.vocab_size
+        ))
+        .into()
+    }
 }
 
 /// A translation of a text.
@@ -195,39 +289,29 @@ impl Translator {
                 Search::Beam(BeamSearch::new(beams).with_length_penalty(penalty))
             }
         };
-        let mut search = change(config.search.clone().unwrap_or_else(|| settings.search(default)));
-        // A number of beams that the caller gives is the caller's.
-        let is_given = config.search.is_some() || config.decoding.settings.beams.is_some();
-        if let Search::Beam(beam) = &mut search
-            && !is_given
-        {
-            beam.beams = beam.beams.max(config.n_best);
-        }
-        let mut decode = settings.config(search).with_n_best(config.n_best);
-        let vocab_size = shape.vocab_sizes().into_iter().last().unwrap_or_default();
-        if let Some(id) = std::iter::once(&begin)
-            .chain(&decode.stop_ids)
-            .chain(&decode.forced_first)
-            .chain(&decode.forced_last)
-            .find(|id| usize::try_from(**id).is_ok_and(|id| id >= vocab_size))
-        {
-            return Err(ModelError::Config(format!(
-                "{}: the settings of decoding name the token {id}, expected less than {vocab_size}, the model's tokens",
-                folder.display()
-            ))
-            .into());
-        }
+        let search = change(config.search.clone().unwrap_or_else(|| settings.search(default)));
         // What is never said: padding, and what begins texts.
         let never = [Some(special.pad as i32), special.bos.map(|id| id as i32), Some(begin)];
-        let mut never: Vec<i32> = never.into_iter().flatten().collect();
-        never.extend(suppressed.iter().map(|id| *id as i32));
-        never.retain(|id| !decode.stop_ids.contains(id));
-        decode.forbidden_ids.extend(never);
-        decode.batch = config.batch;
+        let suppressed = suppressed.iter().map(|id| *id as i32);
+        let limits = TokenLimits {
+            folder: folder.into(),
+            vocab_size: shape.vocab_sizes().into_iter().last().unwrap_or_default(),
+            never: never.into_iter().flatten().chain(suppressed).collect(),
+        };
+        if usize::try_from(begin).is_ok_and(|begin| begin >= limits.vocab_size) {
+            return Err(limits.unknown(begin));
+        }
+        // A number of beams that the caller gives is the caller's.
+        let is_given = config.search.is_some() || config.decoding.settings.beams.is_some();
+        let beams = if is_given { 0 } else { config.n_best };
+        let mut decode = limits.decode(&settings, with_beams(search.clone(), beams))?;
+        decode.n_best = config.n_best;
         decode.alignment = config.alignment || config.replace_unknown;
+        check_batch(config.batch)?;
         decode.validate().map_err(of_search)?;
         Ok(Self {
             unknown: target.special_ids().unk,
+            n_around: source.encode_ids("", true)?.len(),
             source,
             target,
             model,
@@ -235,8 +319,10 @@ impl Translator {
             start_id: begin,
             config,
             settings,
+            search,
             decode,
-            defaults,
+            limits,
+            lengths: defaults,
             max_len,
         })
     }
@@ -260,39 +346,97 @@ impl Translator {
         assert!(prefixes.is_empty() || prefixes.len() == texts.len(), "a prefix for each text, or none");
         let encodings = self.source.encode_inputs(texts, true, OffsetUnit::Bytes)?;
         let prefixes = self.target.encode_ids_batch(prefixes, false)?;
-        let n_around = self.source.encode_ids("", true)?.len();
-        let requests = encodings.iter().enumerate().map(|(i, encoding)| {
-            // An unknown piece may be special, too, and is not nothing.
-            let is_empty = encoding.ids.len() <= n_around;
-            let input =
-                if is_empty { Vec::new() } else { encoding.ids.iter().map(|id| *id as i32).collect() };
-            let mut prefix: Vec<i32> = prefixes.get(i).into_iter().flatten().map(|id| *id as i32).collect();
-            if !prefix.is_empty() {
-                // What a translation is made to begin with stands before its prefix.
-                prefix.splice(0..0, self.decode.forced_first);
-            }
-            let max_new = self.settings.max_new(1 + prefix.len());
-            let max_new = max_new.unwrap_or_else(|| self.defaults.max_new(encoding.ids.len()));
-            Request::new(input, max_new).with_prefix(prefix).with_seed(self.config.seed)
-        });
-        let requests: Vec<Request> = requests.collect();
+        let request = |(i, encoding): (usize, &Encoding)| {
+            let prefix = prefixes.get(i).map_or(&[][..], Vec::as_slice);
+            self.request(encoding, prefix, &self.settings, &self.decode, self.config.seed)
+        };
+        let requests: Vec<Request> = encodings.iter().enumerate().map(request).collect();
         let truncated = encodings.iter().filter(|encoding| encoding.truncated).count();
         let found = translate(&self.model, self.start_id, &self.decode, &self.device, requests)?;
         let texts = texts.to_vec();
-        let translations = found.zip(encodings).zip(texts).map(|((found, encoding), text)| {
+        let TranslateConfig { alignment, replace_unknown, batch, .. } = self.config;
+        let output = OutputSettings { alignment, replace_unknown };
+        let found = found.with_batch(batch).zip(encodings).zip(texts);
+        let translations = found.map(move |((found, encoding), text)| {
             let source = Source::new(&text, &encoding);
-            found
-                .map_err(TrainerError::from)?
-                .into_iter()
-                .map(|found| self.translation(found, &source))
-                .collect()
+            found?.into_iter().map(|found| self.translation(found, &source, output)).collect()
         });
         Ok(Translations { truncated, translations: Box::new(translations) })
     }
 
-    fn translation(&self, found: Hypothesis, source: &Source) -> Result<Translation> {
+    /// Encodes a text, to be translated as these settings say.
+    ///
+    /// # Errors
+    /// A text or a prefix that a tokenizer fails on; [`TrainerError::Setting`] for invalid settings.
+    pub fn encode_text(&self, text: &str, settings: &TranslateSettings) -> Result<EncodedSource> {
+        let TranslateSettings { prefix, search, decoding, n_best, alignment, replace_unknown, seed } =
+            settings;
+        check_request(decoding)?;
+        let whole = decoding.clone().or(&self.settings);
+        let n_best = n_best.unwrap_or(self.config.n_best);
+        // As in loading.
+        let is_given = [&self.config.search, search].into_iter().any(Option::is_some)
+            || decoding.beams.or(self.config.decoding.settings.beams).is_some();
+        let search = search.clone().unwrap_or_else(|| search_of(decoding, &whole, &self.search));
+        let search = with_beams(search, if is_given { 0 } else { n_best });
+        let output = OutputSettings {
+            alignment: alignment.unwrap_or(self.config.alignment),
+            replace_unknown: replace_unknown.unwrap_or(self.config.replace_unknown),
+        };
+        let mut decode = self.limits.decode(&whole, search)?;
+        decode.n_best = n_best;
+        decode.alignment = output.alignment || output.replace_unknown;
+        decode.validate().map_err(of_search)?;
+        let encoding = self.source.encode(text, true)?;
+        let prefix = self.target.encode_ids(prefix, false)?;
+        let request = self.request(&encoding, &prefix, &whole, &decode, seed.unwrap_or(self.config.seed));
+        Ok(EncodedSource { text: text.into(), encoding, request, decode: Arc::new(decode), output })
+    }
+
+    /// Decodes nothing yet: what is [submitted](Decoding::submit) to it is translated by this model, with its attention
+    /// or without.
+    pub(crate) fn decoding(&self, alignment: bool) -> Decoding<'_> {
+        let mut options = seq2seq::DecodeOptions::default();
+        if alignment {
+            options = options.with_alignment();
+        }
+        Decoding::translating(&self.model, self.start_id, options, &self.device)
+    }
+
+    /// The translations of a source.
+    pub(crate) fn translations(
+        &self,
+        source: &EncodedSource,
+        found: cloze_model::Result<Vec<Hypothesis>>,
+    ) -> Result<Vec<Translation>> {
+        let words = Source::new(&Sequence::Text(&source.text), &source.encoding);
+        found?.into_iter().map(|found| self.translation(found, &words, source.output)).collect()
+    }
+
+    fn request(
+        &self,
+        encoding: &Encoding,
+        prefix: &[u32],
+        settings: &DecodeSettings,
+        decode: &DecodeConfig,
+        seed: u64,
+    ) -> Request {
+        // An unknown piece may be special, too, and is not nothing.
+        let is_empty = encoding.ids.len() <= self.n_around;
+        let input = if is_empty { Vec::new() } else { encoding.ids.iter().map(|id| *id as i32).collect() };
+        let mut prefix: Vec<i32> = prefix.iter().map(|id| *id as i32).collect();
+        if !prefix.is_empty() {
+            // What a translation is made to begin with stands before its prefix.
+            prefix.splice(0..0, decode.forced_first);
+        }
+        let max_new = settings.max_new(1 + prefix.len());
+        let max_new = max_new.unwrap_or_else(|| self.lengths.max_new(encoding.ids.len()));
+        Request::new(input, max_new).with_prefix(prefix).with_seed(seed)
+    }
+
+    fn translation(&self, found: Hypothesis, source: &Source, output: OutputSettings) -> Result<Translation> {
         let ids: Vec<u32> = found.ids.iter().map(|id| *id as u32).collect();
-        let replaces = |id: u32| self.config.replace_unknown && Some(id) == self.unknown;
+        let replaces = |id: u32| output.replace_unknown && Some(id) == self.unknown;
         let mut text = String::new();
         let mut start = 0;
         for (i, id) in ids.iter().enumerate().filter(|(_, id)| replaces(**id)) {
@@ -304,7 +448,7 @@ impl Translator {
             start = i + 1;
         }
         join(&mut text, &self.target.decode(&ids[start..], true)?);
-        let alignment = match self.config.alignment {
+        let alignment = match output.alignment {
             true => Some(self.word_alignment(&ids, &found, source)?),
             false => None,
         };
@@ -339,6 +483,14 @@ impl Translator {
             |(sum, count): (Vec<f32>, usize)| sum.into_iter().map(|sum| sum / count.max(1) as f32).collect();
         Ok(WordAlignment { weights: weights.into_iter().map(mean).collect() })
     }
+}
+
+/// A search with at least this many beams, if it has beams.
+fn with_beams(mut search: Search, beams: usize) -> Search {
+    if let Search::Beam(beam) = &mut search {
+        beam.beams = beam.beams.max(beams);
+    }
+    search
 }
 
 /// Ids, or those of another list where there are none.

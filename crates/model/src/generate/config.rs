@@ -54,11 +54,6 @@ pub struct DecodeConfig {
     pub n_best: usize,
     /// Whether the attention to the source is returned.
     pub alignment: bool,
-    /// The maximum number of inputs decoded at a time.
-    pub batch: usize,
-    /// The maximum number of inputs read ahead, of which the longest begin first. Finished texts wait until it is their
-    /// turn.
-    pub window: usize,
 }
 
 /// How tokens are chosen.
@@ -189,8 +184,6 @@ impl DecodeConfig {
             renormalize: false,
             n_best: 1,
             alignment: false,
-            batch: 32,
-            window: 2048,
         }
     }
 
@@ -209,12 +202,6 @@ impl DecodeConfig {
     /// Returns the attention to the source as well.
     pub fn with_alignment(mut self) -> Self {
         self.alignment = true;
-        self
-    }
-
-    /// Sets the number of inputs decoded at a time.
-    pub fn with_batch(mut self, batch: usize) -> Self {
-        self.batch = batch;
         self
     }
 
@@ -261,10 +248,8 @@ impl DecodeConfig {
         let refuse = |key, found: String, expected: &str| {
             Err(ModelError::Setting { key, found, expected: expected.to_owned() })
         };
-        for (key, n) in [("n_best", self.n_best), ("batch", self.batch), ("window", self.window)] {
-            if n == 0 {
-                return refuse(key, "0".into(), "1 or more");
-            }
+        if self.n_best == 0 {
+            return refuse("n_best", "0".into(), "1 or more");
         }
         for (key, penalty) in [
             ("repetition_penalty", self.repetition_penalty),
@@ -352,7 +337,6 @@ mod tests {
         for (config, expected) in [
             (config(Search::Greedy).with_n_best(2), "`n_best` is 2"),
             (config(Search::Greedy).with_n_best(0), "`n_best` is 0"),
-            (config(Search::Greedy).with_batch(0), "`batch` is 0"),
             (DecodeConfig { repetition_penalty: 0.0, ..config(Search::Greedy) }, "`repetition_penalty` is 0"),
             (
                 DecodeConfig { input_repetition_penalty: f32::NAN, ..config(Search::Greedy) },

@@ -28,8 +28,10 @@
 mod queue;
 #[cfg(test)]
 mod tests;
+mod writing;
 
 pub use queue::Queue;
+pub use writing::{GenerateRequest, TranslateRequest};
 
 use crate::Result;
 

@@ -1,0 +1,360 @@
+//! A request under way: which tokens may come next, and which one does. Without tensors.
+
+use super::beam::{Beams, Line, Step, n_best_tokens};
+use super::random::Random;
+use super::{DecodeConfig, Hypothesis, Request, Search, WrittenToken};
+use crate::ops::{self, Best};
+use crate::{ModelError, Result};
+use std::sync::Arc;
+
+/// A listener that is called for each token.
+pub(super) type Listener<'l> = Box<dyn FnMut(WrittenToken<'_>) + Send + 'l>;
+
+/// A request that is being decoded.
+pub(super) struct Active {
+    pub id: usize,
+    pub request: Request,
+    config: Arc<DecodeConfig>,
+    /// The seed of the random numbers.
+    stream: [u64; 2],
+    /// The number of prefix tokens that were read.
+    n_forced: usize,
+    /// What stands before the text: tokens that were read and the prefix.
+    before: Vec<i32>,
+    /// The number of its rows in the state.
+    pub n_rows: usize,
+    work: Work,
+}
+
+/// How a request's next tokens are chosen.
+enum Work {
+    /// From the prefix, until it ends.
+    Prefix(Line),
+    Beams(Beams),
+    /// Independent texts, with their indices.
+    Samples {
+        live: Vec<(usize, Line)>,
+        finished: Vec<(usize, Hypothesis)>,
+    },
+}
+
+/// The choice of a row's next token.
+pub(super) enum Choice {
+    /// The prefix decides.
+    Forced,
+    Best(Best),
+    /// For each sample on this row: its index, token and log-probability.
+    Drawn(Vec<(usize, i32, f64)>),
+    /// The logits are not finite.
+    NotFinite,
+    /// The settings forbid every token.
+    Forbidden,
+}
+
+impl Active {
+    /// A request that is about to begin; `before` stands before its text.
+    pub fn new(id: usize, request: Request, config: Arc<DecodeConfig>, before: &[i32]) -> Self {
+        let before = [before, &request.prefix].concat();
+        let ids: Vec<u64> = request.input.iter().chain(&request.prefix).map(|id| *id as u64).collect();
+        let stream = Random::new(request.seed, &ids).bits();
+        Self { id, request, config, stream, n_forced: 0, before, n_rows: 1, work: Work::Prefix(Line::new()) }
+    }
+
+    /// The unfinished texts, in the order of their rows.
+    fn lines(&self) -> Vec<&Line> {
+        match &self.work {
+            Work::Prefix(line) => vec![line],
+            Work::Beams(beams) => beams.live().collect(),
+            Work::Samples { live, .. } => live.iter().map(|(_, line)| line).collect(),
+        }
+    }
+
+    /// The last token of each row.
+    pub fn last_tokens(&self, tokens: &mut Vec<i32>) {
+        let last = |line: &Line| match line.tokens.last() {
+            Some(last) => *last,
+            None => self.request.prefix[self.n_forced - 1],
+        };
+        tokens.extend(self.lines().into_iter().map(last));
+    }
+
+    /// The text so far, for settings that look back.
+    fn history(&self, line: &Line) -> Vec<i32> {
+        [&self.before[..], &line.tokens].concat()
+    }
+
+    /// Whether a text begins with a forced token.
+    fn begins_forced(&self) -> bool {
+        self.config.forced_first.is_some() && self.before.len() == 1
+    }
+
+    /// The tokens of which one must come next; empty if any may.
+    fn forced(&self, line: &Line) -> &[i32] {
+        let config = &self.config;
+        match line.tokens.len() + 1 {
+            n if n == self.request.max_new && !config.forced_last.is_empty() => &config.forced_last,
+            1 if self.begins_forced() => config.forced_first.as_slice(),
+            _ => &[],
+        }
+    }
+
+    /// The tokens that may not come next.
+    fn banned(&self, line: &Line, history: &[i32]) -> Vec<i32> {
+        let config = &self.config;
+        let mut banned = config.forbidden_ids.clone();
+        let written = line.tokens.len();
+        if written < config.min_new || self.before.len() + written < config.min_length {
+            banned.extend(&config.stop_ids);
+        }
+        if written == usize::from(self.begins_forced()) {
+            banned.extend(&config.forbidden_first);
+        }
+        for word in &config.forbidden_words {
+            // As in transformers, a word that is longer than all that there is says nothing.
+            if let [start @ .., last] = &word[..]
+                && word.len() <= history.len()
+                && history.ends_with(start)
+            {
+                banned.push(*last);
+            }
+        }
+        for (n, text) in
+            [(config.no_repeat_ngram, history), (config.no_repeat_input_ngram, &self.request.input[..])]
+        {
+            if n > 0 && history.len() + 1 >= n {
+                let last = &history[history.len() + 1 - n..];
+                let before = text.windows(n).filter(|ngram| ngram.starts_with(last));
+                banned.extend(before.filter_map(|ngram| ngram.last()));
+            }
+        }
+        banned.sort_unstable();
+        banned.dedup();
+        banned
+    }
+
+    /// Chooses the next tokens on a row; overwrites its logits.
+    pub fn choose(&self, row: usize, logits: &mut [f32]) -> Choice {
+        let config = &self.config;
+        let is_first = match &self.work {
+            Work::Prefix(_) if self.n_forced < self.request.prefix.len() => return Choice::Forced,
+            Work::Prefix(_) => true,
+            _ => false,
+        };
+        let lines = self.lines();
+        let line = lines.iter().find(|line| line.row == row).expect("every row has a text");
+        let samples = || -> Vec<usize> {
+            match &self.work {
+                _ if is_first => (0..config.width()).collect(),
+                Work::Samples { live, .. } => {
+                    live.iter().filter(|(_, line)| line.row == row).map(|(sample, _)| *sample).collect()
+                }
+                _ => vec![0],
+            }
+        };
+        if let forced @ [first, ..] = self.forced(line) {
+            return match &config.search {
+                Search::Beam(_) => Choice::Best(Best {
+                    log_sum: if config.renormalize { (forced.len() as f32).ln() } else { 0.0 },
+                    tokens: forced.iter().map(|token| (*token as u32, 0.0)).collect(),
+                }),
+                _ => Choice::Drawn(samples().into_iter().map(|sample| (sample, *first, 0.0)).collect()),
+            };
+        }
+        let history = if config.looks_back() { self.history(line) } else { Vec::new() };
+        let banned = self.banned(line, &history);
+        let is_banned = |token: &u32| banned.binary_search(&(*token as i32)).is_ok();
+        let penalises = config.repetition_penalty != 1.0 || config.input_repetition_penalty != 1.0;
+        let [of_input, of_text] = [1.0 / config.input_repetition_penalty, config.repetition_penalty];
+        match &config.search {
+            Search::Beam(beam) => {
+                let n = n_best_tokens(beam, config.stop_ids.len()) + banned.len();
+                let mut best = ops::best(logits, if penalises { 0 } else { n });
+                let log_sum = best.log_sum;
+                if !log_sum.is_finite() {
+                    return Choice::NotFinite;
+                }
+                // A log-probability is at most 0.
+                for (text, penalty) in [(&self.request.input, of_input), (&history, of_text)] {
+                    penalise(logits, text, penalty, |logit| log_sum + penalty * (logit - log_sum));
+                }
+                if penalises {
+                    best.tokens = ops::best(logits, n).tokens;
+                }
+                best.tokens.retain(|(token, logit)| !is_banned(token) && *logit > f32::NEG_INFINITY);
+                if config.renormalize {
+                    forbid(logits, &banned);
+                    best.log_sum = ops::best(logits, 0).log_sum;
+                }
+                match best.tokens.is_empty() {
+                    true => Choice::Forbidden,
+                    false => Choice::Best(best),
+                }
+            }
+            Search::Greedy if !penalises => {
+                let Best { log_sum, tokens } = ops::best(logits, 1 + banned.len());
+                if !log_sum.is_finite() {
+                    return Choice::NotFinite;
+                }
+                match tokens.into_iter().find(|(token, _)| !is_banned(token)) {
+                    Some((token, logit)) if logit.is_finite() => {
+                        Choice::Drawn(vec![(0, token as i32, f64::from(logit) - f64::from(log_sum))])
+                    }
+                    _ => Choice::Forbidden,
+                }
+            }
+            search => {
+                let log_sum = ops::best(logits, 0).log_sum;
+                if !log_sum.is_finite() {
+                    return Choice::NotFinite;
+                }
+                let original = penalises.then(|| logits.to_vec());
+                for (text, penalty) in [(&self.request.input, of_input), (&history, of_text)] {
+                    penalise(logits, text, penalty, |logit| {
+                        if logit > 0.0 { logit / penalty } else { logit * penalty }
+                    });
+                }
+                forbid(logits, &banned);
+                let greatest = ops::best(logits, 1).tokens.first().copied();
+                let Some((greatest, _)) = greatest.filter(|(_, logit)| logit.is_finite()) else {
+                    return Choice::Forbidden;
+                };
+                let step = line.tokens.len() as u64;
+                let drawn = samples().into_iter().map(|sample| {
+                    let mut used = logits.to_vec();
+                    let token = match search {
+                        Search::Sample(sampling) => {
+                            let parts = [self.stream[1], sample as u64, step];
+                            sampling.draw(&mut used, Random::new(self.stream[0], &parts).unit())
+                        }
+                        _ => greatest,
+                    };
+                    let logit = original.as_deref().unwrap_or(logits)[token as usize];
+                    (sample, token as i32, f64::from(logit) - f64::from(log_sum))
+                });
+                Choice::Drawn(drawn.collect())
+            }
+        }
+    }
+
+    /// Adds a token to each text. Returns the result if all of them are finished; otherwise, each has the row that it
+    /// continues.
+    pub fn advance(
+        &mut self,
+        choices: Vec<Choice>,
+        attention: &[Option<Arc<[f32]>>],
+        listener: &mut Option<Listener<'_>>,
+    ) -> Option<Result<Vec<Hypothesis>>> {
+        let config = &self.config;
+        let Request { prefix, max_new, .. } = &self.request;
+        if choices.iter().any(|choice| matches!(choice, Choice::NotFinite)) {
+            return Some(Err(ModelError::OutputNotFinite));
+        }
+        // Beams go on where others may.
+        if choices.iter().all(|choice| matches!(choice, Choice::Forbidden)) {
+            return Some(Err(ModelError::EveryTokenForbidden { settings: config.forbidding() }));
+        }
+        if let Work::Prefix(line) = &mut self.work {
+            if matches!(choices[0], Choice::Forced) {
+                line.alignment.extend(attention[0].clone());
+                self.n_forced += 1;
+                return None;
+            }
+            self.work = match &config.search {
+                Search::Beam(beam) => Work::Beams(Beams::new(beam, line)),
+                _ => {
+                    let live = (0..config.width()).map(|sample| (sample, line.clone()));
+                    Work::Samples { live: live.collect(), finished: Vec::new() }
+                }
+            };
+        }
+        match (&mut self.work, &config.search) {
+            (Work::Beams(beams), Search::Beam(beam)) => {
+                let best = choices.into_iter().map(|choice| match choice {
+                    Choice::Best(best) => best,
+                    Choice::Forbidden => Best { log_sum: 0.0, tokens: Vec::new() },
+                    _ => unreachable!("a beam's choice is the best tokens"),
+                });
+                let best: Vec<Best> = best.collect();
+                let stop_ids = &config.stop_ids;
+                let step = Step { config: beam, stop_ids, prefix, max_new: *max_new, best: &best, attention };
+                if beams.advance(&step) {
+                    return None;
+                }
+                let done = std::mem::replace(beams, Beams::new(beam, &Line::new()));
+                let mut texts = done.finish(config.n_best);
+                if !config.alignment {
+                    texts.iter_mut().for_each(|text| text.alignment.clear());
+                }
+                Some(Ok(texts))
+            }
+            (Work::Samples { live, finished }, _) => {
+                let drawn = choices.into_iter().flat_map(|choice| match choice {
+                    Choice::Drawn(drawn) => drawn,
+                    _ => Vec::new(),
+                });
+                let mut next: Vec<(usize, i32, f64)> = drawn.collect();
+                next.sort_unstable_by_key(|(sample, ..)| *sample);
+                let before = std::mem::take(live);
+                for ((number, line), (sample, token, log_prob)) in before.into_iter().zip(next) {
+                    assert_eq!(number, sample, "every sample has drawn a token");
+                    let line = line.with(token, line.log_prob + log_prob, attention[line.row].as_ref());
+                    let stops = config.stop_ids.contains(&token);
+                    if let Some(listener) = listener.as_mut().filter(|_| !stops) {
+                        listener(WrittenToken { request: self.id, sample, prefix, tokens: &line.tokens });
+                    }
+                    if stops || line.tokens.len() == *max_new {
+                        let score = line.log_prob;
+                        finished.push((sample, line.end(prefix, score, stops)));
+                    } else {
+                        live.push((sample, line));
+                    }
+                }
+                if !live.is_empty() {
+                    return None;
+                }
+                finished.sort_by_key(|(sample, _)| *sample);
+                let mut texts: Vec<Hypothesis> = finished.drain(..).map(|(_, text)| text).collect();
+                if !config.alignment {
+                    texts.iter_mut().for_each(|text| text.alignment.clear());
+                }
+                Some(Ok(texts))
+            }
+            _ => unreachable!("beams are those of a beam search"),
+        }
+    }
+
+    /// Gives each text a row of its own, and returns which of the previous rows each continues.
+    pub fn settle(&mut self) -> Vec<usize> {
+        let lines: Vec<&mut Line> = match &mut self.work {
+            Work::Prefix(line) => vec![line],
+            Work::Beams(beams) => beams.live_mut().collect(),
+            Work::Samples { live, .. } => live.iter_mut().map(|(_, line)| line).collect(),
+        };
+        self.n_rows = lines.len();
+        lines.into_iter().enumerate().map(|(row, line)| std::mem::replace(&mut line.row, row)).collect()
+    }
+}
+
+/// Changes the logits of the tokens in a text, each once, unless the penalty is none.
+fn penalise(logits: &mut [f32], text: &[i32], penalty: f32, change: impl Fn(f32) -> f32) {
+    if penalty == 1.0 {
+        return;
+    }
+    let mut tokens = text.to_vec();
+    tokens.sort_unstable();
+    tokens.dedup();
+    for token in tokens {
+        if let Some(logit) = logits.get_mut(token as usize) {
+            *logit = change(*logit);
+        }
+    }
+}
+
+/// Takes tokens away.
+fn forbid(logits: &mut [f32], banned: &[i32]) {
+    for token in banned {
+        if let Some(logit) = logits.get_mut(*token as usize) {
+            *logit = f32::NEG_INFINITY;
+        }
+    }
+}

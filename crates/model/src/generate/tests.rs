@@ -1,0 +1,529 @@
+//! Decoding with a model whose logits are random: what each search finds, and that requests do not change each other.
+
+use super::penalty::coverage;
+use super::random::Random;
+use super::read_input::ReadInput;
+use super::*;
+use crate::blocks::pack_weights;
+use crate::gpt::GptConfig;
+use crate::seq2seq::{DecodeOptions, TransformerConfig};
+use crate::{ParamInit, Result, Sequences};
+use burn::tensor::{Device, Tensor, TensorData};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const VOCAB: i32 = 5;
+const STOP: i32 = 2;
+
+/// A model whose logits are random, as a function of everything that its row has read.
+struct Toy {
+    limit: Option<usize>,
+}
+
+const TOY: Toy = Toy { limit: None };
+
+impl Toy {
+    fn logits(&self, history: &[i32]) -> Vec<f32> {
+        let parts: Vec<u64> = history.iter().map(|id| *id as u64).collect();
+        let mut random = Random::new(11, &parts);
+        (0..VOCAB).map(|_| (random.unit() * 4.0) as f32).collect()
+    }
+
+    /// Attention to a source of the same length as the row's input, which is everything before -1.
+    fn attention(&self, history: &[i32]) -> Vec<f32> {
+        let n_source = history.iter().position(|id| *id == -1).unwrap();
+        let parts: Vec<u64> = history.iter().map(|id| *id as u64).collect();
+        let mut random = Random::new(12, &parts);
+        let shares: Vec<f32> = (0..n_source).map(|_| random.unit() as f32 + 0.01).collect();
+        let total: f32 = shares.iter().sum();
+        shares.into_iter().map(|share| share / total).collect()
+    }
+
+    fn output(&self, state: &[Vec<i32>]) -> StepOutput {
+        let device = Device::flex();
+        let logits: Vec<f32> = state.iter().flat_map(|row| self.logits(row)).collect();
+        let attention: Vec<Vec<f32>> = state.iter().map(|row| self.attention(row)).collect();
+        let longest = attention.iter().map(Vec::len).max().unwrap();
+        let padded = attention.into_iter().flat_map(|mut row| {
+            row.resize(longest, 0.0);
+            row
+        });
+        let padded = TensorData::new(padded.collect::<Vec<f32>>(), [state.len(), longest]);
+        let logits = TensorData::new(logits, [state.len(), VOCAB as usize]);
+        StepOutput::new(Tensor::from_data(logits, &device))
+            .with_alignment(Some(Tensor::from_data(padded, &device)))
+    }
+}
+
+impl NextToken for Toy {
+    type State = Vec<Vec<i32>>;
+
+    fn step(&self, tokens: &[i32], state: &mut Self::State) -> StepOutput {
+        assert_eq!(tokens.len(), state.len());
+        state.iter_mut().zip(tokens).for_each(|(row, token)| row.push(*token));
+        self.output(state)
+    }
+
+    fn select(&self, state: &mut Self::State, rows: &[usize]) {
+        *state = rows.iter().map(|row| state[*row].clone()).collect();
+    }
+
+    fn join(&self, state: &mut Self::State, other: Self::State) {
+        state.extend(other);
+    }
+}
+
+impl ReadInput for &Toy {
+    type Model = Toy;
+
+    fn device(&self) -> &Device {
+        static DEVICE: std::sync::LazyLock<Device> = std::sync::LazyLock::new(Device::flex);
+        &DEVICE
+    }
+
+    fn model(&self) -> &Toy {
+        self
+    }
+
+    fn begin(&self, inputs: &Sequences) -> (Vec<Vec<i32>>, StepOutput) {
+        let state: Vec<Vec<i32>> = inputs.iter().map(|ids| [ids, &[-1]].concat()).collect();
+        let output = self.output(&state);
+        (state, output)
+    }
+
+    fn max_input(&self) -> Option<usize> {
+        self.limit
+    }
+
+    fn before<'a>(&'a self, _: &'a [i32]) -> &'a [i32] {
+        &[-1]
+    }
+
+    fn room(&self, _: &[i32]) -> Option<usize> {
+        self.limit
+    }
+}
+
+fn in_order<'m>(
+    toy: &'m Toy,
+    config: &DecodeConfig,
+    requests: Vec<Request>,
+) -> InOrder<'m, std::vec::IntoIter<Request>> {
+    InOrder::new(Decoding::new(toy, true), config, requests.into_iter()).unwrap()
+}
+
+fn decode(config: &DecodeConfig, requests: &[Request]) -> Vec<Vec<Hypothesis>> {
+    let found = in_order(&TOY, config, requests.to_vec()).with_batch(3);
+    found.map(|found| found.unwrap()).collect()
+}
+
+fn requests(n: usize, max_new: usize) -> Vec<Request> {
+    (0..n).map(|i| Request::new((0..1 + i as i32 * 5 % 7).map(|k| k + i as i32).collect(), max_new)).collect()
+}
+
+/// The log-probability of each next token.
+fn log_probs(request: &Request, written: &[i32]) -> Vec<f64> {
+    let logits = TOY.logits(&[&request.input[..], &[-1], &request.prefix, written].concat());
+    let total: f64 = logits.iter().map(|x| f64::from(*x).exp()).sum();
+    logits.iter().map(|x| f64::from(*x) - total.ln()).collect()
+}
+
+/// Every possible text with its score, the best first.
+fn all_texts(request: &Request, score: &dyn Fn(f64, &[i32]) -> f64) -> Vec<(Vec<i32>, f64)> {
+    let mut done = Vec::new();
+    let mut open = vec![(Vec::new(), 0.0)];
+    while let Some((written, log_prob)) = open.pop() {
+        for (token, p) in (0..).zip(log_probs(request, &written)) {
+            let text = [&written[..], &[token]].concat();
+            if token == STOP || text.len() == request.max_new {
+                let score = score(log_prob + p, &text);
+                done.push((text, score));
+            } else {
+                open.push((text, log_prob + p));
+            }
+        }
+    }
+    done.sort_by(|a, b| b.1.total_cmp(&a.1));
+    done
+}
+
+fn beam(beams: usize) -> BeamSearch {
+    BeamSearch::new(beams).with_early_stopping(EarlyStopping::Never)
+}
+
+fn config(search: Search) -> DecodeConfig {
+    DecodeConfig::new(vec![STOP]).with_search(search)
+}
+
+#[test]
+fn a_beam_as_wide_as_all_texts_finds_the_best_of_them() {
+    let penalties = [
+        (LengthPenalty::Power(0.0), 0.0),
+        (LengthPenalty::Power(1.0), 0.0),
+        (LengthPenalty::Gnmt(0.6), 0.0),
+        (LengthPenalty::Gnmt(0.6), 0.4),
+    ];
+    for (penalty, beta) in penalties {
+        let search = beam(700).with_length_penalty(penalty).with_coverage_penalty(beta);
+        let config = config(Search::Beam(search)).with_n_best(20);
+        let mut requests = requests(4, 4);
+        requests[1].prefix = vec![3, 1];
+        for (found, request) in decode(&config, &requests).into_iter().zip(&requests) {
+            let score = |log_prob: f64, text: &[i32]| {
+                let mut received = vec![0.0; request.input.len()];
+                let whole = [&request.prefix[..], text].concat();
+                for i in 0..whole.len() {
+                    let attention = TOY.attention(&[&request.input[..], &[-1], &whole[..i]].concat());
+                    received.iter_mut().zip(attention).for_each(|(sum, share)| *sum += share);
+                }
+                log_prob / penalty.at(text.len()) + coverage(beta, &received)
+            };
+            for (found, (text, score)) in found.iter().zip(all_texts(request, &score)) {
+                let ended = text.last() == Some(&STOP);
+                let text = [&request.prefix[..], &text[..text.len() - usize::from(ended)]].concat();
+                assert_eq!((&found.ids, found.ended), (&text, ended));
+                assert!((found.score - score).abs() < 1e-5);
+            }
+            assert_eq!(found.len(), 20);
+        }
+    }
+}
+
+#[test]
+fn what_is_decoded_beside_a_text_does_not_change_it() {
+    let searches = [
+        Search::Greedy,
+        Search::Beam(BeamSearch::new(4)),
+        Search::Beam(BeamSearch::new(4).with_groups(2, 0.8)),
+        Search::Sample(Sampling { temperature: 0.9, top_k: 3, ..Sampling::default() }),
+    ];
+    for search in searches {
+        let n_best = if search == Search::Greedy { 1 } else { 3 };
+        let requests: Vec<Request> = requests(23, 9)
+            .into_iter()
+            .enumerate()
+            .map(|(i, request)| request.with_seed(5).with_prefix(vec![3; i % 4]))
+            .collect();
+        let alone: Vec<Vec<Hypothesis>> = requests
+            .iter()
+            .flat_map(|request| {
+                let config = config(search.clone()).with_n_best(n_best).with_alignment();
+                decode(&config, std::slice::from_ref(request))
+            })
+            .collect();
+        for (batch, window) in [(1, 1), (2, 3), (7, 100), (64, 1)] {
+            let config = config(search.clone()).with_n_best(n_best).with_alignment();
+            let found = in_order(&TOY, &config, requests.clone()).with_batch(batch).with_window(window);
+            let found: Vec<Vec<Hypothesis>> = found.map(|found| found.unwrap()).collect();
+            assert_eq!(found, alone, "{search:?}");
+        }
+        assert!(alone.iter().any(|texts| texts[0].ended) && alone.iter().any(|texts| texts.len() == n_best));
+    }
+}
+
+#[test]
+fn greedy_decoding_takes_the_likeliest_token() {
+    for request in requests(9, 6) {
+        let found = decode(&config(Search::Greedy).with_alignment(), std::slice::from_ref(&request))
+            .remove(0)
+            .remove(0);
+        let (mut text, mut total) = (Vec::new(), 0.0);
+        while text.len() < 6 && text.last() != Some(&STOP) {
+            let probs = log_probs(&request, &text);
+            let best = (0..VOCAB).max_by(|a, b| probs[*a as usize].total_cmp(&probs[*b as usize])).unwrap();
+            total += probs[best as usize];
+            text.push(best);
+        }
+        assert_eq!(found.ended, text.last() == Some(&STOP));
+        text.truncate(text.len() - usize::from(found.ended));
+        assert_eq!(found.ids, text);
+        assert!((found.score - total).abs() < 1e-5);
+        // Each token with the attention when it was chosen.
+        assert_eq!(found.alignment.len(), text.len());
+        for (i, attention) in found.alignment.iter().enumerate() {
+            assert_eq!(attention[..], TOY.attention(&[&request.input[..], &[-1], &text[..i]].concat()));
+        }
+    }
+}
+
+#[test]
+fn groups_avoid_each_others_tokens() {
+    // A slow version: group after group, each with the last tokens of the previous ones.
+    let (size, groups, diversity, max_new) = (2, 3, 0.7, 5);
+    for request in requests(6, max_new) {
+        let mut live: Vec<Vec<(Vec<i32>, f64)>> = vec![vec![(Vec::new(), 0.0)]; groups];
+        let mut finished: Vec<Vec<(Vec<i32>, f64)>> = vec![Vec::new(); groups];
+        for length in 1..=max_new {
+            let mut written: Vec<i32> = Vec::new();
+            for (live, finished) in live.iter_mut().zip(&mut finished) {
+                let mut candidates: Vec<(f64, f64, Vec<i32>)> = Vec::new();
+                for (text, log_prob) in live.iter() {
+                    for (token, p) in (0..).zip(log_probs(&request, text)) {
+                        let times = written.iter().filter(|other| **other == token).count() as f64;
+                        let key = log_prob + p - diversity * times;
+                        candidates.push((key, log_prob + p, [&text[..], &[token]].concat()));
+                    }
+                }
+                candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
+                candidates.truncate(2 * size);
+                live.clear();
+                for (rank, (_, log_prob, text)) in candidates.into_iter().enumerate() {
+                    if text.last() == Some(&STOP) || length == max_new {
+                        if rank < size {
+                            finished.push((text, log_prob / length as f64));
+                        }
+                    } else if live.len() < size {
+                        live.push((text, log_prob));
+                    }
+                }
+                finished.sort_by(|a, b| b.1.total_cmp(&a.1));
+                finished.truncate(size);
+                written.extend(live.iter().map(|(text, _)| *text.last().unwrap()));
+            }
+        }
+        let mut expected: Vec<(Vec<i32>, f64)> = finished.concat();
+        expected.sort_by(|a, b| b.1.total_cmp(&a.1));
+        // Scores are means, so only the maximum length bounds the scores to come.
+        let search = beam(size * groups).with_groups(groups, diversity as f32);
+        let config = config(Search::Beam(search)).with_n_best(size * groups);
+        let found = decode(&config, std::slice::from_ref(&request)).remove(0);
+        // A group that cannot improve ends early, so the best are compared.
+        assert_eq!(found.len(), expected.len());
+        for (found, (text, score)) in found.iter().zip(expected) {
+            let text = text.strip_suffix(&[STOP]).unwrap_or(&text).to_vec();
+            assert_eq!(found.ids, text);
+            assert!((found.score - score).abs() < 1e-5);
+        }
+    }
+}
+
+#[test]
+fn samples_are_drawn_by_the_models_probabilities() {
+    let request = Request::new(vec![1, 2], 2);
+    let n = 20_000;
+    let config = config(Search::Sample(Sampling::default())).with_n_best(n);
+    let found = decode(&config, &[request.clone().with_seed(3)]).remove(0);
+    let texts = all_texts(&request, &|log_prob, _| log_prob);
+    for (text, log_prob) in texts {
+        let ended = text.last() == Some(&STOP);
+        let ids = &text[..text.len() - usize::from(ended)];
+        let count = found.iter().filter(|found| found.ids == ids && found.ended == ended).count();
+        let p = log_prob.exp();
+        let deviation = (p * (1.0 - p) / n as f64).sqrt();
+        assert!((count as f64 / n as f64 - p).abs() < 5.0 * deviation, "{text:?}: {count}, {p}");
+        assert!(
+            found
+                .iter()
+                .filter(|found| found.ids == ids && found.ended == ended)
+                .all(|found| (found.score - log_prob).abs() < 1e-5)
+        );
+    }
+    assert_ne!(decode(&config, &[request.with_seed(4)]).remove(0), found);
+}
+
+#[test]
+fn settings_look_back_and_ahead() {
+    let greedy = config(Search::Greedy);
+    for request in requests(9, 8) {
+        let text = |config: &DecodeConfig| decode(config, std::slice::from_ref(&request)).remove(0).remove(0);
+        assert!(text(&DecodeConfig { min_new: 5, ..greedy.clone() }).ids.len() >= 5);
+        let found = text(&DecodeConfig { forbidden_ids: vec![0, 4], ..greedy.clone() });
+        assert!(!found.ids.contains(&0) && !found.ids.contains(&4));
+        let found = text(&DecodeConfig { no_repeat_ngram: 1, min_new: 4, ..greedy.clone() });
+        let mut once = found.ids.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), found.ids.len());
+        let found = text(&DecodeConfig { repetition_penalty: 1e6, min_new: 4, ..greedy.clone() });
+        assert!(
+            found.ids[..4].iter().all(|id| found.ids[..4].iter().filter(|other| *other == id).count() == 1)
+        );
+    }
+}
+
+#[test]
+fn a_request_that_cannot_be_decoded_stops_no_other() {
+    let toy = Toy { limit: Some(4) };
+    let requests = [
+        Request::new(vec![1], 9),
+        Request::new(vec![], 9),
+        Request::new(vec![1; 5], 9),
+        Request::new(vec![1, 2], 0),
+        Request::new(vec![1, 2], 9).with_prefix(vec![3; 4]),
+        Request::new(vec![3, 2], 9).with_prefix(vec![3; 2]),
+    ];
+    let config = DecodeConfig { min_new: 9, ..config(Search::Greedy) };
+    let found: Vec<Result<Vec<Hypothesis>>> =
+        in_order(&toy, &config, requests.to_vec()).with_batch(3).collect();
+    let lengths: Vec<Option<usize>> =
+        found.iter().map(|found| found.as_ref().ok().map(|texts| texts[0].ids.len())).collect();
+    assert_eq!(lengths, [Some(4), Some(0), None, Some(0), Some(4), Some(4)]);
+    assert_eq!(
+        found[2].as_ref().unwrap_err().to_string(),
+        "5 tokens are too many: the model takes at most 4"
+    );
+    assert!(InOrder::new(Decoding::new(&toy, true), &config.with_n_best(0), requests.into_iter()).is_err());
+}
+
+#[test]
+fn tokens_are_told_as_they_are_written() {
+    let config = config(Search::Sample(Sampling::default())).with_n_best(2);
+    let mut told: BTreeMap<(usize, usize), Vec<i32>> = BTreeMap::new();
+    let requests = requests(5, 7);
+    let found: Vec<Vec<Hypothesis>> = in_order(&TOY, &config, requests)
+        .with_batch(3)
+        .with_listener(|written| {
+            let text = told.entry((written.request, written.sample)).or_default();
+            assert_eq!(written.tokens.len(), text.len() + 1);
+            *text = written.tokens.to_vec();
+        })
+        .map(|found| found.unwrap())
+        .collect();
+    for (request, texts) in found.iter().enumerate() {
+        for (sample, text) in texts.iter().enumerate() {
+            assert_eq!(told.get(&(request, sample)).cloned().unwrap_or_default(), text.ids);
+        }
+    }
+}
+
+/// Requests of different settings, each with its own.
+fn mixed() -> Vec<(Request, Arc<DecodeConfig>)> {
+    let sampling =
+        |temperature, top_k| Search::Sample(Sampling { temperature, top_k, ..Sampling::default() });
+    let configs = [
+        config(Search::Greedy),
+        config(sampling(0.7, 3)).with_n_best(4),
+        config(Search::Beam(BeamSearch::new(5))).with_n_best(2).with_alignment(),
+        DecodeConfig { min_new: 4, forbidden_ids: vec![1], ..config(Search::Greedy) },
+        DecodeConfig { repetition_penalty: 1.5, ..config(sampling(1.3, 0)) },
+        config(Search::Beam(BeamSearch::new(4).with_groups(2, 0.8))),
+        DecodeConfig { no_repeat_ngram: 2, ..config(Search::Greedy) },
+    ];
+    let configs = configs.map(Arc::new);
+    let requests = requests(40, 9).into_iter().enumerate();
+    let request = |(i, request): (usize, Request)| {
+        let request = Request { max_new: 1 + i * 5 % 9, ..request };
+        (request.with_seed(i as u64).with_prefix(vec![3; i % 3]), configs[i % configs.len()].clone())
+    };
+    requests.map(request).collect()
+}
+
+fn alone((request, config): &(Request, Arc<DecodeConfig>)) -> Vec<Hypothesis> {
+    decode(config, std::slice::from_ref(request)).remove(0)
+}
+
+#[test]
+fn requests_of_different_settings_are_decoded_as_alone() {
+    let mixed = mixed();
+    let mut decoding = Decoding::new(&TOY, true).with_batch(6);
+    let mut found = BTreeMap::new();
+    let mut next = mixed.iter().enumerate();
+    // Some are there from the beginning, and others join while these are under way.
+    while found.len() < mixed.len() {
+        for (id, (request, config)) in next.by_ref().take(1 + found.len() % 3) {
+            decoding.submit(id, request.clone(), config).unwrap();
+        }
+        found.extend(decoding.step().into_iter().map(|(id, texts)| (id, texts.unwrap())));
+    }
+    assert!(decoding.is_empty());
+    for (id, request) in mixed.iter().enumerate() {
+        assert_eq!(found[&id], alone(request), "{:?}", request.1.search);
+    }
+}
+
+#[test]
+fn results_are_returned_as_they_are_done() {
+    let mut decoding = Decoding::new(&TOY, true);
+    let config = Arc::new(DecodeConfig { min_new: 9, ..config(Search::Greedy) });
+    for (id, max_new) in [(5, 7), (3, 2), (4, 4), (9, 0)] {
+        decoding.submit(id, Request::new(vec![1, 2], max_new), &config).unwrap();
+    }
+    let mut order = Vec::new();
+    while !decoding.is_empty() {
+        order.extend(decoding.step().into_iter().map(|(id, _)| id));
+    }
+    assert_eq!(order, [9, 3, 4, 5]);
+}
+
+#[test]
+fn a_cancelled_request_makes_room_for_the_next() {
+    let mixed = mixed();
+    let config = Arc::new(DecodeConfig { min_new: 1000, ..config(Search::Beam(BeamSearch::new(3))) });
+    let endless = |seed| Request::new(vec![1, 2, seed], 1000);
+    let mut decoding = Decoding::new(&TOY, true).with_batch(2);
+    for id in 0..3 {
+        decoding.submit(id, endless(id as i32), &config).unwrap();
+    }
+    for _ in 0..3 {
+        assert!(decoding.step().is_empty());
+    }
+    assert_eq!((decoding.len(), decoding.room()), (3, 0));
+    // One that waits, and one under way, whose place the next request has in the next step.
+    assert!(decoding.cancel(2) && decoding.cancel(0) && !decoding.cancel(0));
+    assert_eq!((decoding.len(), decoding.room()), (1, 1));
+    let one = Request::new(vec![4], 1);
+    let short = Arc::new(DecodeConfig::new(vec![STOP]));
+    decoding.submit(0, one.clone(), &short).unwrap();
+    let found = decoding.step();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].0, found[0].1.as_ref().unwrap()), (0, &alone(&(one, short))));
+    // What goes on is not changed by what was cancelled.
+    decoding.submit(7, mixed[2].0.clone(), &mixed[2].1).unwrap();
+    let mut found = Vec::new();
+    while found.is_empty() {
+        found = decoding.step();
+    }
+    assert_eq!((found[0].0, found[0].1.as_ref().unwrap()), (7, &alone(&mixed[2])));
+    assert!(decoding.cancel(1) && decoding.is_empty() && decoding.step().is_empty());
+}
+
+#[test]
+fn a_request_with_invalid_settings_is_refused() {
+    let mut decoding = Decoding::new(&TOY, false);
+    let request = || Request::new(vec![1], 3);
+    let mut error =
+        |config: DecodeConfig| decoding.submit(0, request(), &Arc::new(config)).unwrap_err().to_string();
+    assert!(error(config(Search::Greedy).with_n_best(2)).contains("`n_best` is 2"));
+    assert!(error(config(Search::Greedy).with_alignment()).contains("`alignment` is true"));
+    assert!(decoding.is_empty());
+}
+
+#[test]
+fn a_packed_transformer_writes_the_same_bits_among_any_others() {
+    let device = Device::flex();
+    let mut gpt = GptConfig::gpt2(200, 2, 64).init(&mut ParamInit::new(&device, 3).with_std(0.3));
+    pack_weights(&mut gpt);
+    let config = TransformerConfig::new(200, 2, 64);
+    let mut transformer = config.init(&mut ParamInit::new(&device, 4).with_std(0.3));
+    pack_weights(&mut transformer);
+    let mixed: Vec<_> = mixed()
+        .into_iter()
+        .enumerate()
+        .map(|(i, (request, config))| {
+            let input = (0..1 + (i * 13 % 40) as i32).map(|k| (7 * k + i as i32) % 200).collect();
+            (Request { input, max_new: 20, ..request }, config)
+        })
+        .collect();
+    let options = DecodeOptions::default().with_alignment();
+    for translates in [false, true] {
+        let new = || match translates {
+            false => Decoding::continuing(&gpt, &device),
+            true => Decoding::translating(&transformer, 1, options, &device),
+        };
+        let decode = |requests: &[(Request, Arc<DecodeConfig>)], batch: usize| {
+            let mut decoding = new().with_batch(batch);
+            for (id, (request, config)) in requests.iter().enumerate() {
+                decoding.submit(id, request.clone(), config).unwrap();
+            }
+            let mut found = BTreeMap::new();
+            while !decoding.is_empty() {
+                found.extend(decoding.step().into_iter().map(|(id, texts)| (id, texts.unwrap())));
+            }
+            found.into_values().collect::<Vec<_>>()
+        };
+        let alone: Vec<_> = mixed.iter().flat_map(|one| decode(std::slice::from_ref(one), 1)).collect();
+        for batch in [3, 40] {
+            assert_eq!(decode(&mixed, batch), alone);
+        }
+    }
+}
