@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// use std::sync::Arc;
 ///
 /// let device = Device::default();
-/// let model = GptConfig::new(100, 2, 32).init(&mut ParamInit::new(&device, 0));
+/// let model = GptConfig::gpt2(100, 2, 32).init(&mut ParamInit::new(&device, 0));
 /// let greedy = Arc::new(DecodeConfig::new(vec![0]));
 /// let drawn = Arc::new(DecodeConfig::new(vec![0]).with_search(Search::Sample(Sampling::default())));
 /// let mut decoding = Decoding::continuing(&model, &device);
