@@ -196,7 +196,7 @@ fn a_prompts_tokens_may_be_left_out() {
             for (text, expected) in texts.iter().zip(expected.chunks(24)) {
                 let request = EmbedRequest { prompt: Some(prompt.into()), ..EmbedRequest::of(text) };
                 let unit = embedder.encode(request).unwrap();
-                close(&embedder.answer(&[unit]).remove(0).unwrap().values, expected, "by the request's");
+                close(&embedder.answer(&[&unit]).remove(0).unwrap().values, expected, "by the request's");
             }
         }
     }

@@ -187,14 +187,14 @@ impl Respond for Embedder {
         unit.encoding.len()
     }
 
-    fn answer(&self, units: &[EmbedUnit]) -> Vec<Result<Embedding>> {
+    fn answer(&self, units: &[&EmbedUnit]) -> Vec<Result<Embedding>> {
         on_awake_cores(&self.device, || {
             let mut answers: Vec<Option<Vec<f32>>> = vec![None; units.len()];
             let pooling = |unit: &EmbedUnit| unit.pooling.clone().unwrap_or_else(|| self.pooling.clone());
             while let Some(first) = answers.iter().position(Option::is_none) {
-                let of_group = pooling(&units[first]);
+                let of_group = pooling(units[first]);
                 let group: Vec<usize> = (first..units.len())
-                    .filter(|i| answers[*i].is_none() && pooling(&units[*i]) == of_group)
+                    .filter(|i| answers[*i].is_none() && pooling(units[*i]) == of_group)
                     .collect();
                 let encodings: Vec<&Encoding> = group.iter().map(|i| &units[*i].encoding).collect();
                 let width = self.width_of(&of_group);
@@ -204,7 +204,7 @@ impl Respond for Embedder {
                     answers[*i] = Some(row.to_vec());
                 }
             }
-            let finish = |(values, unit): (Option<Vec<f32>>, &EmbedUnit)| {
+            let finish = |(values, unit): (Option<Vec<f32>>, &&EmbedUnit)| {
                 let mut values = values.unwrap_or_default();
                 if !values.iter().all(|value| value.is_finite()) {
                     return Err(TrainerError::OutputNotFinite);

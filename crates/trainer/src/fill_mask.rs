@@ -86,7 +86,7 @@ impl Respond for FillMask {
         unit.encoding.len()
     }
 
-    fn answer(&self, units: &[FillUnit]) -> Vec<Result<Vec<Vec<Candidate>>>> {
+    fn answer(&self, units: &[&FillUnit]) -> Vec<Result<Vec<Vec<Candidate>>>> {
         let Some(longest) = units.iter().map(|unit| self.cost(unit)).max() else {
             return Vec::new();
         };
@@ -100,7 +100,7 @@ impl Respond for FillMask {
         let masks: Vec<i32> = masks.collect();
         let states = self.model.bert.states_at(input, Tensor::from_data(masks.as_slice(), &self.device));
         let mut from = 0;
-        let answer = |unit: &FillUnit| {
+        let answer = |unit: &&FillUnit| {
             let rows = from..from + unit.masks.len();
             from = rows.end;
             self.filled(unit, states.clone().slice(rows))
@@ -156,7 +156,7 @@ impl FillMask {
     /// [`TrainerError::OutputNotFinite`].
     pub fn fill(&self, text: &str, top_k: usize) -> Result<Vec<Vec<Candidate>>> {
         let unit = self.encode(FillRequest { text: text.into(), top_k })?;
-        self.answer(&[unit]).remove(0)
+        self.answer(&[&unit]).remove(0)
     }
 
     /// The candidates of all masks of a text, by the states of their tokens, `[masks, d]`.

@@ -426,21 +426,63 @@ pub(crate) fn check_request(settings: &DecodeSettings) -> Result<()> {
 /// How tokens are chosen for a request whose own settings are `asked` and whose settings altogether are `whole`, where the
 /// others' are chosen by `default`.
 pub(crate) fn search_of(asked: &DecodeSettings, whole: &DecodeSettings, default: &Search) -> Search {
-    let default = match default {
-        Search::Sample(_) if asked.sample == Some(false) => Search::Greedy,
-        other => other.clone(),
-    };
-    let mut settings = asked.clone();
-    settings.temperature = whole.temperature;
-    settings.top_k = whole.top_k;
-    settings.top_p = whole.top_p;
-    settings.min_p = whole.min_p;
-    let mut search = settings.search(default);
-    if let Search::Sample(sampling) = &mut search {
-        sampling.temperature = asked.temperature.unwrap_or(sampling.temperature);
-        sampling.top_k = asked.top_k.unwrap_or(sampling.top_k);
-        sampling.top_p = asked.top_p.unwrap_or(sampling.top_p);
-        sampling.min_p = asked.min_p.unwrap_or(sampling.min_p);
+    match (default, asked.sample) {
+        (Search::Sample(drawn), None | Some(true)) if !matches!(asked.beams, Some(2..)) => {
+            let mut drawn = drawn.clone();
+            drawn.temperature = asked.temperature.unwrap_or(drawn.temperature);
+            drawn.top_k = asked.top_k.unwrap_or(drawn.top_k);
+            drawn.top_p = asked.top_p.unwrap_or(drawn.top_p);
+            drawn.min_p = asked.min_p.unwrap_or(drawn.min_p);
+            Search::Sample(drawn)
+        }
+        (Search::Sample(_), Some(false)) => asked.search(Search::Greedy),
+        _ => {
+            let mut asked = asked.clone();
+            asked.temperature = whole.temperature;
+            asked.top_k = whole.top_k;
+            asked.top_p = whole.top_p;
+            asked.min_p = whole.min_p;
+            asked.search(default.clone())
+        }
     }
-    search
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloze_model::generate::{BeamSearch, Sampling};
+
+    fn settings(edit: impl FnOnce(&mut DecodeSettings)) -> DecodeSettings {
+        let mut settings = DecodeSettings::default();
+        edit(&mut settings);
+        settings
+    }
+
+    #[test]
+    fn a_request_changes_what_it_says_of_the_search() {
+        let folder = settings(|folder| folder.top_p = Some(0.9));
+        let sampling = |temperature, top_k, top_p| {
+            let mut sampling = Sampling::default();
+            (sampling.temperature, sampling.top_k, sampling.top_p) = (temperature, top_k, top_p);
+            Search::Sample(sampling)
+        };
+        let drawn = sampling(0.3, 7, 1.0);
+        let search = |default: &Search, edit: fn(&mut DecodeSettings)| {
+            let asked = settings(edit);
+            search_of(&asked, &asked.clone().or(&folder), default)
+        };
+        // Drawn already: what the request does not say stays, whatever the folder says.
+        assert_eq!(search(&drawn, |asked| asked.temperature = Some(0.1)), sampling(0.1, 7, 1.0));
+        assert_eq!(search(&drawn, |asked| asked.sample = Some(true)), drawn);
+        assert_eq!(search(&drawn, |asked| asked.beams = Some(1)), drawn);
+        assert_eq!(search(&drawn, |asked| asked.sample = Some(false)), Search::Greedy);
+        assert_eq!(search(&drawn, |asked| asked.beams = Some(3)), Search::Beam(BeamSearch::new(3)));
+        // Drawn by the request: as the folder says.
+        assert_eq!(search(&Search::Greedy, |asked| asked.sample = Some(true)), sampling(1.0, 50, 0.9));
+        // Not drawn: a temperature has no say.
+        assert_eq!(search(&Search::Greedy, |asked| asked.temperature = Some(0.1)), Search::Greedy);
+        let beam = Search::Beam(BeamSearch::new(5));
+        assert_eq!(search(&beam, |_| ()), beam);
+        assert_eq!(search(&beam, |asked| asked.beams = Some(1)), Search::Greedy);
+    }
 }

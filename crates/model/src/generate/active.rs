@@ -267,7 +267,7 @@ impl Active {
                 }
             };
         }
-        match (&mut self.work, &config.search) {
+        let mut texts = match (&mut self.work, &config.search) {
             (Work::Beams(beams), Search::Beam(beam)) => {
                 let best = choices.into_iter().map(|choice| match choice {
                     Choice::Best(best) => best,
@@ -281,11 +281,7 @@ impl Active {
                     return None;
                 }
                 let done = std::mem::replace(beams, Beams::new(beam, &Line::new()));
-                let mut texts = done.finish(config.n_best);
-                if !config.alignment {
-                    texts.iter_mut().for_each(|text| text.alignment.clear());
-                }
-                Some(Ok(texts))
+                done.finish(config.n_best)
             }
             (Work::Samples { live, finished }, _) => {
                 let drawn = choices.into_iter().flat_map(|choice| match choice {
@@ -313,14 +309,14 @@ impl Active {
                     return None;
                 }
                 finished.sort_by_key(|(sample, _)| *sample);
-                let mut texts: Vec<Hypothesis> = finished.drain(..).map(|(_, text)| text).collect();
-                if !config.alignment {
-                    texts.iter_mut().for_each(|text| text.alignment.clear());
-                }
-                Some(Ok(texts))
+                finished.drain(..).map(|(_, text)| text).collect()
             }
             _ => unreachable!("beams are those of a beam search"),
+        };
+        if !config.alignment {
+            texts.iter_mut().for_each(|text| text.alignment.clear());
         }
+        Some(Ok(texts))
     }
 
     /// Gives each text a row of its own, and returns which of the previous rows each continues.

@@ -317,7 +317,7 @@ impl Respond for Predictor {
         self.model.cost(&*unit.0)
     }
 
-    fn answer(&self, units: &[LineUnit]) -> Vec<Result<Answered>> {
+    fn answer(&self, units: &[&LineUnit]) -> Vec<Result<Answered>> {
         let units: Vec<&dyn Any> = units.iter().map(|unit| &*unit.0 as &dyn Any).collect();
         self.model.answer(&units, &self.setup)
     }

@@ -1,27 +1,79 @@
-use super::Respond;
+use super::{Respond, Session};
 use crate::{Result, TrainerError};
 use cloze_ops::{Precision, with_precision};
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::{self, Debug, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 
 /// A model that answers requests of any number of threads, with a thread of its own that computes. When it is dropped, it ends
-/// after what was asked before.
-#[derive(Debug)]
+/// after the requests whose [tickets](Ticket) are still there.
+///
+/// The model multiplies in the precision of the scope that makes the queue, [`with_precision`].
 pub struct Queue<R: Respond> {
-    model: Arc<R>,
-    /// None once the queue is being dropped.
-    units: Option<Sender<Asked<R>>>,
+    line: Arc<Line<R>>,
     worker: Option<JoinHandle<()>>,
 }
 
-/// A unit, and where its answer is waited for.
+/// A request that is being answered. Dropping it cancels the request, which leaves before the next step.
 #[derive(Debug)]
-struct Asked<R: Respond> {
-    unit: R::Unit,
-    answer: Sender<Result<R::Answer>>,
+#[must_use = "a request without its ticket is cancelled"]
+pub struct Ticket<A> {
+    answer: Receiver<Result<A>>,
+    /// Its weak half tells the queue whether anybody waits.
+    _wanted: Arc<()>,
 }
+
+impl<A> Ticket<A> {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the request or its answer; [`TrainerError::Panicked`].
+    pub fn wait(self) -> Result<A> {
+        let gone = |_| TrainerError::Panicked { reason: "the queue's thread has ended".into() };
+        self.answer.recv().map_err(gone)?
+    }
+}
+
+/// What the threads that ask share with the one that computes.
+struct Line<R: Respond> {
+    model: R,
+    budget: usize,
+    waiting: Mutex<Waiting<R>>,
+    /// Something waits, or the queue is being dropped.
+    arrived: Condvar,
+}
+
+struct Waiting<R: Respond> {
+    asked: VecDeque<Asked<R::Unit, R::Answer>>,
+    is_closed: bool,
+}
+
+/// A unit, and where its answer is waited for.
+struct Asked<U, A> {
+    unit: U,
+    cost: usize,
+    answer: Sender<Result<A>>,
+    wanted: Weak<()>,
+}
+
+impl<U, A> Asked<U, A> {
+    fn is_wanted(&self) -> bool {
+        self.wanted.strong_count() > 0
+    }
+
+    fn answer(self, answer: Result<A>) {
+        // Whoever asked may have gone.
+        let _ = self.answer.send(answer);
+    }
+}
+
+/// A unit that is being computed. It stays on the thread that computes.
+type UnderWay<R> = Asked<Rc<<R as Respond>::Unit>, <R as Respond>::Answer>;
 
 impl<R: Respond> Queue<R> {
     /// A queue that computes units of `budget` tokens at a time, or one unit that has more.
@@ -29,46 +81,59 @@ impl<R: Respond> Queue<R> {
     /// # Panics
     /// If the system gives no thread.
     pub fn new(model: R, budget: usize) -> Self {
-        Self::in_precision(model, budget, Precision::Fp32)
-    }
-
-    /// The same with matrix products in this precision.
-    ///
-    /// # Panics
-    /// As [`new`](Self::new).
-    pub fn in_precision(model: R, budget: usize, precision: Precision) -> Self {
-        let model = Arc::new(model);
-        let (units, waiting) = channel();
-        let worker = Worker { model: model.clone(), budget, waiting };
+        let waiting = Mutex::new(Waiting { asked: VecDeque::new(), is_closed: false });
+        let line = Arc::new(Line { model, budget, waiting, arrived: Condvar::new() });
+        let (precision, work) = (Precision::current(), line.clone());
         let worker = Builder::new()
             .name("cloze-queue".into())
-            .spawn(move || with_precision(precision, || worker.work()))
+            .spawn(move || with_precision(precision, || work.work()))
             .expect("the system has a thread");
-        Self { model, units: Some(units), worker: Some(worker) }
+        Self { line, worker: Some(worker) }
     }
 
     /// The model.
     pub fn model(&self) -> &R {
-        &self.model
+        &self.line.model
+    }
+
+    /// Encodes a request on this thread, and has it computed.
+    ///
+    /// # Errors
+    /// A request that cannot be encoded; [`TrainerError::Panicked`].
+    pub fn submit(&self, request: R::Request) -> Result<Ticket<R::Answer>> {
+        let encode = || {
+            let unit = self.line.model.encode(request)?;
+            let cost = self.line.model.cost(&unit).max(1);
+            Ok((unit, cost))
+        };
+        let encoded = catch_unwind(AssertUnwindSafe(encode));
+        let (unit, cost) = encoded.unwrap_or_else(|panic| Err(panicked(&*panic)))?;
+        let ((sender, answer), wanted) = (channel(), Arc::new(()));
+        let asked = Asked { unit, cost, answer: sender, wanted: Arc::downgrade(&wanted) };
+        self.line.waiting().asked.push_back(asked);
+        self.line.arrived.notify_one();
+        Ok(Ticket { answer, _wanted: wanted })
     }
 
     /// The answer to a request. It is encoded on this thread, which then waits.
     ///
     /// # Errors
-    /// Whatever is wrong with the request or its answer; [`TrainerError::Panicked`].
+    /// Those of [`submit`](Self::submit) and [`Ticket::wait`].
     pub fn ask(&self, request: R::Request) -> Result<R::Answer> {
-        let encoded = catch_unwind(AssertUnwindSafe(|| self.model.encode(request)));
-        let unit = encoded.unwrap_or_else(|panic| Err(panicked(&*panic)))?;
-        let (answer, receiver) = channel();
-        let asked = Asked { unit, answer };
-        self.units.as_ref().expect("not dropped").send(asked).expect("the worker outlives the queue");
-        receiver.recv().expect("every unit is answered")
+        self.submit(request)?.wait()
+    }
+}
+
+impl<R: Respond + Debug> Debug for Queue<R> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("model", self.model()).finish_non_exhaustive()
     }
 }
 
 impl<R: Respond> Drop for Queue<R> {
     fn drop(&mut self) {
-        self.units = None;
+        self.line.waiting().is_closed = true;
+        self.line.arrived.notify_one();
         if let Some(worker) = self.worker.take() {
             // It catches what panics.
             let _ = worker.join();
@@ -76,52 +141,104 @@ impl<R: Respond> Drop for Queue<R> {
     }
 }
 
-/// What computes.
-struct Worker<R: Respond> {
-    model: Arc<R>,
-    budget: usize,
-    waiting: Receiver<Asked<R>>,
+impl<R: Respond> Line<R> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting<R>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Computes what is asked, until the queue is dropped.
+    fn work(&self) {
+        let mut session = self.model.session();
+        let mut under_way: BTreeMap<usize, UnderWay<R>> = BTreeMap::new();
+        let mut next_id = 0;
+        loop {
+            let left: Vec<usize> =
+                under_way.extract_if(.., |_, asked| !asked.is_wanted()).map(|(id, _)| id).collect();
+            if under_way.is_empty() && !left.is_empty() {
+                // It may be long until the next step, in which they would be removed.
+                session = self.model.session();
+            }
+            let Some(new) = self.take(under_way.values().map(|asked| asked.cost).sum()) else { return };
+            let ids = next_id..;
+            next_id += new.len();
+            let new: Vec<(usize, UnderWay<R>)> = ids.zip(new).collect();
+            let units: Vec<(usize, Rc<R::Unit>)> =
+                new.iter().map(|(id, asked)| (*id, asked.unit.clone())).collect();
+            under_way.extend(new);
+            match catch_unwind(AssertUnwindSafe(|| step(&mut *session, &left, units))) {
+                Ok(done) => {
+                    for (id, answer) in done {
+                        if let Some(asked) = under_way.remove(&id) {
+                            asked.answer(answer);
+                        }
+                    }
+                }
+                Err(panic) => {
+                    session = self.model.session();
+                    self.answer_alone(std::mem::take(&mut under_way), &*panic);
+                }
+            }
+        }
+    }
+
+    /// The next requests that the budget holds beside those that take `taken` tokens of it. Waits for one where none is
+    /// under way; none once the queue is dropped and nothing waits.
+    fn take(&self, mut taken: usize) -> Option<Vec<UnderWay<R>>> {
+        let (mut waiting, mut new) = (self.waiting(), Vec::new());
+        loop {
+            while let Some(next) = waiting.asked.pop_front_if(|next| {
+                !next.is_wanted() || taken == 0 || taken.saturating_add(next.cost) <= self.budget
+            }) {
+                if next.is_wanted() {
+                    let Asked { unit, cost, answer, wanted } = next;
+                    taken = taken.saturating_add(cost);
+                    new.push(Asked { unit: Rc::new(unit), cost, answer, wanted });
+                }
+            }
+            if taken > 0 {
+                return Some(new);
+            }
+            if waiting.is_closed {
+                return None;
+            }
+            waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Answers requests one by one after a panic over all of them together.
+    fn answer_alone(&self, all: BTreeMap<usize, UnderWay<R>>, panic: &(dyn Any + Send)) {
+        let is_single = all.len() == 1;
+        for asked in all.into_values().filter(Asked::is_wanted) {
+            let answer = match is_single {
+                true => Err(panicked(panic)),
+                false => {
+                    let answer =
+                        || self.model.answer(&[&*asked.unit]).pop().expect("a request has an answer");
+                    catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|panic| Err(panicked(&*panic)))
+                }
+            };
+            asked.answer(answer);
+        }
+    }
 }
 
-impl<R: Respond> Worker<R> {
-    /// Computes what waits, until no more is asked.
-    fn work(self) {
-        let mut next = None;
-        while let Some(first) = next.take().or_else(|| self.waiting.recv().ok()) {
-            let mut tokens = self.model.cost(&first.unit);
-            let (mut units, mut answers) = (vec![first.unit], vec![first.answer]);
-            while let Ok(asked) = self.waiting.try_recv() {
-                tokens += self.model.cost(&asked.unit);
-                if tokens > self.budget {
-                    next = Some(asked);
-                    break;
-                }
-                units.push(asked.unit);
-                answers.push(asked.answer);
-            }
-            for (answer, result) in answers.into_iter().zip(self.answers(&units)) {
-                // Whoever asked may have gone.
-                let _ = answer.send(result);
-            }
-        }
+/// A step of a session that units have left and others join.
+fn step<R: Respond>(
+    session: &mut dyn Session<R>,
+    left: &[usize],
+    units: Vec<(usize, Rc<R::Unit>)>,
+) -> Vec<(usize, Result<R::Answer>)> {
+    left.iter().for_each(|id| session.cancel(*id));
+    let mut done = Vec::new();
+    for (id, unit) in units {
+        done.extend(session.submit(id, unit).err().map(|error| (id, Err(error))));
     }
-
-    /// An answer for each unit. Where some panic together, each is computed alone.
-    fn answers(&self, units: &[R::Unit]) -> Vec<Result<R::Answer>> {
-        match catch_unwind(AssertUnwindSafe(|| self.model.answer(units))) {
-            Ok(answers) if answers.len() == units.len() => answers,
-            Ok(answers) => {
-                let reason = format!("{} answers to {} requests", answers.len(), units.len());
-                units.iter().map(|_| Err(TrainerError::Panicked { reason: reason.clone() })).collect()
-            }
-            Err(panic) if units.len() == 1 => vec![Err(panicked(&*panic))],
-            Err(_) => units.chunks(1).flat_map(|unit| self.answers(unit)).collect(),
-        }
-    }
+    done.extend(session.step());
+    done
 }
 
 /// The error of a panic, with its message.
-fn panicked(panic: &(dyn std::any::Any + Send)) -> TrainerError {
+fn panicked(panic: &(dyn Any + Send)) -> TrainerError {
     let message = panic.downcast_ref::<String>().map(String::as_str);
     let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
     TrainerError::Panicked { reason: message.unwrap_or("no message").into() }
@@ -155,11 +272,11 @@ mod tests {
             unit % 7 + 1
         }
 
-        fn answer(&self, units: &[usize]) -> Vec<Result<usize>> {
-            assert!(!units.contains(&13), "unlucky");
+        fn answer(&self, units: &[&usize]) -> Vec<Result<usize>> {
+            assert!(!units.contains(&&13), "unlucky");
             let tokens = units.iter().map(|unit| self.cost(unit)).sum();
             self.most.fetch_max(tokens, Ordering::Relaxed);
-            units.iter().map(|unit| Ok(unit * unit)).collect()
+            units.iter().map(|unit| Ok(**unit * **unit)).collect()
         }
     }
 

@@ -1,18 +1,28 @@
 //! A thousand requests of mixed kinds from many threads, each beside its answer alone.
 
-use super::{Queue, Respond};
+use super::{GenerateRequest, Queue, Respond, TranslateRequest};
 use crate::embed::{EmbedConfig, EmbedRequest, Embedder, Pooling};
 use crate::fill_mask::{FillMask, FillRequest};
 use crate::finetune::testing::{encoder, init, saved, tokenizer};
 use crate::finetune::{Predictor, TextTask};
+use crate::generate::{GenerateConfig, GenerateSettings, Generator};
+use crate::translate::{TranslateConfig, TranslateSettings, Translator};
 use burn::tensor::Device;
 use cloze_data::Random;
 use cloze_data::labelled::LabelSet;
+use cloze_model::Sequences;
 use cloze_model::bert::MlmHead;
-use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
+use cloze_model::blocks::pack_weights;
+use cloze_model::generate::{BeamSearch, LanguageModel, NextToken, Sampling, Search, StepOutput};
+use cloze_model::gpt::{Gpt, GptConfig, GptState};
+use cloze_model::huggingface::{Architecture, FloatType, SaveConfig, save_pretrained, save_published};
+use cloze_model::seq2seq::TransformerConfig;
 use cloze_model::tasks::BertForMaskedLm;
 use serde_json::{Value, json};
 use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use tempfile::TempDir;
 
@@ -35,10 +45,111 @@ fn letters(random: &mut Random, most: u64) -> String {
     (0..n).map(letter).collect::<Vec<_>>().join(" ")
 }
 
-/// A request and its answer alone, or its error's message.
+/// A language model that panics over prompts that begin with [`PANICS`], and counts its steps.
+#[derive(Debug)]
+struct Watched {
+    gpt: Gpt,
+    steps: Arc<AtomicUsize>,
+}
+
+/// A word of the tokenizer's own for which [`Watched`] panics.
+const PANICS: &str = "zz";
+
+impl NextToken for Watched {
+    type State = GptState;
+
+    fn step(&self, tokens: &[i32], state: &mut GptState) -> StepOutput {
+        self.steps.fetch_add(1, Ordering::SeqCst);
+        self.gpt.step(tokens, state)
+    }
+
+    fn select(&self, state: &mut GptState, rows: &[usize]) {
+        self.gpt.select(state, rows);
+    }
+
+    fn join(&self, state: &mut GptState, other: GptState) {
+        self.gpt.join(state, other);
+    }
+
+    fn max_tokens(&self) -> Option<usize> {
+        self.gpt.max_tokens()
+    }
+}
+
+impl LanguageModel for Watched {
+    fn read(&self, prompts: &Sequences, device: &Device) -> (GptState, StepOutput) {
+        let panics: Vec<i32> =
+            tokenizer().encode_ids(PANICS, false).unwrap().iter().map(|id| *id as i32).collect();
+        assert!(!prompts.iter().any(|prompt| prompt.windows(panics.len()).any(|ids| ids == panics)), "zz");
+        self.gpt.read(prompts, device)
+    }
+}
+
+/// A generator, and how many steps its model has made.
+fn generator() -> (Generator, Arc<AtomicUsize>) {
+    let mut config = GptConfig::gpt2(tokenizer().vocab_size(), 2, 32);
+    config.max_positions = 2_048;
+    let mut gpt = config.init(&mut init());
+    pack_weights(&mut gpt);
+    let steps = Arc::<AtomicUsize>::default();
+    let model = Watched { gpt, steps: steps.clone() };
+    let end = tokenizer().token_to_id("[SEP]").unwrap() as i32;
+    (
+        Generator::new(tokenizer(), model, vec![end], GenerateConfig::default(), &Device::flex()).unwrap(),
+        steps,
+    )
+}
+
+fn translator() -> Translator {
+    let folder = tempfile::tempdir().unwrap();
+    let config = TransformerConfig::new(tokenizer().vocab_size(), 1, 64).with_d_ff(64);
+    save_published(folder.path(), &config.init(&mut init()), &config, FloatType::F32).unwrap();
+    tokenizer().save(folder.path()).unwrap();
+    Translator::load(folder.path(), TranslateConfig::default(), &Device::flex()).unwrap()
+}
+
+/// How a text goes on: greedily, drawn, by a beam or by a temperature that is no number.
+fn generate_settings(random: &mut Random) -> GenerateSettings {
+    let mut settings = GenerateSettings::default();
+    let mut sampling = Sampling::default();
+    (sampling.temperature, sampling.top_k) = (0.8, 9);
+    match random.below(7) {
+        0 | 1 => settings.search = Some(Search::Sample(sampling)),
+        2 | 3 => settings.search = Some(Search::Beam(BeamSearch::new(3))),
+        4 => settings.decoding.temperature = Some(0.5),
+        5 => {
+            sampling.temperature = f32::NAN;
+            settings.search = Some(Search::Sample(sampling));
+        }
+        _ => {}
+    }
+    settings.n = settings.search.is_some().then(|| 1 + random.below(3) as usize);
+    settings.decoding.max_new = Some(1 + random.below(9) as usize);
+    settings.decoding.repetition_penalty = (random.below(4) == 0).then_some(1.3);
+    settings.seed = Some(random.below(4));
+    settings
+}
+
+fn translate_settings(random: &mut Random) -> TranslateSettings {
+    let mut settings = TranslateSettings::default();
+    settings.decoding.max_new = Some(1 + random.below(8) as usize);
+    settings.decoding.beams = (random.below(2) == 0).then(|| 1 + random.below(5) as usize);
+    settings.alignment = (random.below(3) == 0).then_some(true);
+    settings.n_best = (random.below(4) == 0).then_some(2);
+    settings.prefix = if random.below(5) == 0 { "a b".into() } else { String::new() };
+    settings
+}
+
+/// A request's answer alone, or its error's message.
 fn alone<R: Respond>(model: &R, request: R::Request) -> Result<R::Answer, String> {
     let unit = model.encode(request).map_err(|error| error.to_string())?;
-    model.answer(&[unit]).remove(0).map_err(|error| error.to_string())
+    match catch_unwind(AssertUnwindSafe(|| model.answer(&[&unit]).remove(0))) {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(panic) => {
+            let reason = panic.downcast_ref::<&str>().unwrap().to_string();
+            Err(crate::TrainerError::Panicked { reason }.to_string())
+        }
+    }
 }
 
 /// Whether a queue answers a request as its model alone does. Whether there was an error.
@@ -58,17 +169,20 @@ fn mixed_requests_have_the_bits_of_each_alone() {
     let classes = LabelSet::given(["no", "yes", "maybe"]).unwrap();
     let (classifier, filler) = (saved(TextTask::new(Some(classes), None), 20), masked_lm());
     let embedder = Embedder::load(filler.path(), EmbedConfig::default(), &device).unwrap();
-    let (embedding, filling, classifying) = (
+    let (embedding, filling, classifying, generating, translating) = (
         Queue::new(embedder, 128),
         Queue::new(FillMask::load(filler.path(), &device).unwrap(), 128),
         Queue::new(Predictor::load(classifier.path(), &device, false).unwrap(), 128),
+        Queue::new(generator().0, 256),
+        Queue::new(translator(), 256),
     );
-    let of_thread = |thread: u64| {
+    let panicked = AtomicUsize::new(0);
+    let of_thread = &|thread: u64| {
         let random = &mut Random::new(thread);
         let mut errors = 0;
         for i in 0..OF_THREAD {
             let text = letters(random, 24);
-            errors += usize::from(match (thread + i) % 3 {
+            errors += usize::from(match (thread + i) % 5 {
                 0 => {
                     let pooling = [None, Some(Pooling::Cls.into()), Some(Pooling::Max.into())];
                     let pooling = pooling[random.below(3) as usize].clone();
@@ -82,6 +196,15 @@ fn mixed_requests_have_the_bits_of_each_alone() {
                     let top_k = random.below(5) as usize;
                     same(&filling, FillRequest { text: format!("{text}{mask}"), top_k })
                 }
+                2 => {
+                    let panics = random.below(16) == 0;
+                    let text = if panics { format!("{text} {PANICS}") } else { text };
+                    let settings = generate_settings(random);
+                    let failed = same(&generating, GenerateRequest { text, settings });
+                    panicked.fetch_add(usize::from(panics && failed), Ordering::Relaxed);
+                    failed
+                }
+                3 => same(&translating, TranslateRequest { text, settings: translate_settings(random) }),
                 _ => {
                     let line: Value = if random.below(8) == 0 { json!({ "txt": text }) } else { json!(text) };
                     same(&classifying, line)
@@ -95,4 +218,58 @@ fn mixed_requests_have_the_bits_of_each_alone() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert!(errors > 50 && errors < 500, "{errors}");
+    let panicked = panicked.into_inner();
+    assert!(panicked > 3, "{panicked}");
+}
+
+/// A text of exactly `n` tokens behind another.
+fn exactly(n: usize) -> GenerateRequest {
+    let mut settings = GenerateSettings::default();
+    (settings.decoding.max_new, settings.decoding.min_new) = (Some(n), Some(n));
+    GenerateRequest { text: "a b".into(), settings }
+}
+
+#[test]
+fn a_cancelled_text_makes_room_before_the_next_step() {
+    let (generator, steps) = generator();
+    // Room for one of the long texts.
+    let queue = Queue::new(generator, 1_000);
+    let long = queue.submit(exactly(950)).unwrap();
+    while steps.load(Ordering::SeqCst) < 3 {
+        thread::yield_now();
+    }
+    let short = queue.submit(exactly(100)).unwrap();
+    drop(long);
+    let before = steps.load(Ordering::SeqCst);
+    assert_eq!(short.wait().unwrap()[0].n_tokens, 100);
+    // Its first token needs no step; a step may have been under way.
+    let steps = steps.load(Ordering::SeqCst) - before;
+    assert!(steps <= 99 + 2, "{steps}");
+    // What was cancelled before it began does not begin.
+    let waiting = [queue.submit(exactly(900)).unwrap(), queue.submit(exactly(900)).unwrap()];
+    drop(waiting);
+    assert_eq!(queue.ask(exactly(1)).unwrap()[0].n_tokens, 1);
+}
+
+#[test]
+fn a_text_joins_those_under_way() {
+    let (generator, steps) = generator();
+    let queue = Queue::new(generator, 4_096);
+    let long = queue.submit(exactly(700)).unwrap();
+    while steps.load(Ordering::SeqCst) < 3 {
+        thread::yield_now();
+    }
+    assert_eq!(queue.ask(exactly(10)).unwrap()[0].n_tokens, 10);
+    assert!(steps.load(Ordering::SeqCst) < 699, "the short text waited for the long one");
+    assert_eq!(long.wait().unwrap()[0].n_tokens, 700);
+}
+
+#[test]
+fn a_dropped_queue_answers_what_was_submitted() {
+    let queue = Queue::new(generator().0, 64);
+    let tickets: Vec<_> = (1..9).map(|n| queue.submit(exactly(n)).unwrap()).collect();
+    drop(queue);
+    for (ticket, n) in tickets.into_iter().zip(1..) {
+        assert_eq!(ticket.wait().unwrap()[0].n_tokens, n);
+    }
 }

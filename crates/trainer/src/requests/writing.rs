@@ -1,10 +1,13 @@
-//! Texts that are written token by token, each with its own settings.
+//! Texts that are written token by token, each with its own settings: requests join those under way, and leave as they are done.
 
-use super::Respond;
+use super::{Respond, Session};
 use crate::Result;
 use crate::generate::{Continuation, EncodedPrompt, GenerateSettings, Generator};
 use crate::translate::{EncodedSource, TranslateSettings, Translation, Translator};
 use cloze_model::generate::{DecodeConfig, Decoding, Hypothesis, Request};
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A text that goes on.
@@ -38,22 +41,68 @@ trait Writes: Respond {
     -> Result<Self::Answer>;
 }
 
-/// Writes all units to their ends, those without attention apart from the others.
-fn written<K: Writes>(kind: &K, units: &[K::Unit]) -> Vec<Result<K::Answer>> {
-    let mut decodings = [false, true].map(|alignment| kind.decoding(alignment).with_batch(usize::MAX));
+/// Decodes units, those with attention apart from the others.
+struct Writing<'r, R, U> {
+    model: &'r R,
+    decodings: [Decoding<'r>; 2],
+    units: HashMap<usize, U>,
+}
+
+impl<'r, R: Writes, U: Deref<Target = R::Unit>> Writing<'r, R, U> {
+    fn new(model: &'r R) -> Self {
+        // Whoever submits has a budget.
+        let decodings = [false, true].map(|alignment| model.decoding(alignment).with_batch(usize::MAX));
+        Self { model, decodings, units: HashMap::new() }
+    }
+
+    fn add(&mut self, id: usize, unit: U) -> Result<()> {
+        let (request, config) = R::parts(&unit);
+        let decoding = &mut self.decodings[usize::from(config.needs_alignment())];
+        decoding.submit(id, request.clone(), config)?;
+        self.units.insert(id, unit);
+        Ok(())
+    }
+
+    /// Writes one more token of each text.
+    fn write(&mut self) -> Vec<(usize, Result<R::Answer>)> {
+        let Self { model, decodings, units } = self;
+        let under_way = decodings.iter_mut().filter(|decoding| !decoding.is_empty());
+        let done = under_way.flat_map(Decoding::step).filter_map(|(id, found)| {
+            let unit = units.remove(&id)?;
+            Some((id, model.written(&unit, found)))
+        });
+        done.collect()
+    }
+}
+
+impl<R: Writes> Session<R> for Writing<'_, R, Rc<R::Unit>> {
+    fn submit(&mut self, id: usize, unit: Rc<R::Unit>) -> Result<()> {
+        self.add(id, unit)
+    }
+
+    fn step(&mut self) -> Vec<(usize, Result<R::Answer>)> {
+        self.write()
+    }
+
+    fn cancel(&mut self, id: usize) {
+        for decoding in &mut self.decodings {
+            decoding.cancel(id);
+        }
+        self.units.remove(&id);
+    }
+}
+
+/// Writes all units to their ends.
+fn written<R: Writes>(model: &R, units: &[&R::Unit]) -> Vec<Result<R::Answer>> {
+    let mut writing = Writing::new(model);
     let mut answers = Vec::with_capacity(units.len());
     for (id, unit) in units.iter().enumerate() {
-        let (request, config) = K::parts(unit);
-        let decoding = &mut decodings[usize::from(config.needs_alignment())];
-        if let Err(error) = decoding.submit(id, request.clone(), config) {
-            answers.push((id, Err(error.into())));
+        if let Err(error) = writing.add(id, *unit) {
+            answers.push((id, Err(error)));
         }
     }
-    for decoding in &mut decodings {
-        while !decoding.is_empty() {
-            let done = decoding.step().into_iter();
-            answers.extend(done.map(|(id, found)| (id, kind.written(&units[id], found))));
-        }
+    while answers.len() < units.len() {
+        answers.extend(writing.write());
     }
     answers.sort_by_key(|(id, _)| *id);
     answers.into_iter().map(|(_, answer)| answer).collect()
@@ -72,8 +121,12 @@ impl Respond for Generator {
         prompt.n_tokens()
     }
 
-    fn answer(&self, prompts: &[EncodedPrompt]) -> Vec<Result<Vec<Continuation>>> {
+    fn answer(&self, prompts: &[&EncodedPrompt]) -> Vec<Result<Vec<Continuation>>> {
         written(self, prompts)
+    }
+
+    fn session(&self) -> Box<dyn Session<Self> + '_> {
+        Box::new(Writing::new(self))
     }
 }
 
@@ -108,8 +161,12 @@ impl Respond for Translator {
         source.n_tokens()
     }
 
-    fn answer(&self, sources: &[EncodedSource]) -> Vec<Result<Vec<Translation>>> {
+    fn answer(&self, sources: &[&EncodedSource]) -> Vec<Result<Vec<Translation>>> {
         written(self, sources)
+    }
+
+    fn session(&self) -> Box<dyn Session<Self> + '_> {
+        Box::new(Writing::new(self))
     }
 }
 

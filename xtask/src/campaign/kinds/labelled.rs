@@ -38,6 +38,8 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
         0 if name != "dev.parquet" => (format!("{path}.gz"), formats::gzip(&damaged)),
         _ => (path, damaged),
     };
+    // As many updates as of a short file, however often a line was repeated.
+    let batch_size = format!("train.batch_size={}", 2 + damaged.len() / 1_000);
     case.write(&place, damaged)?;
     case.bring(&format!("models/{task}"), "model")?;
     let config = format!("seeds/{task}.toml");
@@ -50,6 +52,8 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
             "out",
             "--set",
             "train.epochs=1",
+            "--set",
+            &batch_size,
             "--set",
             &train,
             "--set",
