@@ -1,5 +1,6 @@
 //! Custom parts, each in one file, trained by the engine's own run: with metrics, evaluations, checkpoints that
-//! a killed run goes on from, and a learning curve. They use what the crates make public, and nothing else.
+//! a killed run goes on from, and a learning curve. They use what the crates make public, and nothing else. [`requests`]
+//! has a trained model asked by many threads.
 
 pub mod left_to_right;
 pub mod linear_attention;
@@ -8,6 +9,7 @@ pub mod own_task;
 pub mod positions;
 pub mod pruning;
 pub mod replicas;
+pub mod requests;
 pub mod run_kind;
 pub mod span_masking;
 pub mod teacher;

@@ -3,11 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use burn::tensor::Device;
+use cloze_examples::requests::{self, Surprise};
 use cloze_examples::{EXAMPLES, Example, neural_lm, pruning, replicas};
+use cloze_model::ParamInit;
+use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::read_tensors;
+use cloze_tokenizer::{Tokenizer, Vocab};
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
 use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
+use cloze_trainer::requests::{Queue, Respond};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -95,6 +100,27 @@ fn replicas_make_the_steps_of_one() {
         losses.collect::<Vec<_>>()
     };
     assert_eq!(losses("one"), losses("two"));
+}
+
+/// What many threads ask has the bits of each text alone, and a text that is too short fails alone.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn requests_of_threads_have_the_bits_of_each_alone() {
+    let letters = ["[UNK]"].into_iter().map(String::from).chain(('a'..='z').map(String::from));
+    let letters: Vec<String> = letters.chain(('a'..='z').map(|letter| format!("##{letter}"))).collect();
+    let tokenizer = Tokenizer::bert(Vocab::from_tokens(letters).unwrap(), true).unwrap();
+    let device = Device::flex();
+    let model = GptConfig::gpt2(tokenizer.vocab_size(), 2, 32).init(&mut ParamInit::new(&device, 5));
+    let queue = Queue::new(Surprise::new(tokenizer, model, device), 100);
+    let texts: Vec<String> = (0..40).map(|i| "abc de f ".repeat(i % 13)).collect();
+    let alone = |text: &String| {
+        let model = queue.model();
+        Some(model.answer(&[&model.encode(text.clone()).ok()?]).remove(0).unwrap())
+    };
+    let expected: Vec<Option<f64>> = texts.iter().map(alone).collect();
+    assert_eq!(expected.iter().filter(|answer| answer.is_none()).count(), 4);
+    let found = requests::ask_from_threads(&queue, &texts);
+    assert_eq!(found.into_iter().map(Result::ok).collect::<Vec<_>>(), expected);
 }
 
 macro_rules! examples {
