@@ -20,7 +20,7 @@ use cloze_model::blocks::{
 use cloze_model::ops::{self, AttentionMask};
 use cloze_trainer::Result;
 use cloze_trainer::engine::{
-    Advance, Cadence, Objective, Outcome, Position, Recipe, RunOptions, RunSettings, StepBatches, train,
+    Advance, Cadence, Objective, Outcome, Position, Recipe, RunOptions, RunSettings, StepBatches, Term, train,
 };
 use cloze_trainer::metrics::progress::RunProgress;
 
@@ -103,8 +103,8 @@ impl Objective for LeftToRight {
     type Model = LanguageModel;
     type Batch = Vec<i32>;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &["next_piece"]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        vec![Term::new("next_piece")]
     }
 
     fn counts(&self, batch: &Vec<i32>) -> Vec<f64> {

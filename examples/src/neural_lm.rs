@@ -16,7 +16,7 @@ use cloze_model::blocks::{Embedding, Linear};
 use cloze_model::ops;
 use cloze_trainer::Result;
 use cloze_trainer::engine::{
-    Advance, Cadence, Objective, Outcome, Position, Recipe, RunOptions, RunSettings, StepBatches, train,
+    Advance, Cadence, Objective, Outcome, Position, Recipe, RunOptions, RunSettings, StepBatches, Term, train,
 };
 use cloze_trainer::metrics::progress::RunProgress;
 
@@ -89,8 +89,8 @@ impl Objective for NextWord {
     type Model = NeuralLm;
     type Batch = Vec<i32>;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &["next_piece"]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        vec![Term::new("next_piece")]
     }
 
     fn counts(&self, batch: &Vec<i32>) -> Vec<f64> {

@@ -15,7 +15,7 @@ use cloze_model::weights::{OnDevice, TensorsOnDevice};
 use cloze_trainer::Result;
 use cloze_trainer::engine::{
     Advance, Cadence, Extension, Extensions, KeptState, Objective, Outcome, Position, Recipe, RunOptions,
-    RunSettings, StepBatches, train,
+    RunSettings, StepBatches, Term, train,
 };
 use cloze_trainer::metrics::progress::RunProgress;
 
@@ -132,8 +132,8 @@ impl Objective for Pruned {
     type Model = NeuralLm;
     type Batch = Vec<i32>;
 
-    fn terms(&self) -> &'static [&'static str] {
-        self.next_word.terms()
+    fn terms(&self, step: u64) -> Vec<Term> {
+        self.next_word.terms(step)
     }
 
     fn counts(&self, batch: &Vec<i32>) -> Vec<f64> {

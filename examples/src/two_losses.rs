@@ -1,10 +1,10 @@
 //! A custom head with two losses, fine-tuned from rows in memory: what a review says and how much.
 //!
 //! ```text
-//! loss = cross-entropy(W_c · h, sentiment) + (w_s · h − stars)²,    h = mean of the encoder's states
+//! loss = cross-entropy(W_c · h, sentiment) + λ · (w_s · h − stars)²,    h = mean of the encoder's states
 //! ```
 //!
-//! The rows are a `Vec` of a custom struct; there is no file and no configuration.
+//! `λ` grows from 0 to 1 over the first steps. The rows are a `Vec` of a custom struct; there is no file and no configuration.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -20,7 +20,7 @@ use cloze_tokenizer::train::WordPieceTrainer;
 use cloze_trainer::engine::checkpoint::CursorState;
 use cloze_trainer::engine::{
     Advance, Cadence, Epochs, Export, Objective, Outcome, Position, Recipe, RunOptions, RunSettings,
-    StepBatches, train,
+    StepBatches, Term, train,
 };
 use cloze_trainer::metrics::progress::RunProgress;
 use cloze_trainer::{Result, input};
@@ -58,6 +58,9 @@ pub struct Reviewer {
     sentiment: Linear,
     stars: Linear,
 }
+
+/// The step from which on both terms count the same.
+const WARMUP: f64 = 16.0;
 
 /// Rows and what they became.
 struct Rows {
@@ -114,8 +117,10 @@ impl Objective for Reviewing {
     type Model = Reviewer;
     type Batch = Vec<usize>;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &["sentiment", "stars"]
+    /// The number counts more with each of the first [`WARMUP`] steps.
+    fn terms(&self, step: u64) -> Vec<Term> {
+        let stars = (step as f64 / WARMUP).min(1.0);
+        vec![Term::new("sentiment"), Term::new("stars").with_weight(stars)]
     }
 
     fn counts(&self, batch: &Vec<usize>) -> Vec<f64> {

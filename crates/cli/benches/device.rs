@@ -22,6 +22,7 @@ use cloze::model::gpt::GptConfig;
 use cloze::model::huggingface::{Architecture, SaveConfig, save_pretrained};
 use cloze::model::tasks::{BertForSequenceClassification, SequenceHead};
 use cloze::model::{ParamInit, ops};
+use cloze::trainer::engine::Term;
 use cloze::trainer::engine::objective::Objective;
 use cloze::trainer::engine::optimizer::{Optimizer, OptimizerConfig};
 use cloze::trainer::engine::replicas::Alone;
@@ -352,8 +353,8 @@ impl Objective for Pretraining {
     type Model = BertForPreTraining;
     type Batch = Texts;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &["masked", "pairs"]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        ["masked", "pairs"].map(Term::new).to_vec()
     }
 
     fn counts(&self, batch: &Texts) -> Vec<f64> {
@@ -381,8 +382,8 @@ impl Objective for Classification {
     type Model = BertForSequenceClassification;
     type Batch = Texts;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &["loss"]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        vec![Term::new("loss")]
     }
 
     fn counts(&self, batch: &Texts) -> Vec<f64> {

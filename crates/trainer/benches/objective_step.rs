@@ -19,10 +19,10 @@ use cloze_model::seq2seq::{
 };
 use cloze_model::xlnet::XlnetConfig;
 use cloze_model::{ParamInit, Sequences, ops};
-use cloze_trainer::engine::Objective;
 use cloze_trainer::engine::optimizer::{Optimizer, OptimizerConfig};
 use cloze_trainer::engine::replicas::Alone;
 use cloze_trainer::engine::step::{StepConfig, step};
+use cloze_trainer::engine::{Objective, Term};
 use cloze_trainer::permutation::Permutation;
 use cloze_trainer::pretraining::ReplacedTokenPretraining;
 use common::{median, peak_megabytes};
@@ -196,8 +196,8 @@ impl Objective for Denoising {
     type Model = Transformer;
     type Batch = PairBatch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &["loss"]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        vec![Term::new("loss")]
     }
 
     fn counts(&self, batch: &PairBatch) -> Vec<f64> {

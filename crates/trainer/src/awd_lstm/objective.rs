@@ -1,5 +1,5 @@
 use crate::config::RegularisationSection;
-use crate::engine::Objective;
+use crate::engine::{Objective, Term};
 use crate::language_model::{figure, sequences};
 use burn::tensor::{Device, Tensor};
 use cloze_data::StreamBatch;
@@ -22,23 +22,23 @@ impl Objective for StreamedLeftToRight {
     type Model = StreamedAwdLstm;
     type Batch = StreamBatch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        match self.regularisation.is_on() {
-            true => &[figure::LOSS, "activation", "temporal"],
-            false => &[figure::LOSS],
-        }
-    }
-
-    fn weights(&self) -> Vec<f64> {
+    fn terms(&self, _: u64) -> Vec<Term> {
         let RegularisationSection { activation, temporal, .. } = self.regularisation;
-        [1.0, activation, temporal][..self.terms().len()].to_vec()
+        let mut terms = vec![Term::new(figure::LOSS)];
+        if self.regularisation.is_on() {
+            terms.push(Term::new("activation").with_weight(activation));
+            terms.push(Term::new("temporal").with_weight(temporal));
+        }
+        terms
     }
 
     fn counts(&self, batch: &StreamBatch) -> Vec<f64> {
         let (tokens, streams) = (batch.tokens.ids.len(), batch.tokens.lengths.len());
         let of_states = |tokens: usize| (tokens * self.d_model) as f64;
-        let all = [tokens as f64, of_states(tokens), of_states(tokens - streams)];
-        all[..self.terms().len()].to_vec()
+        match self.regularisation.is_on() {
+            true => vec![tokens as f64, of_states(tokens), of_states(tokens - streams)],
+            false => vec![tokens as f64],
+        }
     }
 
     fn sums(&self, model: &StreamedAwdLstm, batch: &StreamBatch, device: &Device) -> Vec<Tensor<1>> {
@@ -111,11 +111,12 @@ mod tests {
             assert!((sum - whole[term]).abs() < 1e-4, "{term}: {sum} is not {}", whole[term]);
             assert!((second[term] - anew[term]).abs() > 1e-3, "{term}: nothing is remembered");
         }
-        assert_eq!(objective.terms(), ["loss", "activation", "temporal"]);
-        assert_eq!(objective.weights(), [1.0, 2.0, 1.0]);
+        let expected = [("loss", 1.0), ("activation", 2.0), ("temporal", 1.0)];
+        let expected = expected.map(|(name, weight)| Term::new(name).with_weight(weight));
+        assert_eq!(objective.terms(1), expected);
         // A token of each stream has none after it.
         assert_eq!(objective.counts(&batch(0..5, true)), [10.0, 60.0, 48.0]);
         let plain = StreamedLeftToRight { regularisation: RegularisationSection::default(), d_model: 6 };
-        assert_eq!((plain.terms().len(), plain.counts(&batch(0..5, true))), (1, vec![10.0]));
+        assert_eq!((plain.terms(1).len(), plain.counts(&batch(0..5, true))), (1, vec![10.0]));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::StreamedLeftToRight;
 use crate::config::AwdLstmRunConfig;
-use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches};
+use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term};
 use crate::language_model::sequences;
 use crate::metrics::Record;
 use crate::metrics::curve::Panel;
@@ -95,12 +95,8 @@ impl Objective for AwdLstmRecipe<'_> {
     type Model = StreamedAwdLstm;
     type Batch = StreamBatch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        self.objective.terms()
-    }
-
-    fn weights(&self) -> Vec<f64> {
-        self.objective.weights()
+    fn terms(&self, step: u64) -> Vec<Term> {
+        self.objective.terms(step)
     }
 
     fn counts(&self, batch: &StreamBatch) -> Vec<f64> {

@@ -4,7 +4,7 @@
 use super::samples::{Sample, samples};
 use super::tables;
 use crate::config::DenoisingRunConfig;
-use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches};
+use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term};
 use crate::metrics::curve::{Line, Panel, Source};
 use crate::metrics::progress::RunProgress;
 use crate::metrics::{Record, printable};
@@ -161,8 +161,8 @@ impl<M: EncoderDecoder> Objective for DenoisingRecipe<'_, M> {
     type Model = M;
     type Batch = PairBatch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &[figure::LOSS]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        vec![Term::new(figure::LOSS)]
     }
 
     fn counts(&self, batch: &PairBatch) -> Vec<f64> {

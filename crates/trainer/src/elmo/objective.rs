@@ -1,6 +1,6 @@
 //! ELMo's loss.
 
-use crate::engine::Objective;
+use crate::engine::{Objective, Term};
 use crate::running_text::TextObjective;
 use burn::tensor::{Device, Tensor};
 use cloze_data::BlockBatch;
@@ -19,12 +19,8 @@ impl Objective for BothDirections {
     type Model = Elmo;
     type Batch = BlockBatch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &["forward", "backward"]
-    }
-
-    fn weights(&self) -> Vec<f64> {
-        vec![0.5; 2]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        ["forward", "backward"].map(|name| Term::new(name).with_weight(0.5)).to_vec()
     }
 
     fn counts(&self, batch: &BlockBatch) -> Vec<f64> {

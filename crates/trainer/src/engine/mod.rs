@@ -28,6 +28,7 @@ pub mod schedule;
 mod seeds;
 mod settings;
 pub mod step;
+mod term;
 mod training;
 
 pub use average::Averaging;
@@ -45,3 +46,4 @@ pub use settings::{
     Cadence, CheckpointSection, Epochs, Export, LogSection, NonFinite, OptimizerSection, Precision,
     RunSettings,
 };
+pub use term::Term;

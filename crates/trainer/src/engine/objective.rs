@@ -1,5 +1,6 @@
 //! What a run minimises: the seam between the loop and a kind of training.
 
+use super::term::Term;
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
@@ -15,16 +16,10 @@ pub trait Objective: Sync {
     /// What the loss is computed on.
     type Batch: Sync;
 
-    /// The terms' names, as metrics call them: one at least.
-    fn terms(&self) -> &'static [&'static str];
+    /// The terms at a step, from 1: one at least, and the same ones at every step. Their weights may change.
+    fn terms(&self, step: u64) -> Vec<Term>;
 
-    /// For each term, in the order of [`terms`](Self::terms), what its mean counts in the loss; by default 1. Reports have
-    /// the terms as they are, and the loss with their weights.
-    fn weights(&self) -> Vec<f64> {
-        vec![1.0; self.terms().len()]
-    }
-
-    /// For each term, in the same order, how many things it is a mean over in this batch, or
+    /// For each [term](Self::terms), in their order, how many things it is a mean over in this batch, or
     /// what they weigh; may be 0.
     fn counts(&self, batch: &Self::Batch) -> Vec<f64>;
 
@@ -44,9 +39,4 @@ pub trait Objective: Sync {
     ) -> Option<(Vec<f64>, GradientsParams)> {
         None
     }
-}
-
-/// The loss of terms with these means.
-pub(crate) fn weighted<O: Objective>(objective: &O, means: &[f64]) -> f64 {
-    means.iter().zip(objective.weights()).map(|(mean, weight)| mean * weight).sum()
 }

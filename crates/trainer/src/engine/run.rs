@@ -3,11 +3,11 @@
 use super::best_model::BestModel;
 use super::checkpoint::Best;
 use super::failure::{Kept, guarded};
-use super::objective::weighted;
 use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatches};
 use super::replicas::{Alone, Replicas};
 use super::run_folder::{RunFolder, forget, write_folder_atomic};
 use super::settings::{Export, RunSettings};
+use super::term::weighted;
 use super::training::{Start, Training};
 use crate::metrics::progress::{Meter, Pass, RunProgress, Status};
 use crate::metrics::{EvaluationRecord, METRICS_FILE, Record, Timing, TrainRecord, curve, jsonl};
@@ -228,8 +228,11 @@ impl<R: Recipe> Run<'_, R> {
             let now = Instant::now();
             since_log.step(now, batches.tokens, waited);
             let pace = meter.step(now, batches.tokens, waited, steps - step);
-            let loss =
-                self.training.last.as_ref().map_or(f64::NAN, |last| weighted(self.recipe, &last.losses));
+            let loss = self
+                .training
+                .last
+                .as_ref()
+                .map_or(f64::NAN, |last| weighted(&self.recipe.terms(step), &last.losses));
             let learning_rate = settings.learning_rate(step);
             progress.step(&Status { step, steps, loss, learning_rate, pace });
 
@@ -295,12 +298,13 @@ impl<R: Recipe> Run<'_, R> {
         // Where every step was skipped there is no mean: 0/0 is NaN, as it is logged.
         let mean = |sum: f64| sum / window.updates as f64;
         let term = |place: usize| mean(window.losses.get(place).copied().unwrap_or(0.0));
-        let names = self.recipe.terms().iter().enumerate();
         let state = &self.training.state;
+        // A record has its last step's weights.
+        let terms = self.recipe.terms(state.step);
         self.training.log.write(&Record::Train(TrainRecord {
             step: state.step,
-            loss: mean(weighted(self.recipe, &window.losses)),
-            losses: names.map(|(place, name)| ((*name).to_owned(), term(place))).collect(),
+            loss: mean(weighted(&terms, &window.losses)),
+            losses: terms.iter().enumerate().map(|(place, of)| (of.name.to_string(), term(place))).collect(),
             learning_rate: self.settings.learning_rate(state.step),
             grad_norm: mean(window.grad_norm),
             tokens: state.tokens,

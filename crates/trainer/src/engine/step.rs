@@ -6,6 +6,7 @@ use crate::engine::gradients;
 use crate::engine::objective::Objective;
 use crate::engine::optimizer::Optimizer;
 use crate::engine::replicas::{Alone, Replicas, share};
+use crate::engine::term::Term;
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::optim::GradientsParams;
@@ -57,7 +58,7 @@ pub struct StepConfig {
 /// The model comes back in either case, and as it was where there is an error.
 ///
 /// # Errors
-/// [`TrainerError::Objective`] for an objective whose weights, counts or sums are not one for each of its terms;
+/// [`TrainerError::Objective`] for an objective whose counts or sums are not one for each of its terms;
 /// [`TrainerError::DeviceFailed`] where the device does not compute the loss or the gradients;
 /// [`TrainerError::Replicas`] where another replica cannot be reached.
 pub fn step<O: Objective>(
@@ -247,24 +248,22 @@ fn backward<O: Objective>(
     config: StepConfig,
     replicas: &dyn Replicas,
 ) -> Result<(Losses, GradientsParams)> {
-    let terms = objective.terms();
+    let terms = objective.terms(config.step);
     if terms.is_empty() {
         return Err(TrainerError::Objective { problem: "has no terms; expected one at least".into() });
     }
-    let weights = objective.weights();
-    one_for_each(terms, "weights", weights.len())?;
     let mut totals = vec![0.0; terms.len()];
     let share = share(replicas, batches.len());
     let own = &batches[share.clone()];
     for batch in own {
         let counts = objective.counts(batch);
-        one_for_each(terms, "counts", counts.len())?;
+        one_for_each(&terms, "counts", counts.len())?;
         totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
     }
     replicas.sum(&mut totals)?;
     let shares: Vec<f64> = totals.iter().map(|total| if *total > 0.0 { 1.0 / total } else { 0.0 }).collect();
     let factors: Vec<f64> =
-        shares.iter().zip(&weights).map(|(share, weight)| share * weight * config.loss_scale).collect();
+        shares.iter().zip(&terms).map(|(share, term)| share * term.weight * config.loss_scale).collect();
 
     let mut gradients: Option<GradientsParams> = None;
     let mut losses = Losses { n_terms: totals.len(), parts: Vec::new() };
@@ -274,7 +273,7 @@ fn backward<O: Objective>(
         let in_parts =
             with_precision(config.precision, || objective.gradients(model, batch, &factors, seed, device));
         if let Some((sums, more)) = in_parts {
-            one_for_each(terms, "sums", sums.len())?;
+            one_for_each(&terms, "sums", sums.len())?;
             let means = sums.into_iter().zip(&shares).map(|(sum, share)| sum * share);
             losses.parts.push(Part::Read(means.collect()));
             gradients = Some(gradients::add(model, gradients, more));
@@ -282,11 +281,11 @@ fn backward<O: Objective>(
         }
         let forward = trace_span!("forward").entered();
         let sums = with_precision(config.precision, || objective.sums(model, batch, device));
-        one_for_each(terms, "sums", sums.len())?;
+        one_for_each(&terms, "sums", sums.len())?;
         for (term, sum) in terms.iter().zip(&sums) {
             let [n] = sum.dims();
             if n != 1 {
-                let problem = format!("has {n} numbers as the sum of its term `{term}`; expected one");
+                let problem = format!("has {n} numbers as the sum of its term `{}`; expected one", term.name);
                 return Err(TrainerError::Objective { problem });
             }
         }
@@ -294,7 +293,7 @@ fn backward<O: Objective>(
         let means = Tensor::cat(means, 0);
         drop(forward);
         let backward = trace_span!("backward").entered();
-        let loss = weighted_sum(means.clone(), &weights);
+        let loss = weighted_sum(means.clone(), &terms);
         let loss = if config.loss_scale == 1.0 { loss } else { loss.mul_scalar(config.loss_scale) };
         let more = loss.backward();
         let more = GradientsParams::from_grads(more, model);
@@ -306,21 +305,22 @@ fn backward<O: Objective>(
 }
 
 /// The loss. Weights that are all 1 are left out.
-fn weighted_sum(means: Tensor<1>, weights: &[f64]) -> Tensor<1> {
-    if weights.iter().all(|weight| *weight == 1.0) {
+fn weighted_sum(means: Tensor<1>, terms: &[Term]) -> Tensor<1> {
+    if terms.iter().all(|term| term.weight == 1.0) {
         return means.sum();
     }
-    let weights: Vec<f32> = weights.iter().map(|weight| *weight as f32).collect();
+    let weights: Vec<f32> = terms.iter().map(|term| term.weight as f32).collect();
     let weights = Tensor::from_data(weights.as_slice(), &means.device());
     (means * weights).sum()
 }
 
 /// Whether an objective gave as many of something as it has terms.
-fn one_for_each(terms: &[&str], what: &str, found: usize) -> Result<()> {
+fn one_for_each(terms: &[Term], what: &str, found: usize) -> Result<()> {
     if found == terms.len() {
         return Ok(());
     }
-    let (n, names) = (terms.len(), terms.join(", "));
+    let names: Vec<&str> = terms.iter().map(|term| &*term.name).collect();
+    let (n, names) = (terms.len(), names.join(", "));
     Err(TrainerError::Objective {
         problem: format!("gives {found} {what} for its {n} terms ({names}); expected one each"),
     })

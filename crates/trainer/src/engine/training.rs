@@ -273,10 +273,13 @@ impl<M: Module> Training<M> {
         let overflows = !report.updated && self.state.loss_scale.is_some_and(LossScale::can_shrink);
         self.state.loss_scale = self.state.loss_scale.map(|scale| scale.after(report.updated));
         if !report.updated && !overflows && non_finite == NonFinite::Stop {
-            let losses = objective.terms().iter().zip(&report.losses);
+            let losses = objective.terms(constants.step).into_iter().zip(&report.losses);
             return Err(TrainerError::NonFinite {
                 step: constants.step,
-                losses: losses.map(|(name, loss)| format!("{name} {loss}")).collect::<Vec<_>>().join(", "),
+                losses: losses
+                    .map(|(term, loss)| format!("{} {loss}", term.name))
+                    .collect::<Vec<_>>()
+                    .join(", "),
                 grad_norm: report.grad_norm,
                 epoch: first.epoch,
                 example: first.example,
@@ -332,6 +335,7 @@ fn newest<M: Module>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Term;
     use crate::engine::replicas::Alone;
     use crate::metrics::progress::Silent;
     use burn::tensor::{Tensor, TensorData};
@@ -345,8 +349,8 @@ mod tests {
         type Model = Linear;
         type Batch = [f32; 2];
 
-        fn terms(&self) -> &'static [&'static str] {
-            &["squares"]
+        fn terms(&self, _: u64) -> Vec<Term> {
+            vec![Term::new("squares")]
         }
 
         fn counts(&self, _: &Self::Batch) -> Vec<f64> {

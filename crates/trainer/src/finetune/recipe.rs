@@ -8,7 +8,7 @@ use super::task::{Encoded, Features, Task};
 use crate::Result;
 use crate::engine::checkpoint::CursorState;
 use crate::engine::{
-    Advance, Epochs, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, watched,
+    Advance, Epochs, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term, watched,
 };
 use crate::metrics::progress::RunProgress;
 use burn::optim::GradientsParams;
@@ -61,8 +61,8 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
     type Model = T::Model;
     type Batch = Vec<usize>;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &["loss"]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        vec![Term::new("loss")]
     }
 
     fn counts(&self, batch: &Vec<usize>) -> Vec<f64> {

@@ -3,7 +3,7 @@
 use super::sequences;
 use crate::Result;
 use crate::config::LanguageModelConfig;
-use crate::engine::Objective;
+use crate::engine::{Objective, Term};
 use crate::metrics::progress::RunProgress;
 use crate::running_text::{TextObjective, TextParts, TextRecipe, TextSize, TextSource, TextSplits, figure};
 use burn::tensor::{Device, Tensor};
@@ -52,8 +52,8 @@ impl Objective for LeftToRight {
     type Model = Gpt;
     type Batch = BlockBatch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &[figure::LOSS]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        vec![Term::new(figure::LOSS)]
     }
 
     fn counts(&self, batch: &BlockBatch) -> Vec<f64> {

@@ -1,6 +1,6 @@
 //! XLNet's loss.
 
-use crate::engine::Objective;
+use crate::engine::{Objective, Term};
 use crate::running_text::{TextObjective, figure};
 use burn::tensor::{Device, Tensor};
 use cloze_data::OrderedBatch;
@@ -20,8 +20,8 @@ impl Objective for Permutation {
     type Model = XlnetLanguageModel;
     type Batch = OrderedBatch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &[figure::LOSS]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        vec![Term::new(figure::LOSS)]
     }
 
     fn counts(&self, batch: &OrderedBatch) -> Vec<f64> {

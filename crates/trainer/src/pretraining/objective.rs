@@ -4,7 +4,7 @@
 use super::encoder_objective::EncoderObjective;
 use super::tables;
 use crate::config::{ObjectiveSection, RunConfig};
-use crate::engine::{Objective, load_parameters, save_parameters};
+use crate::engine::{Objective, Term, load_parameters, save_parameters};
 use crate::metrics::curve::Panel;
 use crate::{Result, input};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -53,8 +53,8 @@ impl<A: Attention, P: Positions> Objective for BertPretraining<A, P> {
     type Model = BertForPreTraining<A, P>;
     type Batch = PretrainingBatch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        self.terms.names()
+    fn terms(&self, _: u64) -> Vec<Term> {
+        self.terms.named()
     }
 
     fn counts(&self, batch: &PretrainingBatch) -> Vec<f64> {
@@ -154,14 +154,9 @@ struct Terms {
 impl Terms {
     const BERT: Self = Self { boundaries: false, pairs: true };
 
-    fn names(self) -> &'static [&'static str] {
-        use figure::{BOUNDARY_LOSS, MASKED_LOSS, PAIR_LOSS};
-        match (self.boundaries, self.pairs) {
-            (false, false) => &[MASKED_LOSS],
-            (false, true) => &[MASKED_LOSS, PAIR_LOSS],
-            (true, false) => &[MASKED_LOSS, BOUNDARY_LOSS],
-            (true, true) => &[MASKED_LOSS, BOUNDARY_LOSS, PAIR_LOSS],
-        }
+    fn named(self) -> Vec<Term> {
+        let pairs = || Term::new(figure::PAIR_LOSS);
+        self.of(Term::new(figure::MASKED_LOSS), || Term::new(figure::BOUNDARY_LOSS), pairs)
     }
 
     /// Those of the three that there are.

@@ -6,7 +6,7 @@ use super::objective::BertPretraining;
 use super::tables;
 use crate::config::{RunConfig, TrainSection};
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches};
+use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term};
 use crate::metrics::Record;
 use crate::metrics::curve::Panel;
 use crate::metrics::progress::RunProgress;
@@ -195,12 +195,8 @@ impl<O: EncoderObjective> Objective for PretrainingRecipe<'_, O> {
     type Model = O::Model;
     type Batch = PretrainingBatch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        self.objective.terms()
-    }
-
-    fn weights(&self) -> Vec<f64> {
-        self.objective.weights()
+    fn terms(&self, step: u64) -> Vec<Term> {
+        self.objective.terms(step)
     }
 
     fn counts(&self, batch: &PretrainingBatch) -> Vec<f64> {

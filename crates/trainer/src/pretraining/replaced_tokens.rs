@@ -4,7 +4,7 @@ use super::encoder_objective::EncoderObjective;
 use super::objective::{MaskedSums, figure, masked_input, save_tokenizer, sum, vector};
 use super::tables;
 use crate::Result;
-use crate::engine::{Objective, load_parameters, save_parameters};
+use crate::engine::{Objective, Term, load_parameters, save_parameters};
 use crate::metrics::curve::{Line, Panel, Source};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::{PretrainingBatch, UnigramCounts};
@@ -117,12 +117,8 @@ impl<A: Attention, P: Positions> Objective for ReplacedTokenPretraining<A, P> {
     type Model = Electra<A, P>;
     type Batch = PretrainingBatch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &[figure::MASKED_LOSS, figure::REPLACED_LOSS]
-    }
-
-    fn weights(&self) -> Vec<f64> {
-        vec![1.0, self.weight]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        vec![Term::new(figure::MASKED_LOSS), Term::new(figure::REPLACED_LOSS).with_weight(self.weight)]
     }
 
     fn counts(&self, batch: &PretrainingBatch) -> Vec<f64> {

@@ -2,7 +2,7 @@
 
 use super::{TextObjective, TextSplits, figures};
 use crate::config::TrainSection;
-use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches};
+use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term};
 use crate::metrics::Record;
 use crate::metrics::curve::Panel;
 use crate::metrics::progress::RunProgress;
@@ -69,12 +69,8 @@ where
     type Model = O::Model;
     type Batch = O::Batch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        self.objective.terms()
-    }
-
-    fn weights(&self) -> Vec<f64> {
-        self.objective.weights()
+    fn terms(&self, step: u64) -> Vec<Term> {
+        self.objective.terms(step)
     }
 
     fn counts(&self, batch: &O::Batch) -> Vec<f64> {

@@ -5,7 +5,9 @@ use super::decode::{bleu, translations};
 use super::folder::{self, TranslationFile};
 use super::vocabulary::Vocabularies;
 use crate::Result;
-use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, watched};
+use crate::engine::{
+    Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term, watched,
+};
 use crate::metrics::Record;
 use crate::metrics::curve::{Line, Panel, Source};
 use crate::metrics::progress::RunProgress;
@@ -156,8 +158,8 @@ impl<M: EncoderDecoder> Objective for TranslationRecipe<'_, M> {
     type Model = M;
     type Batch = PairBatch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &[figure::LOSS]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        vec![Term::new(figure::LOSS)]
     }
 
     fn counts(&self, batch: &PairBatch) -> Vec<f64> {

@@ -11,7 +11,7 @@ use cloze_trainer::engine::origin::Input;
 use cloze_trainer::engine::run_folder::RunFolder;
 use cloze_trainer::engine::{
     Advance, Cadence, Export, FolderConfig, NonFinite, Objective, Outcome, OverSeeds, Plan, Position, Recipe,
-    RunOptions, RunSettings, StepBatches, train, train_in, train_seeds,
+    RunOptions, RunSettings, StepBatches, Term, train, train_in, train_seeds,
 };
 use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
@@ -85,8 +85,8 @@ impl Objective for Points {
     type Model = Curve;
     type Batch = Vec<[f32; 2]>;
 
-    fn terms(&self) -> &'static [&'static str] {
-        &["squared_error", "size"]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        ["squared_error", "size"].map(Term::new).to_vec()
     }
 
     fn counts(&self, batch: &Self::Batch) -> Vec<f64> {

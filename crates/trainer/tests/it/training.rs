@@ -15,6 +15,7 @@ use cloze_model::weights::{self, NamedTensors};
 use cloze_model::{ModelError, ParamInit};
 use cloze_trainer::TrainerError;
 use cloze_trainer::config::RunConfig;
+use cloze_trainer::engine::Term;
 use cloze_trainer::engine::checkpoint::{Checkpoint, Checkpoints};
 use cloze_trainer::engine::objective::Objective;
 use cloze_trainer::engine::optimizer::{Optimizer, OptimizerConfig};
@@ -325,8 +326,8 @@ impl Objective for Poisoned {
     type Model = BertForPreTraining;
     type Batch = (PretrainingBatch, bool);
 
-    fn terms(&self) -> &'static [&'static str] {
-        <BertPretraining>::default().terms()
+    fn terms(&self, step: u64) -> Vec<Term> {
+        <BertPretraining>::default().terms(step)
     }
 
     fn counts(&self, (batch, _): &Self::Batch) -> Vec<f64> {
@@ -365,9 +366,9 @@ fn a_step_that_is_not_finite_leaves_no_trace() {
     assert!(clean == bumpy, "the parameters or moments differ");
 }
 
-/// The pretraining objective with its second term counted `weight` times, or with a sum that is so many times as large.
+/// The pretraining objective with another weight of its second term, or with a sum that is `factor` times as large.
 struct Weighed {
-    weight: f64,
+    weight: fn(u64) -> f64,
     factor: f64,
 }
 
@@ -375,12 +376,10 @@ impl Objective for Weighed {
     type Model = BertForPreTraining;
     type Batch = PretrainingBatch;
 
-    fn terms(&self) -> &'static [&'static str] {
-        <BertPretraining>::default().terms()
-    }
-
-    fn weights(&self) -> Vec<f64> {
-        vec![1.0, self.weight]
+    fn terms(&self, step: u64) -> Vec<Term> {
+        let mut terms = <BertPretraining>::default().terms(step);
+        terms[1].weight = (self.weight)(step);
+        terms
     }
 
     fn counts(&self, batch: &PretrainingBatch) -> Vec<f64> {
@@ -398,7 +397,7 @@ impl Objective for Weighed {
 fn a_terms_weight_counts_in_the_loss_and_not_in_its_report() {
     let _held = crate::generator();
     let config = bert(0.0);
-    let done = |weight, factor| {
+    let done = |at_step, weight, factor| {
         let model = model(&config);
         // The keys' biases have gradients of rounding alone.
         let settings = OptimizerConfig { eps: 1e-2, ..OptimizerConfig::default() };
@@ -406,10 +405,10 @@ fn a_terms_weight_counts_in_the_loss_and_not_in_its_report() {
         let batches = [batch(0..3), batch(3..6)];
         let objective = Weighed { weight, factor };
         let (model, report) =
-            step(&objective, model, &mut optimizer, &batches, &device(), constants(1), &Alone);
+            step(&objective, model, &mut optimizer, &batches, &device(), constants(at_step), &Alone);
         (weights::collect(&model), report.unwrap())
     };
-    let (plain, weighed, scaled) = (done(1.0, 1.0), done(3.0, 1.0), done(1.0, 3.0));
+    let (plain, weighed, scaled) = (done(1, |_| 1.0, 1.0), done(1, |_| 3.0, 1.0), done(1, |_| 1.0, 3.0));
     assert_eq!(weighed.1.losses, plain.1.losses);
     assert!((scaled.1.losses[1] / plain.1.losses[1] - 3.0).abs() < 1e-5);
     assert!((weighed.1.grad_norm / scaled.1.grad_norm - 1.0).abs() < 1e-5);
@@ -417,12 +416,15 @@ fn a_terms_weight_counts_in_the_loss_and_not_in_its_report() {
     for (name, weighed) in &weighed.0 {
         weighed.assert_approx_eq::<f32>(&scaled.0[name], Tolerance::absolute(1e-6));
     }
+    // A weight may grow from step to step.
+    let growing: fn(u64) -> f64 = |step| step as f64;
+    assert_eq!(done(1, growing, 1.0).1, plain.1);
+    assert_eq!(done(3, growing, 1.0).1, done(3, |_| 3.0, 1.0).1);
 }
 
 /// An objective that gives what its fields say, whatever it is asked of.
 struct Given {
     terms: &'static [&'static str],
-    weights: usize,
     counts: usize,
     /// How many numbers each sum has.
     sums: &'static [usize],
@@ -432,12 +434,8 @@ impl Objective for Given {
     type Model = BertForPreTraining;
     type Batch = ();
 
-    fn terms(&self) -> &'static [&'static str] {
-        self.terms
-    }
-
-    fn weights(&self) -> Vec<f64> {
-        vec![1.0; self.weights]
+    fn terms(&self, _: u64) -> Vec<Term> {
+        self.terms.iter().map(|name| Term::new(*name)).collect()
     }
 
     fn counts(&self, (): &()) -> Vec<f64> {
@@ -465,7 +463,7 @@ fn an_objective_gives_one_count_and_one_sum_for_each_term() {
         report.map_err(|error| error.to_string())
     };
     const TERMS: &[&str] = &["a_loss", "b_loss"];
-    done(Given { terms: TERMS, weights: 2, counts: 2, sums: &[1, 1] }).unwrap();
+    done(Given { terms: TERMS, counts: 2, sums: &[1, 1] }).unwrap();
     let expected = |given: &str| format!("the training objective {given}");
     for (counts, sums, problem) in [
         (1, &[1, 1][..], "gives 1 counts for its 2 terms (a_loss, b_loss); expected one each"),
@@ -474,11 +472,9 @@ fn an_objective_gives_one_count_and_one_sum_for_each_term() {
         (2, &[1, 1, 1], "gives 3 sums for its 2 terms (a_loss, b_loss); expected one each"),
         (2, &[1, 4], "has 4 numbers as the sum of its term `b_loss`; expected one"),
     ] {
-        assert_eq!(done(Given { terms: TERMS, weights: 2, counts, sums }).unwrap_err(), expected(problem));
+        assert_eq!(done(Given { terms: TERMS, counts, sums }).unwrap_err(), expected(problem));
     }
-    let one = done(Given { terms: TERMS, weights: 1, counts: 2, sums: &[1, 1] }).unwrap_err();
-    assert_eq!(one, expected("gives 1 weights for its 2 terms (a_loss, b_loss); expected one each"));
-    let none = done(Given { terms: &[], weights: 0, counts: 0, sums: &[] }).unwrap_err();
+    let none = done(Given { terms: &[], counts: 0, sums: &[] }).unwrap_err();
     assert_eq!(none, expected("has no terms; expected one at least"));
 }
 
