@@ -9,6 +9,7 @@ mod bench;
 #[cfg(unix)]
 mod campaign;
 mod check;
+mod docs;
 mod fixtures;
 mod outside;
 mod package;
@@ -36,6 +37,7 @@ enum Task {
     Train(train::Args),
     Test(test::Args),
     Check(check::Args),
+    Docs(docs::Args),
     Backends(backends::Args),
     Bench(bench::Args),
     #[cfg(unix)]
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Task::Train(args) => train::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Check(args) => check::run(&args),
+        Task::Docs(args) => docs::run(&args),
         Task::Backends(args) => backends::run(&args),
         Task::Bench(args) => bench::run(&args),
         #[cfg(unix)]

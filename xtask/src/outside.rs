@@ -1,4 +1,4 @@
-//! `cargo xtask outside`: a program outside the workspace, made of what README.md shows.
+//! `cargo xtask outside`: a program outside the workspace, made of what README.md and the book show.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::{program, step, test};
 
 /// Build the crate in tests/outside, which depends on `cloze` as README.md says, and run its examples.
 ///
-/// The examples are README.md's; models of random weights stand where these look for published ones. The versions of
+/// The examples are those of the book's page on the library; models of random weights stand where these look for published ones. The versions of
 /// dependencies are the workspace's, and what the workspace has built of them is used again.
 #[derive(clap::Args)]
 pub struct Args {}
@@ -82,31 +82,37 @@ fn examples(folder: &Path) -> Result<Vec<(String, String)>> {
 mod tests {
     use super::*;
 
-    /// The blocks of a language in the README's section on the libraries.
-    fn blocks(language: &str) -> Vec<String> {
-        let readme = fs::read_to_string(step::root().join("README.md")).unwrap();
-        let (_, section) = readme.split_once("\n## The libraries\n").unwrap();
-        let section = section.split("\n## ").next().unwrap();
-        let blocks = section.split("```").skip(1).step_by(2);
+    /// The page on the library.
+    const PAGE: &str = "docs/src/build/library.md";
+
+    /// The blocks of a language on a page.
+    fn blocks(page: &str, language: &str) -> Vec<String> {
+        let page = fs::read_to_string(step::root().join(page)).unwrap();
+        let blocks = page.split("```").skip(1).step_by(2);
         blocks.filter_map(|block| block.strip_prefix(&format!("{language}\n"))).map(str::to_owned).collect()
     }
 
     #[test]
-    fn the_readme_shows_the_examples_as_they_are() {
+    fn the_book_shows_the_examples_as_they_are() {
         let examples = examples(&step::root().join(FOLDER)).unwrap();
-        let mut shown = blocks("rust");
+        let mut shown = blocks(PAGE, "rust");
+        // The README shows some of them.
+        let mut of_readme = blocks("README.md", "rust");
+        of_readme.retain(|block| !shown.contains(block));
+        assert!(of_readme.is_empty(), "README.md shows what the book does not: {of_readme:?}");
         for (name, text) in examples {
             let place = shown.iter().position(|block| *block == text);
-            shown.remove(place.unwrap_or_else(|| panic!("README.md does not show {name}.rs as it is")));
+            shown.remove(place.unwrap_or_else(|| panic!("the book does not show {name}.rs as it is")));
         }
-        assert!(shown.is_empty(), "README.md shows what is no example: {shown:?}");
+        assert!(shown.is_empty(), "the book shows what is no example: {shown:?}");
     }
 
     #[test]
-    fn the_crate_depends_on_what_the_readme_says() {
+    fn the_crate_depends_on_what_readme_and_book_say() {
         let read = |text: &str| toml::from_str::<toml::Table>(text).unwrap().remove("dependencies").unwrap();
-        let shown = blocks("toml");
+        let shown = blocks(PAGE, "toml");
         assert_eq!(shown.len(), 1, "one set of dependencies for all examples");
+        assert_eq!(blocks("README.md", "toml"), shown);
         // A user's clone of the repository lies beside the user's crate.
         let shown = shown[0].replace("\"../cloze/crates/cli\"", "\"../../crates/cli\"");
         let manifest = fs::read_to_string(step::root().join(FOLDER).join("Cargo.toml")).unwrap();
