@@ -25,6 +25,7 @@ mod output;
 mod profile;
 mod progress;
 mod rows;
+mod spellings;
 mod stop;
 mod text_vectors;
 mod warnings;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         Err(error) => return failure::report_usage(&error),
     };
     warnings::listen(cli.command.is_profiled());
+    spellings::tell(&std::env::args_os().collect::<Vec<_>>());
     match join_pool().and_then(|()| failure::of_device(|| commands::run(cli.command))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),

@@ -16,7 +16,7 @@ pub struct RowFiles {
     #[arg(value_name = "FILE")]
     files: Vec<String>,
     /// The files' format.
-    #[arg(long, value_enum, default_value_t = Format::Auto)]
+    #[arg(long = "input-format", alias = "format", value_name = "FORMAT", value_enum, default_value_t = Format::Auto)]
     format: Format,
     /// What separates the columns of CSV and TSV, such as ";": one ASCII character.
     #[arg(long, value_name = "CHAR")]
@@ -156,7 +156,7 @@ impl RowFiles {
         }
         if !matches!(self.format, Format::Auto | Format::Lines) {
             return Err(WrongUsage::new(anyhow!(
-                "standard input is read as lines; name a file for --format"
+                "standard input is read as lines; name a file for --input-format"
             ))
             .into());
         }

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
     /// How many tokens to show for a mask.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    #[arg(short = 'k', long, value_name = "N", default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     top_k: usize,
     /// Print one JSON object for each text, as it is of JSON lines and Parquet.
     #[arg(long)]

@@ -29,7 +29,7 @@ use crate::output::{Output, say};
 #[command(after_long_help = "\
 Examples:
   cloze generate --model openai-community/gpt2 'The old man sat by'
-  cloze generate --model openai-community/gpt2 --temperature 0.8 --top-p 0.95 --n 3 --seed 7 'Once upon a time'
+  cloze generate --model openai-community/gpt2 --temperature 0.8 --top-p 0.95 --n-best 3 --seed 7 'Once upon a time'
   cloze generate --model openai-community/gpt2 --json --max-new 20 < prompts.txt")]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
@@ -79,8 +79,8 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
     /// Continuations of each text.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=100_000))]
-    n: usize,
+    #[arg(long, alias = "n", value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    n_best: usize,
     /// Texts that are worked on at a time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     batch: usize,
@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
     let mut config = GenerateConfig::default();
     config.decoding = args.decoding();
-    config.n = args.n;
+    config.n = args.n_best;
     config.seed = args.seed;
     config.batch = args.batch;
     config.int8 = args.compute.int8;
@@ -132,7 +132,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut output = Output::new();
     let (mut count, mut truncated) = (0, 0);
     match &args.texts[..] {
-        [text] if !args.json && args.n == 1 && !generator.has_beam() && io::stdout().is_terminal() => {
+        [text] if !args.json && args.n_best == 1 && !generator.has_beam() && io::stdout().is_terminal() => {
             return show(args, &generator, text);
         }
         [] => {

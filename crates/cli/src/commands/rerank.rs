@@ -33,7 +33,7 @@ const QUERIES: usize = 64;
 /// key; those of Parquet as JSON. If the input has a column or key of that name, --answer-prefix gives the answer another one.
 #[derive(clap::Args)]
 #[command(after_long_help = r#"Examples:
-  cloze search query --index INDEX -k 100 'how do ships float' | cloze rerank --model MODEL --top 10
+  cloze search query --index INDEX -k 100 'how do ships float' | cloze rerank --model MODEL --top-k 10
   cloze rerank --model cross-encoder/ms-marco-MiniLM-L6-v2 --input candidates.jsonl --output ranked.jsonl
   cloze rerank --model MODEL --columns query=question,text=passage --input pairs.csv --output scored.csv
   echo '{"query": "a storm", "candidates": ["bread", "wind and rain"]}' | cloze rerank --model MODEL"#)]
@@ -45,8 +45,8 @@ pub struct Args {
     #[command(flatten)]
     answers: AnswerArgs,
     /// Print only the best N candidates of each query.
-    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
-    top: Option<usize>,
+    #[arg(short = 'k', long, alias = "top", value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    top_k: Option<usize>,
     /// Bytes of a line at most; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
@@ -178,7 +178,7 @@ pub fn run(args: &Args) -> Result<()> {
                     answers.write(row, &json!({ "score": ranked.first().map(|ranked| ranked.score) }))?;
                 }
                 Some(Request { candidates, .. }) => {
-                    let best = ranked.iter().take(args.top.unwrap_or(usize::MAX));
+                    let best = ranked.iter().take(args.top_k.unwrap_or(usize::MAX));
                     let found = best.map(|ranked| candidates[ranked.place].fitting(*ranked)).collect();
                     answers.write_as(row, &["found"], &Answer { found })?;
                 }

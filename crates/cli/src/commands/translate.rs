@@ -70,11 +70,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     batch: usize,
     /// Tokens of a translation at most (default: as the folder says, else twice the source's and 10).
-    #[arg(long, value_name = "N")]
-    max_len: Option<usize>,
+    #[arg(long, alias = "max-len", value_name = "N")]
+    max_new: Option<usize>,
     /// Tokens of a translation at least (default: as the folder says, else 0).
-    #[arg(long, value_name = "N")]
-    min_len: Option<usize>,
+    #[arg(long, alias = "min-len", value_name = "N")]
+    min_new: Option<usize>,
     /// Make tokens less likely that stand in the translation already: 1 does nothing (default: as the folder says, else 1).
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
@@ -134,7 +134,7 @@ impl Args {
         settings.sample = self.beam.map(|_| false);
         settings.length_penalty = self.length_penalty;
         settings.early_stopping = self.early_stopping.map(Into::into);
-        (settings.max_new, settings.min_new) = (self.max_len, self.min_len);
+        (settings.max_new, settings.min_new) = (self.max_new, self.min_new);
         settings.repetition_penalty = self.repetition_penalty;
         settings.no_repeat_ngram = self.no_repeat_ngram;
         options

@@ -118,18 +118,18 @@ fn a_seed_and_a_text_give_the_same_samples() {
     let sample = |args: &[&str], input: &str| {
         done("generate", &folder, &[&["--temperature", "1.5", "--max-new", "8"], args].concat(), input)
     };
-    let three = ["--n", "3"];
+    let three = ["--n-best", "3"];
     let all = sample(&three, PROMPTS);
     assert_eq!(all.len(), 12);
     for (place, line) in PROMPTS.lines().enumerate() {
         assert_eq!(sample(&three, &format!("{line}\n")), all[3 * place..][..3]);
     }
-    assert_ne!(sample(&["--n", "3", "--seed", "9"], PROMPTS), all);
+    assert_ne!(sample(&["--n-best", "3", "--seed", "9"], PROMPTS), all);
     // The settings that draw are settings each by itself.
     for args in [&["--top-k", "3"][..], &["--top-p", "0.5"], &["--min-p", "0.2"]] {
-        assert_eq!(done("generate", &folder, &[args, &["--n", "2"]].concat(), "the sea\n").len(), 2);
+        assert_eq!(done("generate", &folder, &[args, &["--n-best", "2"]].concat(), "the sea\n").len(), 2);
     }
-    let found = done("generate", &folder, &["--json", "--top-p", "0.9", "--n", "2", "the sea"], "");
+    let found = done("generate", &folder, &["--json", "--top-p", "0.9", "--n-best", "2", "the sea"], "");
     let found: Value = serde_json::from_str(&found[0]).unwrap();
     assert_eq!(found["text"], "the sea");
     let continuations = found["continuations"].as_array().unwrap();
@@ -151,7 +151,11 @@ fn long_texts_and_wrong_settings() {
         "1 of 1 texts are longer than 20 tokens and were continued without their beginnings\n"
     );
     for (args, input, expected) in [
-        (&["--n", "2"][..], &b"a\n"[..], "`n_best` is 2; expected 1 without a beam and without sampling"),
+        (
+            &["--n-best", "2"][..],
+            &b"a\n"[..],
+            "`n_best` is 2; expected 1 without a beam and without sampling",
+        ),
         (&["--temperature", "0"], b"a\n", "`temperature` is 0; expected a positive number"),
         (&["--top-p", "1.5"], b"a\n", "`top_p` is 1.5; expected above 0 and at most 1"),
         (&["--repetition-penalty", "-1"], b"a\n", "`repetition_penalty` is -1"),
@@ -196,7 +200,7 @@ fn a_line_has_a_translation() {
     assert!(alone[0].split(' ').count() <= 2 * 7 + 10);
     assert!(done("translate", &folder, &[], "").is_empty());
 
-    let short = done("translate", &folder, &["--max-len", "2"], SOURCES);
+    let short = done("translate", &folder, &["--max-new", "2"], SOURCES);
     assert!(short.iter().all(|line| line.split_whitespace().count() <= 2));
     let prefixed = done("translate", &folder, &["--prefix", "the red", "--beam", "3"], SOURCES);
     assert!(prefixed.iter().all(|line| line.starts_with("the red")), "{prefixed:?}");
@@ -244,7 +248,7 @@ fn a_folder_of_marians_needs_nothing_more() {
     assert!(prefixed[0].starts_with("la mer"), "{prefixed:?}");
     // A text whose first megabyte is enough.
     let long = format!("{}\n", "The old sea ".repeat(100_000));
-    let ran = run("translate", &folder, &["--max-len", "2"], long.as_bytes());
+    let ran = run("translate", &folder, &["--max-new", "2"], long.as_bytes());
     assert_eq!((ran.status, ran.out.lines().count()), (0, 1), "{}", ran.err);
 }
 
@@ -356,7 +360,7 @@ fn lists_of_the_best_and_alignments() {
 #[test]
 fn unknown_pieces_become_the_sources_words() {
     let folder = translator();
-    let args = ["--prefix", "zzz zzz", "--max-len", "1", "--replace-unknown"];
+    let args = ["--prefix", "zzz zzz", "--max-new", "1", "--replace-unknown"];
     let found = done("translate", &folder, &args, "blue whale\n");
     let first: Vec<&str> = found[0].split(' ').take(2).collect();
     assert!(first.iter().all(|word| ["blue", "whale"].contains(word)), "{found:?}");
@@ -408,8 +412,7 @@ fn memory_does_not_grow_with_the_input() {
     for (folder, command) in
         [(translator(), "translate"), (opus(), "translate"), (language_model(), "generate")]
     {
-        let limit = if command == "translate" { "--max-len" } else { "--max-new" };
-        let args = [command, "--model", folder.path().to_str().unwrap(), limit, "1", "--beam", "1"];
+        let args = [command, "--model", folder.path().to_str().unwrap(), "--max-new", "1", "--beam", "1"];
         let short = crate::peak::of(&args, input("a man\n".to_owned()));
         // What generate goes on from is the end of a line, so that it has to fit.
         let longest = if command == "translate" { 32 << 20 } else { 1 << 19 };

@@ -98,7 +98,7 @@ fn candidates_are_put_in_order_by_the_models_scores() {
             let off = one["score"].as_f64().unwrap() - expected.as_f64().unwrap();
             assert!(off.abs() < 1e-5, "{one}, {of_pair}");
         }
-        let best = answers(&in_place(&place, &["rerank", "--model", name, "--top", "2"], &input).done());
+        let best = answers(&in_place(&place, &["rerank", "--model", name, "--top-k", "2"], &input).done());
         assert_eq!(best[0]["found"].as_array().unwrap()[..], found[..2]);
         let ranked = Reranker::load(place.path().join(name), &device).unwrap().rank("sea", &TEXTS).unwrap();
         assert_eq!(ranked.iter().map(|one| one.place as u64).collect::<Vec<_>>(), places(found));

@@ -37,7 +37,7 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
             call(&["mine-negatives", name]),
             &["--negatives", "--range-min", "--range-max", "--margin", "--max-score", "--min-label"],
         ),
-        _ => (call(&["rerank"]).input(candidates(&mut case.random)), &["--top", "--max-line-bytes"]),
+        _ => (call(&["rerank"]).input(candidates(&mut case.random)), &["--top-k", "--max-line-bytes"]),
     };
     if kind < 4 && case.random.one_in(2) {
         attempt = attempt.arg("--json");

@@ -33,7 +33,7 @@ pub fn translate(case: &mut Case<'_>) -> Result<()> {
             4 => ("--diversity", Some(value(random))),
             5 => ("--n-best", Some(value(random))),
             6 => ("--batch", Some(value(random))),
-            7 => ("--max-len", Some((*random.pick(&COUNTS)).to_owned())),
+            7 => ("--max-new", Some((*random.pick(&COUNTS)).to_owned())),
             8 => ("--prefix", Some(random.pick(&ODD).replace('\0', "\u{1}"))),
             9 => ("--penalty", Some((*random.pick(&["power", "gnmt", "", "x"])).to_owned())),
             10 => ("--early-stopping", Some((*random.pick(&["true", "false", "never", "1"])).to_owned())),
@@ -66,7 +66,7 @@ pub fn generate(case: &mut Case<'_>) -> Result<()> {
         let (name, value) = match random.below(14) {
             0 => ("--max-new", Some((*random.pick(&COUNTS)).to_owned())),
             1 => ("--min-new", Some((*random.pick(&COUNTS)).to_owned())),
-            2 => ("--n", Some((*random.pick(&COUNTS)).to_owned())),
+            2 => ("--n-best", Some((*random.pick(&COUNTS)).to_owned())),
             3 => ("--temperature", Some(value(random))),
             4 => ("--top-k", Some(value(random))),
             5 => ("--top-p", Some(value(random))),

@@ -21,7 +21,7 @@ pub struct RowArgs {
     #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = rows::any_column)]
     columns: Vec<(String, Column)>,
     /// The files' format.
-    #[arg(long, value_enum, default_value_t = Format::Auto)]
+    #[arg(long = "input-format", alias = "format", value_name = "FORMAT", value_enum, default_value_t = Format::Auto)]
     format: Format,
     /// What separates the columns of CSV and TSV, such as ";": one ASCII character.
     #[arg(long, value_name = "CHAR")]

@@ -34,7 +34,7 @@ pub struct Args {
     #[command(flatten)]
     other: OtherModel,
     /// How many texts are wanted.
-    #[arg(short, value_name = "K", default_value_t = SearchConfig::default().k, value_parser = up_to_a_million())]
+    #[arg(short, long = "top-k", value_name = "K", default_value_t = SearchConfig::default().k, value_parser = up_to_a_million())]
     k: usize,
     /// Only texts with this value of a field, or without it: key=value, key!=value. Several must all hold.
     #[arg(long = "where", value_name = "KEY=VALUE")]

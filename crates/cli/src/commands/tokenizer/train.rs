@@ -51,8 +51,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Score::Frequency)]
     score: Score,
     /// The files' format: auto, text, jsonl or parquet; auto goes by the file's ending.
-    #[arg(long, value_name = "FORMAT", default_value = "auto", hide_possible_values = true,
-        value_parser = format())]
+    #[arg(long = "input-format", alias = "format", value_name = "FORMAT", default_value = "auto",
+        hide_possible_values = true, value_parser = format())]
     format: Format,
     /// The column of JSON lines or Parquet that holds the text.
     #[arg(long, value_name = "NAME", default_value = "text")]
