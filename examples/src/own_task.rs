@@ -82,10 +82,6 @@ impl TaskKind for OrdinalKind<'_> {
         run.train(&task, splits, &tokenizer, progress)
     }
 
-    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
-        (Architecture::SequenceClassification, Some(ProblemType::MultiLabel))
-    }
-
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
         saved.open(self.0.task()?)
     }
@@ -185,6 +181,10 @@ impl Task for Ordinal {
 }
 
 impl PretrainedTask for Ordinal {
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        (Architecture::SequenceClassification, Some(ProblemType::MultiLabel))
+    }
+
     fn model(
         &self,
         pretrained: PretrainedFolder,

@@ -15,9 +15,10 @@ use cloze_data::labelled::LabelSet;
 use cloze_evaluation::report::Predictions;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::{LoadReport, PretrainedFolder};
+use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_tokenizer::Tokenizer;
+use cloze_trainer::engine::optimizer::ParamGroup;
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::finetune::{
     FineTuneConfig, PretrainedTask, ScoreRows, Task, TaskData, TextTask, fine_tune, fine_tune_task,
@@ -119,9 +120,17 @@ impl<T: Task<Scores: ScoreRows, Model: Sync>> Task for Taught<T> {
     fn labels(&self) -> Option<&LabelSet> {
         self.task.labels()
     }
+
+    fn parameter_groups(&self) -> Vec<ParamGroup> {
+        self.task.parameter_groups()
+    }
 }
 
 impl<T: PretrainedTask<Scores: ScoreRows, Model: Sync>> PretrainedTask for Taught<T> {
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        self.task.saved_as()
+    }
+
     fn model(
         &self,
         pretrained: PretrainedFolder,

@@ -9,7 +9,6 @@ use cloze_data::labelled::{LabelSet, LabelledSource, Labels, Target, TextExample
 use cloze_data::{Random, SkipReport};
 use cloze_evaluation::report::{ClassExample, ClassPredictions, Predictions};
 use cloze_model::blocks::Linear;
-use cloze_model::huggingface::{Architecture, ProblemType};
 use cloze_model::{ParamInit, ops};
 use cloze_trainer::config::ConfigFile;
 use cloze_trainer::engine::{Outcome, RunOptions, load_parameters, save_parameters};
@@ -66,10 +65,6 @@ impl TaskKind for VectorKind<'_> {
             output: Linear::uniform(hidden, 2, init),
         };
         run.train_new(&task, data, model, Box::new(Parameters), progress)
-    }
-
-    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
-        (Architecture::SequenceClassification, Some(ProblemType::SingleLabel))
     }
 
     /// `Predictor` asks models of texts.

@@ -1,12 +1,14 @@
 //! Answers cut from a text: extractive question answering.
 
-use super::config::{TaskSection, Tuning};
-use super::kinds::{OpenedModel, SavedModel, TaskKind};
-use super::run::TaskRun;
+use super::config::Tuning;
+use super::kind::TaskKind;
+use super::saved_model::{OpenedModel, SavedModel};
+use super::section::TaskSection;
 use super::task::{
     Encoded, PretrainedTask, ScoreRows, Task, TokenFeatures, bad_setting, input, labels, pretrained_encoder,
-    rows, softmax,
+    rows, sequences, softmax,
 };
+use super::task_run::TaskRun;
 use crate::Result;
 use crate::config::validate::{Check, at_least, ensure};
 use crate::engine::Outcome;
@@ -171,10 +173,6 @@ impl TaskKind for AnswerKind<'_> {
         run.train(&task, data, &tokenizer, progress)
     }
 
-    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
-        (Architecture::QuestionAnswering, None)
-    }
-
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
         saved.open(AnswerTask::of(self.0)?)
     }
@@ -214,8 +212,7 @@ impl Task for AnswerTask {
 
     /// The logits of contexts and of the tokens that stand for none: no answer begins or ends elsewhere.
     fn scores(&self, model: &Self::Model, batch: &[&QuestionFeatures], device: &Device) -> SpanLogits {
-        let sequences: Vec<_> = batch.iter().map(|window| &window.sequence).collect();
-        let input = input(&model.bert, &sequences, device);
+        let input = input(&model.bert, &sequences(batch), device);
         let longest = input.longest();
         let outside = batch.iter().flat_map(|window| {
             (0..longest).map(|token| token != window.null && !window.context.contains(&token))
@@ -287,6 +284,10 @@ impl Task for AnswerTask {
 }
 
 impl PretrainedTask for AnswerTask {
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        (Architecture::QuestionAnswering, None)
+    }
+
     fn model(
         &self,
         pretrained: PretrainedFolder,

@@ -1,11 +1,13 @@
 //! Multiple choice: picking the right one of several texts.
 
-use super::config::TaskSection;
-use super::kinds::{OpenedModel, SavedModel, TaskKind};
-use super::run::TaskRun;
+use super::kind::TaskKind;
+use super::saved_model::{OpenedModel, SavedModel};
+use super::section::TaskSection;
 use super::task::{
-    Encoded, PretrainedTask, Task, TokenFeatures, argmax, input, labels, pretrained_encoder, softmax,
+    Encoded, PretrainedTask, Task, TokenFeatures, argmax, input, labels, pretrained_encoder, sequences,
+    softmax,
 };
+use super::task_run::TaskRun;
 use crate::Result;
 use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
@@ -68,10 +70,6 @@ impl TaskKind for ChoiceKind {
             |examples| task.encode(&tokenizer, examples, data.max_len),
         )?;
         run.train(&task, data, &tokenizer, progress)
-    }
-
-    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
-        (Architecture::MultipleChoice, None)
     }
 
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
@@ -151,6 +149,10 @@ impl Task for ChoiceTask {
 }
 
 impl PretrainedTask for ChoiceTask {
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        (Architecture::MultipleChoice, None)
+    }
+
     fn model(
         &self,
         pretrained: PretrainedFolder,
@@ -171,8 +173,7 @@ impl PretrainedTask for ChoiceTask {
 
 /// The scores of all choices of a batch, one below the other, `[choices, 1]`.
 fn scores(model: &BertForMultipleChoice, batch: &[&ChoiceFeatures], device: &Device) -> Tensor<2> {
-    let sequences: Vec<_> = batch.iter().flat_map(|features| &features.choices).collect();
-    model.forward(input(&model.bert, &sequences, device), 1)
+    model.forward(input(&model.bert, &sequences(batch), device), 1)
 }
 
 /// `[choices, 1]` to `[batch, most choices]`. An example with fewer choices is filled up with a score whose softmax is

@@ -1,7 +1,7 @@
 //! What sentence-transformers' `CrossEncoder` does to a model's only output: a word in `config.json`, which transformers does
 //! not read.
 
-use super::config::ValueLoss;
+use super::section::ValueLoss;
 use crate::{Result, TrainerError};
 use cloze_evaluation::atomic_file::write_atomic;
 use cloze_model::ModelError;

@@ -11,6 +11,7 @@ mod embedding;
 mod evaluate;
 mod form;
 mod held_out;
+mod kind;
 mod kinds;
 mod model_folder;
 mod predict;
@@ -20,10 +21,14 @@ mod reading;
 mod recipe;
 mod recurrent;
 mod run;
+mod saved_model;
+mod section;
 mod shots;
 mod start;
 mod tags;
 mod task;
+mod task_model;
+mod task_run;
 mod template;
 mod texts;
 mod validate;
@@ -32,8 +37,7 @@ pub use crate::engine::Advance;
 pub use answers::{AnswerTask, SpanScores};
 pub use choices::ChoiceTask;
 pub use config::{
-    DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneRun, FineTuneTrain, TaskSection,
-    Tuning, ValueLoss,
+    DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneRun, FineTuneTrain, Tuning,
 };
 pub use embedding::{
     EmbeddingBatch, EmbeddingFeatures, EmbeddingLoss, EmbeddingScores, EmbeddingSection, EmbeddingTask,
@@ -41,17 +45,21 @@ pub use embedding::{
 };
 pub use evaluate::{figures, outputs, predict};
 pub use form::Form;
-pub use kinds::{OpenedModel, RecurrentTask, SavedModel, TaskKind, TaskSettings};
+pub use kind::{RecurrentTask, TaskKind, TaskSettings};
 pub use model_folder::{TASK_FILE, TaskFile};
 #[cfg(test)]
 pub(crate) use predict::testing;
-pub use predict::{Cut, LineFields, PredictTask, Read};
-pub use predictor::{Answered, EvaluationData, InputKey, LineUnit, Measurement, Predicted, Predictor};
-pub use prompt::{PromptSection, PromptTask};
+pub use predict::{Cut, InputKey, LineFields, PredictTask, Read};
+pub use predictor::{EvaluationData, LineUnit, Predictor};
+pub use prompt::PromptTask;
 pub use reading::{Reading, TaskData};
 pub use recurrent::RecurrentSection;
-pub use run::{TaskRun, fine_tune, fine_tune_task};
-pub use tags::{SentenceFeatures, SentenceTags, TagScores, TagTask, Tagger, TaggingSection, Tags};
+pub use run::{fine_tune, fine_tune_task};
+pub use saved_model::{OpenedModel, SavedModel};
+pub use section::{PromptSection, TaggingSection, TaskSection, ValueLoss};
+pub use tags::{SentenceFeatures, SentenceTags, TagScores, TagTask, Tagger, Tags};
 pub use task::{Encoded, Features, PretrainedTask, ScoreRows, Task, TokenFeatures, input};
+pub use task_model::{Answered, Measurement, Predicted};
+pub use task_run::TaskRun;
 pub use template::{PromptFeatures, Template};
 pub use texts::{TextClassifier, TextInput, TextTask, Texts};

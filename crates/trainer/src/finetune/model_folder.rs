@@ -1,9 +1,7 @@
 //! A fine-tuned model's folder: what transformers reads, and a file that says which task it is for.
 
-use super::config::{TaskSection, ValueLoss};
 use super::cross_encoder;
-use super::kinds::TaskSettings;
-use super::tags::TaggingSection;
+use super::section::{TaggingSection, TaskSection, ValueLoss};
 use super::task::Task;
 use crate::{Result, TrainerError};
 use cloze_data::labelled::{AnswerConfig, LabelSet, LongSentences, TagScheme, Windows};
@@ -13,6 +11,7 @@ use cloze_model::huggingface::{
     Architecture, Family, PretrainedConfig, ProblemType, SaveConfig, save_pretrained,
 };
 use cloze_tokenizer::Tokenizer;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -32,7 +31,7 @@ pub struct TaskFile<S = TaskSection> {
     pub pairs: Option<bool>,
 }
 
-impl<S: TaskSettings> TaskFile<S> {
+impl<S> TaskFile<S> {
     /// That of a task's models.
     pub fn of<T: Task<Section = S>>(task: &T, max_len: usize) -> Self {
         Self { task: task.section(), max_len, pairs: task.pairs() }
@@ -42,7 +41,10 @@ impl<S: TaskSettings> TaskFile<S> {
     ///
     /// # Errors
     /// [`TrainerError::Io`], and [`TrainerError::BadTaskFile`] for a malformed file.
-    pub fn read(folder: &Path) -> Result<Option<Self>> {
+    pub fn read(folder: &Path) -> Result<Option<Self>>
+    where
+        S: DeserializeOwned,
+    {
         let path = folder.join(TASK_FILE);
         if !path.exists() {
             return Ok(None);
@@ -59,7 +61,10 @@ impl<S: TaskSettings> TaskFile<S> {
     ///
     /// # Errors
     /// [`TrainerError::Io`].
-    pub fn write(&self, folder: &Path) -> Result<()> {
+    pub fn write(&self, folder: &Path) -> Result<()>
+    where
+        S: Serialize,
+    {
         let path = folder.join(TASK_FILE);
         let text = serde_json::to_string_pretty(self).expect("strings and numbers") + "\n";
         std::fs::write(&path, text).map_err(TrainerError::io("write", &path))
@@ -182,10 +187,12 @@ pub(super) struct ModelFolder<'a, S> {
     pub languages: Vec<String>,
     pub tokenizer: &'a Tokenizer,
     pub file: TaskFile<S>,
+    /// The class of transformers that reads it.
+    pub saved_as: (Architecture, Option<ProblemType>),
     pub labels: Option<&'a LabelSet>,
 }
 
-impl<S: TaskSettings> ModelFolder<'_, S> {
+impl<S: Serialize> ModelFolder<'_, S> {
     /// Whether a model of this encoder can be saved so, to be asked before it is trained.
     ///
     /// # Errors
@@ -202,7 +209,7 @@ impl<S: TaskSettings> ModelFolder<'_, S> {
 
     /// What the model is saved as.
     fn config(&self) -> SaveConfig {
-        let (architecture, problem) = self.file.task.kind().saved_as();
+        let (architecture, problem) = self.saved_as;
         let labels = match (self.labels, problem) {
             (Some(labels), _) => labels.names().to_vec(),
             // Where no label is named transformers takes two outputs for granted; it names a number so.

@@ -1,12 +1,15 @@
 //! Classes of texts by way of the masked-LM head: a template with a mask, and words for the classes.
 
-use super::config::{TaskSection, Tuning};
-use super::kinds::{OpenedModel, SavedModel, TaskKind};
+use super::config::Tuning;
+use super::kind::TaskKind;
 use super::reading::draw_shots;
-use super::run::TaskRun;
+use super::saved_model::{OpenedModel, SavedModel};
+use super::section::{PromptSection, TaskSection};
 use super::task::{
     Encoded, PretrainedTask, Task, TokenFeatures, bad_setting, input, labels, pretrained_encoder, rows,
+    sequences,
 };
+use super::task_run::TaskRun;
 use super::template::{PromptFeatures, Template};
 use super::texts::{class, class_predictions};
 use crate::config::validate::{Check, ensure};
@@ -23,28 +26,7 @@ use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, Probl
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::{BertForMaskedLm, DropoutOverrides, classification_loss};
 use cloze_tokenizer::Tokenizer;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::path::Path;
-
-/// `[task] kind = "prompt"`: a text is put into a template, and its class is the one whose word the masked-LM head
-/// finds likeliest in the mask's place (Schick & Schütze 2021, §3.1; Gao et al. 2021, §4).
-///
-/// No parameter is new: without a step of training (`train.epochs = 0`) it is a zero-shot classifier.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct PromptSection {
-    /// What the model reads: `{text}`, `{mask}` and, of pairs, `{pair}` between words, such as
-    /// `"{text} It was {mask}."`. All is one segment. Long texts are cut, the template never.
-    pub template: String,
-    /// The words of each class, each one piece of the vocabulary where the mask is. A class's score is the mean of
-    /// its words' logits, as in PET's code (`_convert_single_mlm_logits_to_cls_logits`).
-    pub verbaliser: BTreeMap<String, Vec<String>>,
-    /// If there are two classes, the one that precision, recall and F1 refer to. Default: the second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub positive: Option<String>,
-}
 
 /// Classification by the masked-LM head.
 #[derive(Debug, Clone)]
@@ -195,10 +177,6 @@ impl TaskKind for PromptKind<'_> {
         run.train(&task, data, &tokenizer, progress)
     }
 
-    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
-        (Architecture::MaskedLm, None)
-    }
-
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
         let task = PromptTask::new(self.0, saved.tokenizer, saved.folder)?;
         saved.open(task)
@@ -234,8 +212,7 @@ impl Task for PromptTask {
     }
 
     fn scores(&self, model: &Self::Model, batch: &[&PromptFeatures], device: &Device) -> Tensor<2> {
-        let sequences: Vec<&TokenSequence> = batch.iter().map(|features| &features.sequence).collect();
-        let input = input(&model.bert, &sequences, device);
+        let input = input(&model.bert, &sequences(batch), device);
         let starts = input.starts().into_iter();
         let masks = starts.zip(batch).map(|(start, features)| (start + features.mask) as i32).collect();
         let logits = model.forward(input, labels(masks, device));
@@ -270,6 +247,10 @@ impl Task for PromptTask {
 }
 
 impl PretrainedTask for PromptTask {
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        (Architecture::MaskedLm, None)
+    }
+
     /// # Errors
     /// [`TrainerError::NoMlmHead`] among them: words mean nothing to a new head.
     fn model(

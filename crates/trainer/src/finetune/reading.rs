@@ -1,17 +1,15 @@
 //! Reading a run's splits: the training data, what is held out of it, and the files to measure with.
 
-use super::config::{FineTuneRun, Tuning};
+use super::config::Tuning;
 use super::held_out::held_out;
-use super::kinds::TaskSettings;
 use super::shots;
 use super::task::{Encoded, Task, bad_setting};
-use crate::engine::origin::{Input, model_files};
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use cloze_data::labelled::{LabelSet, LabelledSource, TextExample};
 use cloze_data::{DataError, SkipReport};
 use cloze_evaluation::atomic_file::write_atomic;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A task's splits.
 pub struct TaskData<T: Task> {
@@ -32,45 +30,6 @@ pub fn draw_shots(
     match (config.data.shots, labels) {
         (Some(n), Some(labels)) => shots::draw(examples, labels, n, config.common.run.seed),
         _ => Ok(examples),
-    }
-}
-
-/// The files that a run reads, with their checksums: those of the data, and the checkpoint's.
-///
-/// # Errors
-/// Data files that are not there or cannot be read.
-pub fn inputs_of<S: TaskSettings>(config: &FineTuneRun<S>) -> Result<Vec<Input>> {
-    let section = &config.data;
-    let mut paths = section.train.paths(Path::new(""))?;
-    for (split, files) in [("dev", &section.dev), ("test", &section.test)] {
-        let source = section.train.with_files(files.to_vec());
-        if !files.is_empty() {
-            paths.extend(source.paths(Path::new("")).map_err(|error| missing(split, error.into()))?);
-        }
-    }
-    match &config.model.recurrent {
-        None if config.model.path.as_os_str().is_empty() => {}
-        None => paths.extend(model_files(&config.model.path)?),
-        Some(section) => {
-            if let Some(path) = section.tokenizer.path() {
-                paths.extend(model_files(path)?);
-            }
-        }
-    }
-    for path in config.task.kind().models() {
-        paths.extend(model_files(path)?);
-    }
-    Input::of(paths)
-}
-
-/// The error of a split whose files are not there names its key.
-fn missing(split: &str, error: TrainerError) -> TrainerError {
-    match error {
-        TrainerError::Data(DataError::NoLabelledFiles { pattern, .. }) => {
-            let expected = "a file, a folder or a pattern of files that are there".into();
-            bad_setting(&format!("data.{split}"), format!("{pattern:?}"), expected)
-        }
-        other => other,
     }
 }
 
@@ -157,5 +116,16 @@ impl Reading<'_> {
         let (data, skipped) = read(&source).map_err(|error| missing(split, error))?;
         self.note(split, &skipped);
         Ok(Some(data))
+    }
+}
+
+/// The error of a split whose files are not there names its key.
+pub(super) fn missing(split: &str, error: TrainerError) -> TrainerError {
+    match error {
+        TrainerError::Data(DataError::NoLabelledFiles { pattern, .. }) => {
+            let expected = "a file, a folder or a pattern of files that are there".into();
+            bad_setting(&format!("data.{split}"), format!("{pattern:?}"), expected)
+        }
+        other => other,
     }
 }

@@ -1,22 +1,21 @@
 //! A fine-tuning run from the config to the saved model.
 
-use super::config::{self, FineTuneRun, Tuning};
-use super::form::Form;
-use super::kinds::TaskSettings;
-use super::reading::{Reading, TaskData, inputs_of};
+use super::config::{FineTuneRun, unset};
+use super::kind::TaskSettings;
+use super::reading::{TaskData, missing};
 use super::recurrent;
-use super::start::{Prepared, prepare, prepare_backbone, prepare_new};
-use super::task::{PretrainedTask, Task};
+use super::task::PretrainedTask;
+use super::task_run::TaskRun;
+use super::validate::validate;
 use crate::Result;
-use crate::config::{ConfigFile, Run};
-use crate::engine::origin::Input;
+use crate::config::{ConfigFile, Run, layered};
+use crate::engine::origin::{Input, model_files};
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{Outcome, RunOptions, train_in};
+use crate::engine::{Outcome, RunOptions};
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
-use cloze_model::HasBackbone;
 use cloze_tokenizer::Tokenizer;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Fine-tunes a checkpoint as `config` says: data, steps, evaluations, the best model, its report.
 ///
@@ -31,9 +30,9 @@ pub fn fine_tune<S: TaskSettings>(
     let folder = RunFolder::open(&options.folder, config, options.resume)?;
     folder.check_inputs(inputs_of(config)?)?;
     let kind = config.task.kind();
-    let run = TaskRun { config: config.tuning(&*kind), options, folder };
+    let run = TaskRun { config: config.tuning(), options, folder };
     match recurrent::Body::of(run.config) {
-        Some(body) => recurrent::fine_tune(body, run, progress),
+        Some(body) => recurrent::fine_tune(body, kind.recurrent(), run, progress),
         None => kind.tune(run, progress),
     }
 }
@@ -51,82 +50,35 @@ pub fn fine_tune_task<S: TaskSettings, T: PretrainedTask>(
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
     let folder = RunFolder::open(&options.folder, config, options.resume)?;
-    let kind = config.task.kind();
-    TaskRun { config: config.tuning(&*kind), options, folder }.train(task, data, tokenizer, progress)
+    TaskRun { config: config.tuning(), options, folder }.train(task, data, tokenizer, progress)
 }
 
-/// What a run has before its task and data.
-pub struct TaskRun<'a> {
-    /// What it is told.
-    pub config: Tuning<'a>,
-    /// How it is carried out.
-    pub options: &'a RunOptions<'a>,
-    pub(super) folder: RunFolder,
-}
-
-impl TaskRun<'_> {
-    /// The checkpoint's tokenizer.
-    ///
-    /// # Errors
-    /// Whatever is missing or damaged in its files.
-    pub fn tokenizer(&self) -> Result<Tokenizer> {
-        Tokenizer::load(&self.config.model.path).map_err(Into::into)
+/// The files that a run reads, with their checksums: those of the data, and the checkpoint's.
+///
+/// # Errors
+/// Data files that are not there or cannot be read.
+fn inputs_of<S: TaskSettings>(config: &FineTuneRun<S>) -> Result<Vec<Input>> {
+    let section = &config.data;
+    let mut paths = section.train.paths(Path::new(""))?;
+    for (split, files) in [("dev", &section.dev), ("test", &section.test)] {
+        let source = section.train.with_files(files.to_vec());
+        if !files.is_empty() {
+            paths.extend(source.paths(Path::new("")).map_err(|error| missing(split, error.into()))?);
+        }
     }
-
-    /// What reads the splits beside the training data.
-    pub fn reading<'p>(&'p self, progress: &'p mut dyn RunProgress) -> Reading<'p> {
-        Reading { config: self.config, held_out: self.folder.held_out(), progress }
+    match &config.model.recurrent {
+        None if config.model.path.as_os_str().is_empty() => {}
+        None => paths.extend(model_files(&config.model.path)?),
+        Some(section) => {
+            if let Some(path) = section.tokenizer.path() {
+                paths.extend(model_files(path)?);
+            }
+        }
     }
-
-    /// Trains the checkpoint's encoder with a head for the task.
-    ///
-    /// # Errors
-    /// Settings that do not fit the data or the checkpoint; those of the run.
-    pub fn train<T: PretrainedTask>(
-        self,
-        task: &T,
-        data: TaskData<T>,
-        tokenizer: &Tokenizer,
-        progress: &mut dyn RunProgress,
-    ) -> Result<Outcome> {
-        let Self { config, options, folder } = self;
-        let Prepared { recipe, model, settings } = prepare(config, options, tokenizer, task, data, progress)?;
-        train_in(&folder, &recipe, model, &settings, options, progress)
+    for path in config.task.kind().models() {
+        paths.extend(model_files(path)?);
     }
-
-    /// Trains a model for the task that is not a checkpoint's, and is kept as `form` says.
-    ///
-    /// # Errors
-    /// Settings that do not fit the data; those of the run.
-    pub fn train_new<'t, T: Task>(
-        self,
-        task: &'t T,
-        data: TaskData<T>,
-        model: T::Model,
-        form: Box<dyn Form<T::Model> + Send + Sync + 't>,
-        progress: &mut dyn RunProgress,
-    ) -> Result<Outcome> {
-        let Self { config, options, folder } = self;
-        let Prepared { recipe, model, settings } = prepare_new(config, task, data, model, form, progress)?;
-        train_in(&folder, &recipe, model, &settings, options, progress)
-    }
-
-    /// The same of a model that has a checkpoint's backbone; `origin` says what is new of it, and what of the checkpoint is
-    /// not used.
-    pub(super) fn train_backbone<'t, T: Task<Model: HasBackbone>>(
-        self,
-        task: &'t T,
-        data: TaskData<T>,
-        model: T::Model,
-        form: Box<dyn Form<T::Model> + Send + Sync + 't>,
-        origin: [String; 2],
-        progress: &mut dyn RunProgress,
-    ) -> Result<Outcome> {
-        let Self { config, options, folder } = self;
-        let Prepared { recipe, model, settings } =
-            prepare_backbone(config, task, data, model, form, origin, progress)?;
-        train_in(&folder, &recipe, model, &settings, options, progress)
-    }
+    Input::of(paths)
 }
 
 impl<S: TaskSettings> RunKind for FineTuneRun<S> {
@@ -138,7 +90,13 @@ impl<S: TaskSettings> RunKind for FineTuneRun<S> {
     }
 
     fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
-        config::read(file, sets)
+        layered::read(file, sets, |config: &mut Run<Self>| {
+            if config.data.max_len == unset() {
+                let max_len = config.task.kind().default_max_len();
+                config.data.max_len = max_len;
+            }
+            validate(&*config.task.kind(), config.tuning())
+        })
     }
 
     fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
@@ -151,5 +109,91 @@ impl<S: TaskSettings> RunKind for FineTuneRun<S> {
 
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         fine_tune(run, options, progress)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::FineTuneConfig;
+    use super::*;
+    use crate::Place;
+    use crate::config::FolderConfig;
+
+    const FILE: &str = r#"[task]
+kind = "classification"
+
+[model]
+path = "model"
+
+[data]
+train = { files = ["train.tsv"] }
+dev = ["dev.tsv"]
+
+[train]
+epochs = 3
+batch_size = 32
+
+[optimizer]
+lr = 5e-5
+
+[schedule]
+kind = "linear"
+"#;
+
+    fn load(text: &str, sets: &[&str]) -> Result<FineTuneConfig> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sst2.toml");
+        std::fs::write(&path, text).unwrap();
+        assert!(<FineTuneRun>::is_of(&ConfigFile::open(&path).unwrap()));
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        let loaded = FineTuneConfig::load(&path, &sets);
+        if let Ok(loaded) = &loaded {
+            let parsed = FineTuneConfig::parse(text, "sst2", &Place::file(Path::new("memory")), &sets);
+            assert_eq!(&parsed.unwrap(), loaded);
+        }
+        loaded
+    }
+
+    #[test]
+    fn a_file_is_completed_and_reads_back() {
+        let config = load(FILE, &["train.epochs=2", "model.dropout.hidden=0.2"]).unwrap();
+        assert_eq!(
+            (config.common.run.name.as_str(), config.train.epochs, config.data.max_len),
+            ("sst2", 2, 128)
+        );
+        assert_eq!(config.model.dropout.hidden, Some(0.2));
+        assert_eq!(load(&config.to_toml(), &[]).unwrap(), config);
+        let other = load(FILE, &["train.epochs=2", "optimizer.lr=1e-4", "log.every=3"]).unwrap();
+        let differences: Vec<String> = config.differences(&other).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            differences,
+            ["model.dropout.hidden: 0.2 became absent", "optimizer.lr: 0.00005 became 0.0001"]
+        );
+    }
+
+    #[test]
+    fn mistakes_have_a_place() {
+        let error = |text: &str, sets: &[&str]| load(text, sets).unwrap_err().to_string();
+        let typo = error(&FILE.replace("epochs", "epoch"), &[]);
+        assert!(typo.ends_with(":12: unknown key `train.epoch`; did you mean `train.epochs`?"), "{typo}");
+        let zero = error(&FILE.replace("batch_size = 32", "batch_size = 0"), &[]);
+        assert!(
+            zero.ends_with(":13: `train.batch_size` is 0; expected a whole number of 1 or more"),
+            "{zero}"
+        );
+        assert_eq!(
+            error(FILE, &["model.layer_decay=1.5"]),
+            "--set model.layer_decay=1.5: `model.layer_decay` is 1.5; expected a number above 0, at most 1"
+        );
+        let answers = FILE.replace("classification", "answers");
+        assert_eq!(load(&answers, &[]).unwrap().data.max_len, 384);
+        assert_eq!(
+            error(&answers, &["task.n_best=0"]),
+            "--set task.n_best=0: `task.n_best` is 0; expected a whole number of 1 or more"
+        );
+        assert_eq!(
+            error(&answers, &["task.null_threshold=nan"]),
+            "--set task.null_threshold=nan: `task.null_threshold` is NaN; expected a number"
+        );
     }
 }

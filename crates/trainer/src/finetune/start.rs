@@ -96,13 +96,13 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     check(&memory, options.memory, &keys(config, &options.device))?;
     let (epochs, steps) = epochs(config, &buckets)?;
     let mut settings = settings(config, epochs.clone(), steps);
-    settings.optimizer.groups.extend(groups(config, &model, &epochs, progress));
+    settings.optimizer.groups.extend(groups(config, task, &model, &epochs, progress));
 
     let fingerprint = fingerprint(&data.train.features);
     let max_len = config.data.max_len;
-    let file = TaskFile::of(task, max_len);
-    let labels = task.labels();
-    let folder = ModelFolder { family, encoder: encoder.clone(), languages, tokenizer, file, labels };
+    let (file, saved_as, labels) = (TaskFile::of(task, max_len), task.saved_as(), task.labels());
+    let folder =
+        ModelFolder { family, encoder: encoder.clone(), languages, tokenizer, file, saved_as, labels };
     folder.check()?;
     let form = Box::new(PretrainedForm { config, task, folder });
     let mut recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form };
@@ -131,7 +131,7 @@ pub(super) fn prepare_new<'a, T: Task>(
     progress: &mut dyn RunProgress,
 ) -> Result<Prepared<'a, T>> {
     let origin = [("checkpoint", String::new()), ("new", "all".into()), ("not used", String::new())];
-    let groups = |_: &T::Model, _: &Epochs, _: &mut dyn RunProgress| config.task.parameter_groups();
+    let groups = |_: &T::Model, _: &Epochs, _: &mut dyn RunProgress| task.parameter_groups();
     prepare_with(config, task, data, model, groups, form, origin, progress)
 }
 
@@ -153,7 +153,7 @@ pub(super) fn prepare_backbone<'a, T: Task<Model: HasBackbone>>(
     let path = config.model.path.display().to_string();
     let origin = [("checkpoint", path), ("new", new), ("not used", unused)];
     let groups = |model: &T::Model, epochs: &Epochs, progress: &mut dyn RunProgress| {
-        groups(config, model, epochs, progress)
+        groups(config, task, model, epochs, progress)
     };
     prepare_with(config, task, data, model, groups, form, origin, progress)
 }
@@ -409,13 +409,14 @@ fn n_trained<M: Module>(model: &M) -> usize {
 
 /// The groups of parameters that the task, layer-wise decay and gradual unfreezing add to those of the config, and come
 /// after them.
-fn groups<M: HasBackbone>(
+fn groups<T: Task<Model: HasBackbone>>(
     config: Tuning<'_>,
-    model: &M,
+    task: &T,
+    model: &T::Model,
     epochs: &Epochs,
     progress: &mut dyn RunProgress,
 ) -> Vec<ParamGroup> {
-    let mut groups = config.task.parameter_groups();
+    let mut groups = task.parameter_groups();
     let decay = config.model.layer_decay.unwrap_or(1.0);
     if config.model.gradual_unfreezing {
         let of_layers = gradual_unfreezing(model, decay, epochs);

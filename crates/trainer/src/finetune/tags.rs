@@ -1,13 +1,14 @@
 //! Tags of words, by which entities are found in sentences.
 
-use super::config::{TaskSection, Tuning};
-use super::kinds::{OpenedModel, RecurrentTask, SavedModel, TaskKind};
+use super::config::Tuning;
+use super::kind::{RecurrentTask, TaskKind};
 use super::reading::TaskData;
-use super::run::TaskRun;
+use super::saved_model::{OpenedModel, SavedModel};
+use super::section::{TaggingSection, TaskSection, check_loss};
 use super::task::{
     Encoded, Features, PretrainedTask, ScoreRows, Task, TokenFeatures, bad_setting, input, pretrained_encoder,
 };
-use super::validate::check_loss;
+use super::task_run::TaskRun;
 use crate::Result;
 use crate::config::validate::{Check, ensure, not_negative};
 use crate::engine::optimizer::ParamGroup;
@@ -17,8 +18,8 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Int, Tensor};
 use cloze_data::labelled::{
-    EntityTags, LabelSet, LabelledSource, LongSentences, TagFeatures, TagReport, TagScheme, TaggedSentence,
-    TokenSequence, encode_tags, entity_sentences,
+    EntityTags, LabelSet, LabelledSource, TagFeatures, TagReport, TagScheme, TaggedSentence, TokenSequence,
+    encode_tags, entity_sentences,
 };
 use cloze_data::{DataError, SkipReport, derive_seed};
 use cloze_evaluation::entities::Span;
@@ -33,77 +34,8 @@ use cloze_model::tasks::{
     BertForTokenClassification, Crf, DropoutOverrides, TagRules, decode_tags, tagging_loss,
 };
 use cloze_tokenizer::Tokenizer;
-use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 use std::path::Path;
-
-/// The keys of `[task]` with `kind = "tagging"`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct TaggingSection {
-    /// The scheme that all tags of the data must keep to. Without it they may be of any, and make entities by
-    /// the rules of `conlleval` and seqeval. With [`TagScheme::Words`] they are classes of words, such as parts of speech.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scheme: Option<TagScheme>,
-    /// The scheme that the model is trained on. Default: BIOES if the training data is in it, otherwise BIO; `"words"` with
-    /// classes of words, and only with them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predict_scheme: Option<TagScheme>,
-    /// The tags of `predict_scheme` in the order of the model's outputs; those of the training data's kinds of
-    /// entities where there are none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub labels: Vec<String>,
-    /// The names of tags that are written as numbers, from 0.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tag_names: Vec<String>,
-    /// The weight of each tag in the loss, in the order of the labels. It cannot be combined with a field.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub class_weights: Vec<f32>,
-    /// The share of each target that is spread over all tags. Default 0; not with a field.
-    #[serde(default)]
-    pub label_smoothing: f64,
-    /// Whether a conditional random field tags a sentence's words together, and only as the scheme allows.
-    /// Default false: each word by itself.
-    #[serde(default)]
-    pub crf: bool,
-    /// What the learning rate is multiplied by for the field's scores, unless `optimizer.groups` has them.
-    /// Default 100: they are few, begin at nothing, and are to outgrow differences of logits.
-    #[serde(default = "crf_lr_scale")]
-    pub crf_lr_scale: f64,
-    /// What becomes of sentences of more than `data.max_len` tokens: `"truncate"`, or windows that share so
-    /// many tokens. Default `{ windows = { stride = 32 } }`.
-    #[serde(default)]
-    pub long_sentences: LongSentences,
-}
-
-fn crf_lr_scale() -> f64 {
-    100.0
-}
-
-impl Default for TaggingSection {
-    fn default() -> Self {
-        Self {
-            scheme: None,
-            predict_scheme: None,
-            labels: Vec::new(),
-            tag_names: Vec::new(),
-            class_weights: Vec::new(),
-            label_smoothing: 0.0,
-            crf: false,
-            crf_lr_scale: crf_lr_scale(),
-            long_sentences: LongSentences::default(),
-        }
-    }
-}
-
-impl TaggingSection {
-    /// The parameters that learn at a rate of their own.
-    pub(super) fn group(&self) -> Option<ParamGroup> {
-        let group = ParamGroup { lr_scale: self.crf_lr_scale, ..ParamGroup::new("crf.*") };
-        self.crf.then_some(group)
-    }
-}
 
 /// A model that tags words.
 pub trait Tagger: Module + Send + Sync {
@@ -475,10 +407,6 @@ impl TaskKind for TagKind<'_> {
         not_negative("task.crf_lr_scale", *crf_lr_scale)
     }
 
-    fn parameter_groups(&self) -> Vec<ParamGroup> {
-        self.0.group().into_iter().collect()
-    }
-
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         let tokenizer = run.tokenizer()?;
         let (task, examples, skipped) = TagTask::read(self.0, &run.config.data.train)?;
@@ -488,10 +416,6 @@ impl TaskKind for TagKind<'_> {
 
     fn recurrent(&self) -> Option<RecurrentTask<'_>> {
         Some(RecurrentTask::Tags(self.0))
-    }
-
-    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
-        (Architecture::TokenClassification, None)
     }
 
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
@@ -599,6 +523,12 @@ impl<M: Tagger> Task for Tags<M> {
         Some(&self.labels)
     }
 
+    fn parameter_groups(&self) -> Vec<ParamGroup> {
+        let TaggingSection { crf, crf_lr_scale, .. } = self.section;
+        let group = ParamGroup { lr_scale: crf_lr_scale, ..ParamGroup::new("crf.*") };
+        crf.then_some(group).into_iter().collect()
+    }
+
     fn section(&self) -> TaskSection {
         let section =
             TaggingSection { class_weights: Vec::new(), label_smoothing: 0.0, ..self.section.clone() };
@@ -607,6 +537,10 @@ impl<M: Tagger> Task for Tags<M> {
 }
 
 impl PretrainedTask for TagTask {
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        (Architecture::TokenClassification, None)
+    }
+
     fn model(
         &self,
         pretrained: PretrainedFolder,
@@ -640,6 +574,7 @@ fn labels(batch: &[&SentenceFeatures]) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::finetune::testing::{saved, tokenizer};
+    use cloze_data::labelled::LongSentences;
 
     /// A sentence of more tokens than are computed at once has the gradients that it has as a whole.
     #[test]

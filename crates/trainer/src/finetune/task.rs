@@ -1,7 +1,7 @@
 //! The seam between fine-tuning and a kind of task.
 
-use super::kinds::TaskSettings;
 use crate::engine::Advance;
+use crate::engine::optimizer::ParamGroup;
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::optim::GradientsParams;
@@ -9,9 +9,10 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::labelled::{LabelSet, TokenSequence};
 use cloze_evaluation::report::Predictions;
 use cloze_model::bert::{Bert, BertConfig, BertInput};
-use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder};
+use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::{HasBackbone, ParamInit};
+use serde::Serialize;
 use std::path::Path;
 
 /// A kind of task: what its examples become, what a model makes of them, and how that is shown.
@@ -29,7 +30,7 @@ pub trait Task: Sync {
     /// What the model says of one of a batch, on the host.
     type Output: Send;
     /// What the task is in a config and in a model's folder.
-    type Section: TaskSettings;
+    type Section: Serialize + Send + Sync + 'static;
 
     /// The denominator of the batch's mean loss.
     fn weight(&self, batch: &[&Self::Features]) -> f64;
@@ -112,6 +113,11 @@ pub trait Task: Sync {
     fn labels(&self) -> Option<&LabelSet> {
         None
     }
+
+    /// Parameters of the head with settings of their own.
+    fn parameter_groups(&self) -> Vec<ParamGroup> {
+        Vec::new()
+    }
 }
 
 /// What a model takes of an example.
@@ -167,6 +173,9 @@ impl<T: TokenFeatures> Features for T {
 
 /// A task whose models are a checkpoint's encoder with a head.
 pub trait PretrainedTask: Task<Model: HasBackbone<Backbone = Bert>> {
+    /// The class of transformers that models are saved as.
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>);
+
     /// The checkpoint's encoder with a head. The head is new if the checkpoint has none.
     ///
     /// # Errors
@@ -253,6 +262,11 @@ pub(super) fn pretrained_encoder(
     let of_head = dropout.head(pretrained.config.head_dropout(architecture), &config);
     let bert = config.init_encoder(init);
     Ok((config, bert, of_head))
+}
+
+/// All sequences of a batch, in order.
+pub(super) fn sequences<'a, F: TokenFeatures>(batch: &[&'a F]) -> Vec<&'a TokenSequence> {
+    batch.iter().flat_map(|features| features.sequences()).collect()
 }
 
 /// Sequences on the device, as the encoder takes them.

@@ -1,16 +1,17 @@
 //! Classes of texts and pairs of texts, and numbers for them.
 
-use super::config::{TaskSection, Tuning, ValueLoss};
+use super::config::Tuning;
 use super::cross_encoder;
 use super::evaluate::in_batches;
-use super::kinds::{OpenedModel, RecurrentTask, SavedModel, TaskKind};
+use super::kind::{RecurrentTask, TaskKind};
 use super::reading::{TaskData, draw_shots};
-use super::run::TaskRun;
+use super::saved_model::{OpenedModel, SavedModel};
+use super::section::{TaskSection, ValueLoss, check_loss};
 use super::task::{
     Encoded, PretrainedTask, Task, TokenFeatures, argmax, bad_setting, input, labels, pretrained_encoder,
-    rows, softmax,
+    rows, sequences, softmax,
 };
-use super::validate::check_loss;
+use super::task_run::TaskRun;
 use crate::Result;
 use crate::config::validate::{Check, ensure};
 use crate::engine::Advance;
@@ -349,15 +350,6 @@ impl TaskKind for TextKind<'_> {
         Some(RecurrentTask::Texts(self.0))
     }
 
-    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
-        let problem = match self.0 {
-            TaskSection::Regression { .. } => ProblemType::Regression,
-            TaskSection::MultiLabel { .. } => ProblemType::MultiLabel,
-            _ => ProblemType::SingleLabel,
-        };
-        (Architecture::SequenceClassification, Some(problem))
-    }
-
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
         // A model saved elsewhere does not say whether it knows pairs; it cannot if no pair fits it.
         let config = saved.pretrained.encoder(Architecture::SequenceClassification);
@@ -503,6 +495,15 @@ impl<M: TextClassifier> Task for Texts<M> {
 }
 
 impl PretrainedTask for TextTask {
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        let problem = match (&self.labels, self.threshold) {
+            (None, _) => ProblemType::Regression,
+            (Some(_), Some(_)) => ProblemType::MultiLabel,
+            (Some(_), None) => ProblemType::SingleLabel,
+        };
+        (Architecture::SequenceClassification, Some(problem))
+    }
+
     fn model(
         &self,
         pretrained: PretrainedFolder,
@@ -529,10 +530,6 @@ impl PretrainedTask for TextTask {
             Some(_) => Ok(()),
         }
     }
-}
-
-fn sequences<'a>(batch: &[&'a TextInput]) -> Vec<&'a TokenSequence> {
-    batch.iter().map(|input| &input.features.sequence).collect()
 }
 
 fn classes<'a>(batch: &'a [&TextInput]) -> impl Iterator<Item = i32> + 'a {

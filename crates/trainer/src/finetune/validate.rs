@@ -1,18 +1,20 @@
 //! The values a fine-tuning config may have, beyond their types.
 
 use super::config::Tuning;
+use super::kind::TaskKind;
+use super::recurrent;
 use crate::config::validate::{
-    Check, at_least, averaging, below_one, ensure, final_fraction, not_negative, optimizer, positive,
+    Check, at_least, averaging, below_one, ensure, final_fraction, optimizer, positive,
 };
 
-/// Checks every value of `config` and how they go together; the first complaint is returned.
-pub(super) fn validate(config: Tuning<'_>) -> Check {
-    config.task.check(config)?;
-    model(config)?;
-    data(config)?;
+/// Checks every value of `config` for a kind of task, and how they go together; the first complaint is returned.
+pub(super) fn validate(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
+    kind.check(config)?;
+    model(kind, config)?;
+    data(kind, config)?;
     let train = &config.train;
     // Only a prompt says something without having been trained.
-    let least = u64::from(config.task.needs_training());
+    let least = u64::from(kind.needs_training());
     at_least(least, "train.epochs", train.epochs)?;
     at_least(1, "train.batch_size", train.batch_size)?;
     at_least(1, "train.batch_tokens", train.batch_tokens.unwrap_or(1))?;
@@ -34,25 +36,15 @@ pub(super) fn validate(config: Tuning<'_>) -> Check {
     Ok(())
 }
 
-/// Checks what a cross-entropy is told of smoothing and of classes' weights.
-pub(super) fn check_loss(label_smoothing: f64, class_weights: &[f32]) -> Check {
-    below_one("task.label_smoothing", label_smoothing)?;
-    for weight in class_weights {
-        not_negative("task.class_weights", f64::from(*weight))?;
-    }
-    let counts = class_weights.is_empty() || class_weights.iter().any(|weight| *weight > 0.0);
-    ensure(counts, "task.class_weights", format!("{class_weights:?}"), "a number above 0 among them")
-}
-
-fn model(config: Tuning<'_>) -> Check {
+fn model(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     let section = &config.model;
     let has_path = !section.path.as_os_str().is_empty();
-    if let Some(recurrent) = &section.recurrent {
+    if let Some(fresh) = &section.recurrent {
         ensure(!has_path, "model.path", section.path.display(), "none beside `[model.recurrent]`")?;
-        return recurrent.check(config);
+        return recurrent::check(fresh, kind.recurrent(), config);
     }
     ensure(
-        has_path || !config.task.needs_checkpoint(),
+        has_path || !kind.needs_checkpoint(),
         "model.path",
         "missing",
         "a checkpoint's folder, or `[model.recurrent]` instead",
@@ -69,7 +61,7 @@ fn model(config: Tuning<'_>) -> Check {
     }
 }
 
-fn data(config: Tuning<'_>) -> Check {
+fn data(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     let data = &config.data;
     at_least(1, "data.max_len", data.max_len)?;
     if let Some(language) = data.language.as_ref().filter(|_| config.model.recurrent.is_some()) {
@@ -78,7 +70,7 @@ fn data(config: Tuning<'_>) -> Check {
     }
     if let Some(shots) = data.shots {
         at_least(1, "data.shots", shots)?;
-        ensure(config.task.has_classes(), "data.shots", shots, "a task with a class for each example")?;
+        ensure(kind.has_classes(), "data.shots", shots, "a task with a class for each example")?;
     }
     if let Some(share) = data.dev_fraction {
         let key = "data.dev_fraction";

@@ -3,30 +3,24 @@
 //! A loss sees a batch's embeddings alone, so that an [`EmbeddingTask`] may compute its gradient by the embeddings first, and
 //! the encoder's gradients chunk by chunk after that (GradCache, Gao et al. 2021).
 
+pub(super) mod kind;
 mod losses;
 mod model;
-mod section;
+pub(super) mod section;
 #[cfg(test)]
 mod tests;
 
-use super::config::{TaskSection, Tuning};
-use super::kinds::{OpenedModel, SavedModel, TaskKind};
-use super::run::TaskRun;
+use super::section::TaskSection;
 use super::task::{
     Encoded, PretrainedTask, ScoreRows, Task, TokenFeatures, bad_setting, input, pretrained_encoder, rows,
+    sequences,
 };
-use crate::config::validate::Check;
-use crate::embed::{EmbedConfig, Embedder};
-use crate::engine::{Outcome, gradients};
-use crate::metrics::progress::RunProgress;
-use crate::{Result, TrainerError};
+use crate::Result;
+use crate::engine::gradients;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
-use cloze_data::labelled::{
-    LabelledSource, SentenceExample, Target, TextExample, TokenSequence, classified_sentences, encode_texts,
-    sentences,
-};
-use cloze_data::{SkipReport, derive_seed};
+use cloze_data::derive_seed;
+use cloze_data::labelled::{SentenceExample, Target, TextExample, TokenSequence, encode_texts};
 use cloze_evaluation::embeddings::Similarity;
 use cloze_evaluation::report::{Predictions, SimilarityExample, SimilarityKind, SimilarityPredictions};
 use cloze_model::bert::{BertConfig, SentencePooling};
@@ -238,121 +232,6 @@ fn key(text: &str) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| hash.as_bytes()[i]))
 }
 
-/// Each sentence of training rows on its own.
-fn single_sentences(examples: Vec<SentenceExample>) -> Vec<SentenceExample> {
-    let single =
-        |text: String| SentenceExample { text, pair: None, negatives: Vec::new(), score: None, class: None };
-    let each = examples
-        .into_iter()
-        .flat_map(|example| std::iter::once(example.text).chain(example.pair).chain(example.negatives));
-    each.map(single).collect()
-}
-
-/// Embeddings, as a section says it.
-pub(super) struct EmbeddingKind<'a>(pub &'a EmbeddingSection);
-
-impl TaskKind for EmbeddingKind<'_> {
-    fn check(&self, config: Tuning<'_>) -> Check {
-        self.0.check(config)
-    }
-
-    fn models(&self) -> Vec<&Path> {
-        self.0.loss.reference().into_iter().collect()
-    }
-
-    fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        let (section, config, tokenizer) = (self.0, run.config, run.tokenizer()?);
-        let columns = &config.data.train.columns;
-        let kind = match (columns.contains_key("label"), columns.contains_key("negatives")) {
-            (true, _) => SimilarityKind::Scored,
-            (false, true) => SimilarityKind::Triplets,
-            (false, false) => SimilarityKind::Pairs,
-        };
-        let sentence = SentenceConfig::load(&config.model.path)?.unwrap_or_default();
-        let mut task = EmbeddingTask::new(section.clone(), section.loss(), sentence, kind)?;
-        let read = |source: &_| {
-            let loaded = sentences(source, Path::new(""))?;
-            Ok((loaded.examples, loaded.skipped))
-        };
-        let train = match section.loss {
-            LossSection::Softmax {} => {
-                let (loaded, n) = read_classes(&config.data.train)?;
-                task = task.with_classes(n);
-                loaded
-            }
-            _ => read(&config.data.train)?,
-        };
-        let mut data = run.reading(progress).selected::<EmbeddingTask>(
-            train,
-            read,
-            |examples| task.encode(&tokenizer, examples, config.data.max_len),
-            |examples| select(section, examples),
-        )?;
-        if let Some(path) = section.loss.reference() {
-            let width = refer(&mut data.train, path, &run.options.device)?;
-            task.teacher_width = matches!(section.loss, LossSection::Distillation { .. }).then_some(width);
-        }
-        run.train(&task, data, &tokenizer, progress)
-    }
-
-    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
-        (Architecture::Encoder, None)
-    }
-
-    fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
-        Err(TrainerError::BadTaskFile {
-            path: saved.folder.join(super::TASK_FILE),
-            reason: "the model embeds sentences, which `cloze embed` does; expected a task with predictions"
-                .into(),
-        })
-    }
-}
-
-/// The training examples with their classes, and how many classes there are.
-fn read_classes(source: &LabelledSource) -> Result<((Vec<SentenceExample>, SkipReport), usize)> {
-    let (loaded, set) = classified_sentences(source, Path::new(""))?;
-    if let [class] = set.names() {
-        let found = format!("pairs of the single class {class:?}");
-        let expected = "two classes or more (`data.train.columns.class`: the column that has them)";
-        return Err(bad_setting("data.train.files", found, expected.into()));
-    }
-    Ok(((loaded.examples, loaded.skipped), set.len()))
-}
-
-/// The training examples that a section takes.
-fn select(section: &EmbeddingSection, mut examples: Vec<SentenceExample>) -> Result<Vec<SentenceExample>> {
-    if let Some(least) = section.min_score {
-        examples.retain(|example| example.score.is_some_and(|score| score >= least));
-    }
-    if let LossSection::Cosine { max_score } = section.loss {
-        let beyond = |score: &f64| score.abs() > max_score;
-        if let Some(score) = examples.iter().filter_map(|example| example.score).find(beyond) {
-            let expected = format!("the greatest score or more: there is one of {score}");
-            return Err(bad_setting("task.loss.max_score", max_score, expected));
-        }
-    }
-    match section.loss {
-        LossSection::Simcse { .. } => Ok(single_sentences(examples)),
-        _ => Ok(examples),
-    }
-}
-
-/// Embeds the training sentences with the model of a folder, whose embeddings' width it returns.
-fn refer(
-    train: &mut Encoded<SentenceExample, EmbeddingFeatures>,
-    folder: &Path,
-    device: &Device,
-) -> Result<usize> {
-    let embedder = Embedder::load(folder, EmbedConfig::default(), device)?;
-    let texts: Vec<&String> = train.examples.iter().flat_map(SentenceExample::texts).collect();
-    let embeddings = embedder.embed(&texts)?;
-    let mut rows = embeddings.values.chunks_exact(embedder.width()).map(<[f32]>::to_vec);
-    for features in &mut train.features {
-        features.reference = rows.by_ref().take(features.sequences.len()).collect();
-    }
-    Ok(embedder.width())
-}
-
 impl TokenFeatures for EmbeddingFeatures {
     fn sequences(&self) -> Vec<&TokenSequence> {
         self.sequences.iter().collect()
@@ -464,8 +343,7 @@ impl Task for EmbeddingTask {
         batch: &[&EmbeddingFeatures],
         device: &Device,
     ) -> Vec<Vec<Vec<f32>>> {
-        let sequences: Vec<&TokenSequence> = batch.iter().flat_map(|features| &features.sequences).collect();
-        let mut embeddings = rows(self.embed(model, &sequences, device)).into_iter();
+        let mut embeddings = rows(self.embed(model, &sequences(batch), device)).into_iter();
         batch.iter().map(|one| embeddings.by_ref().take(one.sequences.len()).collect()).collect()
     }
 
@@ -512,6 +390,10 @@ impl Task for EmbeddingTask {
 }
 
 impl PretrainedTask for EmbeddingTask {
+    fn saved_as(&self) -> (Architecture, Option<ProblemType>) {
+        (Architecture::Encoder, None)
+    }
+
     fn model(
         &self,
         pretrained: PretrainedFolder,

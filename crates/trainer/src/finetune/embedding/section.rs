@@ -4,8 +4,7 @@ use super::losses::{
     Cosent, CosineRegression, Distillation, EmbeddingLoss, GuidedNegatives, InBatchNegatives, Matryoshka,
     PairClasses, Triplet, TripletDistance,
 };
-use crate::config::validate::{Check, at_least, ensure, not_negative, positive};
-use crate::finetune::config::Tuning;
+use crate::config::validate::{Check, not_negative, positive};
 use cloze_model::bert::Pooling;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -141,14 +140,14 @@ fn max_score() -> f64 {
 }
 
 /// The keys of a pair's second sentence, of its class, of its score, and of negatives.
-const PAIR: &str = "data.train.columns.pair";
+pub(super) const PAIR: &str = "data.train.columns.pair";
 const CLASS: &str = "data.train.columns.class";
-const LABEL: &str = "data.train.columns.label";
-const NEGATIVES: &str = "data.train.columns.negatives";
+pub(super) const LABEL: &str = "data.train.columns.label";
+pub(super) const NEGATIVES: &str = "data.train.columns.negatives";
 
 impl LossSection {
     /// The folder of the model that the loss asks for, if any.
-    pub(in crate::finetune) fn reference(&self) -> Option<&Path> {
+    pub(super) fn reference(&self) -> Option<&Path> {
         match self {
             Self::GuidedNegatives { guide, .. } => guide.as_deref(),
             Self::Distillation { teacher } => Some(teacher),
@@ -167,7 +166,7 @@ impl LossSection {
     }
 
     /// The keys of the columns that the loss cannot do without.
-    fn needs(&self) -> &'static [&'static str] {
+    pub(super) fn needs(&self) -> &'static [&'static str] {
         match self {
             Self::InBatchNegatives { .. } | Self::GuidedNegatives { .. } => &[PAIR],
             Self::Simcse { .. } | Self::Distillation { .. } => &[],
@@ -178,7 +177,7 @@ impl LossSection {
     }
 
     /// The columns that the loss would not look at, and which losses do.
-    fn ignores(&self) -> &'static [(&'static str, &'static str)] {
+    pub(super) fn ignores(&self) -> &'static [(&'static str, &'static str)] {
         const OF_CLASSES: (&str, &str) = (CLASS, "\"softmax\" alone reads classes");
         const OF_NEGATIVES: (&str, &str) = (
             NEGATIVES,
@@ -192,7 +191,7 @@ impl LossSection {
     }
 
     /// How a config calls it.
-    fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::InBatchNegatives { .. } => "in-batch-negatives",
             Self::Simcse { .. } => "simcse",
@@ -205,7 +204,8 @@ impl LossSection {
         }
     }
 
-    fn check(&self) -> Check {
+    /// Checks the values.
+    pub(super) fn check(&self) -> Check {
         match self {
             Self::InBatchNegatives { temperature, .. }
             | Self::Simcse { temperature }
@@ -262,68 +262,5 @@ impl EmbeddingSection {
                 Box::new(Matryoshka { loss, widths: dims.iter().copied().zip(weights).collect() })
             }
         }
-    }
-
-    /// Checks the values, and that the data has what the loss needs.
-    pub(super) fn check(&self, config: Tuning<'_>) -> Check {
-        self.loss.check()?;
-        let head = config.model.dropout.head;
-        ensure(head.is_none(), "model.dropout.head", head.unwrap_or(0.0), "none: an embedding has no head")?;
-        let columns = &config.data.train.columns;
-        let has = |key: &str| columns.contains_key(key.rsplit('.').next().unwrap_or(key));
-        for key in self.loss.needs() {
-            ensure(has(key), key, "missing", "the column that has it: `task.loss` cannot do without")?;
-        }
-        for (key, who) in self.loss.ignores() {
-            let expected = format!("none beside `task.loss.kind` = \"{}\": {who}", self.loss.kind());
-            ensure(!has(key), key, "given", expected)?;
-        }
-        if let (LossSection::Simcse { .. }, Some(prompts)) = (&self.loss, &self.prompts) {
-            let expected =
-                "that of `task.prompts.text`: with \"simcse\" each sentence is the first text of an example";
-            ensure(
-                prompts.pair == prompts.text,
-                "task.prompts.pair",
-                format!("{:?}", prompts.pair),
-                expected,
-            )?;
-        }
-        // To SimCSE a negative is one more example of its own.
-        let compares_with_rows = matches!(self.loss, LossSection::Simcse { .. }) || !has(NEGATIVES);
-        if self.loss.is_contrastive() && compares_with_rows {
-            let expected = format!(
-                "2 or more: what `task.loss.kind` = \"{}\" compares with are the other rows of a batch",
-                self.loss.kind()
-            );
-            ensure(config.train.batch_size != 1, "train.batch_size", 1, expected)?;
-        }
-        if let Some(chunk) = self.chunk {
-            at_least(1, "task.chunk", chunk)?;
-        }
-        if let Some(score) = self.min_score {
-            let is_usable = score.is_finite() && has(LABEL);
-            ensure(is_usable, "task.min_score", score, "a number, and scores (`data.train.columns.label`)")?;
-        }
-        let has_dev = !config.data.dev.is_empty() || config.data.dev_fraction.is_some();
-        if has_dev || !config.data.test.is_empty() {
-            let expected = "the second text of each row: single sentences cannot be measured";
-            ensure(has(PAIR), PAIR, "missing", expected)?;
-            let is_measured = has(LABEL) || self.loss != LossSection::Softmax {};
-            let expected =
-                "the scores that `data.dev` and `data.test` are measured by: classes say nothing of cosines";
-            ensure(is_measured, LABEL, "missing", expected)?;
-        }
-        let Some(MatryoshkaSection { dims, weights }) = &self.matryoshka else { return Ok(()) };
-        let distils = matches!(self.loss, LossSection::Distillation { .. });
-        ensure(!distils, "task.matryoshka", "given", "none beside a teacher, which has one width")?;
-        let classifies = self.loss == LossSection::Softmax {};
-        ensure(!classifies, "task.matryoshka", "given", "none beside a classifier, which has one width")?;
-        ensure(!dims.is_empty(), "task.matryoshka.dims", "[]", "one number of features or more")?;
-        for dim in dims {
-            at_least(1, "task.matryoshka.dims", *dim)?;
-        }
-        let fits = weights.is_empty() || weights.len() == dims.len();
-        ensure(fits, "task.matryoshka.weights", format!("{weights:?}"), "one for each of the dims")?;
-        weights.iter().try_for_each(|weight| not_negative("task.matryoshka.weights", *weight))
     }
 }

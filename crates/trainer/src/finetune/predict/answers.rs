@@ -1,10 +1,9 @@
 //! Asking questions about a text.
 
 use super::super::answers::{AnswerTask, SpanScores};
-use super::super::config::TaskSection;
-use super::super::predictor::InputKey;
+use super::super::section::TaskSection;
 use super::super::task::Encoded;
-use super::{Cut, LineFields, PredictTask, Read, number, required};
+use super::{Cut, InputKey, LineFields, PredictTask, Read, number, required};
 use crate::Result;
 use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelledSource, PredictedAnswer, Question, QuestionFeatures};

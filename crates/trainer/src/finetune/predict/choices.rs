@@ -1,10 +1,9 @@
 //! Asking for the right one of several choices.
 
 use super::super::choices::ChoiceTask;
-use super::super::config::TaskSection;
-use super::super::predictor::InputKey;
+use super::super::section::TaskSection;
 use super::super::task::{Encoded, argmax, softmax};
-use super::{Cut, LineFields, PredictTask, Read, number, required};
+use super::{Cut, InputKey, LineFields, PredictTask, Read, number, required};
 use crate::Result;
 use cloze_data::SkipReport;
 use cloze_data::labelled::{ChoiceExample, ChoiceFeatures, LabelledSource};

@@ -11,7 +11,6 @@ mod texts;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use super::predictor::InputKey;
 use super::task::{Encoded, Task};
 use crate::Result;
 use cloze_data::SkipReport;
@@ -75,6 +74,34 @@ pub trait PredictTask: Task<Example: Send + 'static, Features: Send + 'static> +
     /// Has answers list the `n` best; whether the task's answers do.
     fn list(&mut self, _n: usize) -> bool {
         false
+    }
+}
+
+/// A key that is read of a line of input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InputKey {
+    /// The key.
+    pub name: &'static str,
+    /// Whether each line has it. Of those that a line may lack, the task may need one.
+    pub required: bool,
+    /// Whether it holds a list of texts, and not a text.
+    pub list: bool,
+}
+
+impl InputKey {
+    /// A text that each line has.
+    pub(super) const fn text(name: &'static str) -> Self {
+        Self { name, required: true, list: false }
+    }
+
+    /// A list of texts that each line has.
+    pub(super) const fn texts(name: &'static str) -> Self {
+        Self { name, required: true, list: true }
+    }
+
+    /// The same, which a line may lack.
+    pub(super) const fn or_none(self) -> Self {
+        Self { required: false, ..self }
     }
 }
 

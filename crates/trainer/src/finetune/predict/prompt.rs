@@ -1,12 +1,11 @@
 //! Asking for the class of a text by way of the masked-LM head.
 
-use super::super::config::TaskSection;
-use super::super::predictor::InputKey;
-use super::super::prompt::{PromptSection, PromptTask};
+use super::super::prompt::PromptTask;
+use super::super::section::{PromptSection, TaskSection};
 use super::super::task::{Encoded, n_cut};
 use super::super::template::PromptFeatures;
 use super::texts::{CLASS, TEXT_AND_PAIR, classes, text};
-use super::{Cut, PredictTask, Read};
+use super::{Cut, InputKey, PredictTask, Read};
 use crate::Result;
 use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelledSource, TextExample};

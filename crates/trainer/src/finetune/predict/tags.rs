@@ -1,10 +1,9 @@
 //! Asking for the tags of words and the entities that they make.
 
-use super::super::config::TaskSection;
-use super::super::predictor::InputKey;
+use super::super::section::TaskSection;
 use super::super::tags::{SentenceFeatures, SentenceTags, Tagger, Tags};
 use super::super::task::{Encoded, bad_setting};
-use super::{Cut, LineFields, PredictTask, Read};
+use super::{Cut, InputKey, LineFields, PredictTask, Read};
 use crate::Result;
 use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelledSource, LongSentences, TagScheme, TaggedSentence};
@@ -161,8 +160,8 @@ impl Text {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::section::TaggingSection;
     use super::super::super::tags::TagTask;
-    use super::super::super::tags::TaggingSection;
     use super::super::testing::{ask, refused, saved};
     use super::*;
 

@@ -1,8 +1,9 @@
 //! Saved models of random weights.
 
 use super::super::model_folder::{ModelFolder, TaskFile};
-use super::super::predictor::{Predicted, Predictor};
+use super::super::predictor::Predictor;
 use super::super::task::PretrainedTask;
+use super::super::task_model::Predicted;
 use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
@@ -44,6 +45,7 @@ pub(crate) fn saved<T: PretrainedTask>(task: T, max_len: usize) -> TempDir {
         languages: Vec::new(),
         tokenizer: &tokenizer(),
         file,
+        saved_as: task.saved_as(),
         labels: task.labels(),
     }
     .save(&model, folder.path())

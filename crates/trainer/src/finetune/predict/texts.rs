@@ -1,10 +1,9 @@
 //! Asking for the class of a text or a pair of texts, or for a number.
 
-use super::super::config::TaskSection;
-use super::super::predictor::InputKey;
+use super::super::section::TaskSection;
 use super::super::task::{Encoded, Task, argmax, n_cut, softmax};
 use super::super::texts::{TextClassifier, TextInput, Texts, sigmoid};
-use super::{Cut, LineFields, PredictTask, Read, number, required};
+use super::{Cut, InputKey, LineFields, PredictTask, Read, number, required};
 use crate::Result;
 use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelSet, LabelledSource, Target, TextExample};

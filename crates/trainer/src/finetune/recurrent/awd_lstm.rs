@@ -5,13 +5,13 @@
 //! goes through their last parts.
 
 use super::super::config::Tuning;
-use super::super::kinds::RecurrentTask;
-use super::super::run::TaskRun;
+use super::super::kind::RecurrentTask;
 use super::super::start::new_parameters;
 use super::super::task::bad_setting;
+use super::super::task_run::TaskRun;
 use super::super::texts::Texts;
 use super::form::RecurrentForm;
-use super::{pooling_of, tokenizer};
+use super::section::for_any_length;
 use crate::Result;
 use crate::engine::Outcome;
 use crate::fit::check_vocabulary;
@@ -26,14 +26,18 @@ use cloze_tokenizer::Tokenizer;
 ///
 /// # Errors
 /// Settings that such a model does not have; those of the checkpoint, of the data and of the run.
-pub(super) fn fine_tune(run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+pub(super) fn fine_tune(
+    task: Option<RecurrentTask<'_>>,
+    run: TaskRun<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
     let config = run.config;
-    check(config)?;
-    let Some(RecurrentTask::Texts(section)) = config.task.recurrent() else {
+    check(task, config)?;
+    let Some(RecurrentTask::Texts(section)) = task else {
         let expected = "classification, multi-label or regression: `model.path` is an AWD-LSTM";
         return Err(bad_setting("task.kind", "another", expected.into()));
     };
-    let tokenizer = tokenizer(&run)?;
+    let tokenizer = for_any_length(run.tokenizer()?)?;
     let (task, examples, skipped) =
         Texts::<AwdLstmForSequenceClassification>::read(section, &config.data.train)?;
     let (shape, model, origin) = model(config, task.n_outputs(), &tokenizer, &run.options.device)?;
@@ -72,12 +76,12 @@ fn model(
 }
 
 /// Refuses what such a model does not have.
-fn check(config: Tuning<'_>) -> Result<()> {
+fn check(task: Option<RecurrentTask<'_>>, config: Tuning<'_>) -> Result<()> {
     let (model, train) = (&config.model, &config.train);
     let refuse = |key: &str, found: &dyn std::fmt::Display, expected: &str| {
         Err(bad_setting(key, found, format!("{expected}: `model.path` is an AWD-LSTM")))
     };
-    if let Some(pooling) = pooling_of(config) {
+    if let Some(pooling) = task.and_then(RecurrentTask::pooling) {
         return refuse("task.pooling", &format!("{pooling:?}"), "none");
     }
     for (key, dropout) in [("hidden", model.dropout.hidden), ("attention", model.dropout.attention)] {

@@ -2,14 +2,14 @@
 //! is told by the checkpoint's folder.
 
 use super::super::config::Tuning;
-use super::super::kinds::RecurrentTask;
-use super::super::run::TaskRun;
+use super::super::kind::RecurrentTask;
 use super::super::start::new_parameters;
 use super::super::tags::Tags;
 use super::super::task::bad_setting;
+use super::super::task_run::TaskRun;
 use super::super::texts::Texts;
 use super::form::RecurrentForm;
-use super::{pooling_of, tokenizer};
+use super::section::for_any_length;
 use crate::Result;
 use crate::engine::Outcome;
 use crate::fit::check_vocabulary;
@@ -27,10 +27,14 @@ use cloze_tokenizer::Tokenizer;
 ///
 /// # Errors
 /// Settings that such a model does not have; those of the checkpoint, of the data and of the run.
-pub(super) fn fine_tune(run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+pub(super) fn fine_tune(
+    task: Option<RecurrentTask<'_>>,
+    run: TaskRun<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
     let config = run.config;
-    check(config)?;
-    let (tokenizer, max_len) = (tokenizer(&run)?, config.data.max_len);
+    check(task, config)?;
+    let (tokenizer, max_len) = (for_any_length(run.tokenizer()?)?, config.data.max_len);
     let put_dropout = |reader: &mut ElmoReaderConfig| {
         reader.dropout = config.model.dropout.head.unwrap_or(reader.dropout);
     };
@@ -38,7 +42,7 @@ pub(super) fn fine_tune(run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Res
         true => ["all".into(), String::new()],
         false => ["reader.*, output.*".into(), "the language model's output.*".into()],
     };
-    match config.task.recurrent() {
+    match task {
         Some(RecurrentTask::Tags(section)) => {
             let (task, examples, skipped) =
                 Tags::<ElmoForTokenClassification>::read(section, &config.data.train)?;
@@ -47,11 +51,7 @@ pub(super) fn fine_tune(run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Res
                 ElmoTaggerConfig { crf: section.crf, ..ElmoTaggerConfig::new(shape, task.labels.len()) };
             put_dropout(&mut shape.reader);
             shape.validate()?;
-            let model = match encoder {
-                Some(encoder) => shape.init_with(encoder, &mut init),
-                None => shape.init(&mut init),
-            };
-            let model = task.with_rules(model);
+            let model = task.with_rules(shape.init_with(encoder, &mut init));
             let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
             let form = RecurrentForm::of(shape, &tokenizer, &task, max_len);
             run.train_backbone(&task, data, model, form, origin, progress)
@@ -63,10 +63,7 @@ pub(super) fn fine_tune(run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Res
             let mut shape = ElmoClassifierConfig::new(shape, task.n_outputs());
             put_dropout(&mut shape.reader);
             shape.validate()?;
-            let model = match encoder {
-                Some(encoder) => shape.init_with(encoder, &mut init),
-                None => shape.init(&mut init),
-            };
+            let model = shape.init_with(encoder, &mut init);
             let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
             let form = RecurrentForm::of(shape, &tokenizer, &task, max_len);
             run.train_backbone(&task, data, model, form, origin, progress)
@@ -78,30 +75,34 @@ pub(super) fn fine_tune(run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Res
     }
 }
 
-/// The checkpoint's encoder, if the run begins with its weights, and what new parameters are drawn with.
+/// The checkpoint's encoder, new where the config leaves its weights aside, and what new parameters are drawn with.
 fn encoder(
     config: Tuning<'_>,
     tokenizer: &Tokenizer,
     device: &Device,
-) -> Result<(ElmoConfig, Option<ElmoEncoder>, ParamInit)> {
+) -> Result<(ElmoConfig, ElmoEncoder, ParamInit)> {
     let path = &config.model.path;
     let device = device.clone().autodiff();
     let (mut shape, elmo, _) = load_published::<ElmoConfig>(path, &mut ParamInit::new(&device, 0))?;
     check_vocabulary(tokenizer, path, shape.vocab_size())?;
-    let mut encoder = elmo.encoder;
     shape.dropout = config.model.dropout.hidden.unwrap_or(shape.dropout);
+    shape.validate()?;
+    let mut init = new_parameters(config, &device);
+    let mut encoder = elmo.encoder;
     encoder.dropout = shape.dropout;
-    let init = new_parameters(config, &device);
-    Ok((shape, Some(encoder).filter(|_| !config.model.untrained), init))
+    if config.model.untrained {
+        encoder = shape.init_encoder(&mut init);
+    }
+    Ok((shape, encoder, init))
 }
 
 /// Refuses what such a model does not have.
-fn check(config: Tuning<'_>) -> Result<()> {
+fn check(task: Option<RecurrentTask<'_>>, config: Tuning<'_>) -> Result<()> {
     let (model, train) = (&config.model, &config.train);
     let refuse = |key: &str, found: &dyn std::fmt::Display, expected: &str| {
         Err(bad_setting(key, found, format!("{expected}: `model.path` is an ELMo")))
     };
-    if let Some(pooling) = pooling_of(config) {
+    if let Some(pooling) = task.and_then(RecurrentTask::pooling) {
         return refuse("task.pooling", &format!("{pooling:?}"), "none");
     }
     if let Some(dropout) = model.dropout.attention {

@@ -1,6 +1,8 @@
-use super::super::config::TaskSection;
+//! How a recurrent model is kept in a folder.
+
 use super::super::form::Form;
 use super::super::model_folder::TaskFile;
+use super::super::section::TaskSection;
 use super::super::task::Task;
 use crate::Result;
 use cloze_model::huggingface::{FloatType, Published, save_published};

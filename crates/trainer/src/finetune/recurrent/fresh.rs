@@ -1,18 +1,49 @@
 //! Classifiers and taggers that are trained from scratch.
 
-use super::super::kinds::RecurrentTask;
-use super::super::run::TaskRun;
+use super::super::config::Tuning;
+use super::super::kind::RecurrentTask;
 use super::super::start::new_parameters;
 use super::super::tags::Tags;
 use super::super::task::bad_setting;
+use super::super::task_run::TaskRun;
 use super::super::texts::Texts;
 use super::form::RecurrentForm;
 use super::section::RecurrentSection;
 use crate::Result;
+use crate::config::validate::{Check, ensure};
 use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
 use cloze_data::labelled::{TaggedSentence, TextExample};
-use cloze_model::tasks::{RecurrentForSequenceClassification, RecurrentForTokenClassification};
+use cloze_model::tasks::{
+    DropoutOverrides, RecurrentForSequenceClassification, RecurrentForTokenClassification,
+};
+
+/// The tasks that there are recurrent models for.
+const TASKS: &str = "classification, multi-label, regression or tagging with `[model.recurrent]`";
+
+/// Checks `[model.recurrent]`, and what stands beside it.
+pub(in crate::finetune) fn check(
+    section: &RecurrentSection,
+    task: Option<RecurrentTask<'_>>,
+    config: Tuning<'_>,
+) -> Check {
+    let (model, train) = (&config.model, &config.train);
+    ensure(task.is_some(), "task.kind", "another", TASKS)?;
+    if let Some(pooling) = task.and_then(RecurrentTask::pooling) {
+        let expected = "none with `[model.recurrent]`, which has a `pooling` of its own";
+        return ensure(false, "task.pooling", format!("{pooling:?}"), expected);
+    }
+    let none = "nothing beside `[model.recurrent]`: there is no checkpoint";
+    ensure(!model.untrained, "model.untrained", true, none)?;
+    ensure(model.dropout == DropoutOverrides::default(), "model.dropout", "a table", none)?;
+    ensure(model.freeze.is_empty(), "model.freeze", model.freeze.join(", "), none)?;
+    ensure(model.freeze_layers.is_none(), "model.freeze_layers", model.freeze_layers.unwrap_or(0), none)?;
+    ensure(model.layer_decay.is_none(), "model.layer_decay", model.layer_decay.unwrap_or(1.0), none)?;
+    ensure(!model.gradual_unfreezing, "model.gradual_unfreezing", true, none)?;
+    ensure(model.lora.is_none(), "model.lora", "a table", none)?;
+    ensure(!train.recompute, "train.recompute", true, "false with `[model.recurrent]`")?;
+    section.check(matches!(task, Some(RecurrentTask::Tags(_))))
+}
 
 /// Trains such a model.
 ///
@@ -20,13 +51,14 @@ use cloze_model::tasks::{RecurrentForSequenceClassification, RecurrentForTokenCl
 /// Those of reading the data and the tokenizer; of the run.
 pub(super) fn fine_tune(
     section: &RecurrentSection,
+    task: Option<RecurrentTask<'_>>,
     run: TaskRun<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
     let config = run.config;
     let max_len = config.data.max_len;
     let init = &mut new_parameters(config, &run.options.device.clone().autodiff());
-    match config.task.recurrent() {
+    match task {
         Some(RecurrentTask::Texts(of)) => {
             let (task, examples, skipped) =
                 Texts::<RecurrentForSequenceClassification>::read(of, &config.data.train)?;
@@ -49,6 +81,6 @@ pub(super) fn fine_tune(
             let form = RecurrentForm::of(shape, &tokenizer, &task, max_len);
             run.train_new(&task, data, model, form, progress)
         }
-        None => Err(bad_setting("task.kind", "another", super::section::TASKS.into())),
+        None => Err(bad_setting("task.kind", "another", TASKS.into())),
     }
 }

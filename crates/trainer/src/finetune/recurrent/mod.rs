@@ -6,15 +6,16 @@ mod elmo;
 mod form;
 mod fresh;
 mod models;
-mod section;
+pub(super) mod section;
 
-use super::config::{TaskSection, Tuning};
-use super::kinds::RecurrentTask;
+use super::config::Tuning;
+use super::kind::RecurrentTask;
 use super::model_folder::{TASK_FILE, TaskFile};
-use super::predictor::{AnyTaskModel, TaskModel};
-use super::run::TaskRun;
+use super::section::TaskSection;
 use super::tags::Tags;
 use super::task::bad_setting;
+use super::task_model::{AnyTaskModel, TaskModel};
+use super::task_run::TaskRun;
 use super::texts::Texts;
 use crate::engine::Outcome;
 use crate::fit::check_vocabulary;
@@ -23,11 +24,11 @@ use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::awd_lstm::{AwdLstmClassifierConfig, AwdLstmConfig};
-use cloze_model::bert::Pooling;
 use cloze_model::elmo::{ElmoClassifierConfig, ElmoConfig, ElmoTaggerConfig};
 use cloze_model::huggingface::{Format, load_published, model_type};
 use cloze_model::tasks::{RecurrentClassifierConfig, RecurrentTaggerConfig};
 use cloze_tokenizer::Tokenizer;
+pub(super) use fresh::check;
 pub use section::RecurrentSection;
 use std::path::Path;
 
@@ -62,36 +63,21 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Trains a task's recurrent model.
+/// Trains a recurrent model for a task, if there are such models for it.
 ///
 /// # Errors
 /// Settings that such a model does not have; those of the checkpoint, of the data and of the run.
-pub(super) fn fine_tune(body: Body<'_>, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+pub(super) fn fine_tune(
+    body: Body<'_>,
+    task: Option<RecurrentTask<'_>>,
+    run: TaskRun<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
     match body {
-        Body::Fresh(section) => fresh::fine_tune(section, run, progress),
-        Body::AwdLstm => awd_lstm::fine_tune(run, progress),
-        Body::Elmo => elmo::fine_tune(run, progress),
+        Body::Fresh(section) => fresh::fine_tune(section, task, run, progress),
+        Body::AwdLstm => awd_lstm::fine_tune(task, run, progress),
+        Body::Elmo => elmo::fine_tune(task, run, progress),
     }
-}
-
-/// The pooling that a task's section asks for.
-fn pooling_of(config: Tuning<'_>) -> Option<Pooling> {
-    match config.task.recurrent()? {
-        RecurrentTask::Texts(
-            TaskSection::Classification { pooling, .. }
-            | TaskSection::MultiLabel { pooling, .. }
-            | TaskSection::Regression { pooling, .. },
-        ) => *pooling,
-        _ => None,
-    }
-}
-
-/// The checkpoint's tokenizer, for texts of any length.
-fn tokenizer(run: &TaskRun<'_>) -> Result<Tokenizer> {
-    let mut tokenizer = run.tokenizer()?;
-    tokenizer.set_truncation(None)?;
-    tokenizer.set_padding(None)?;
-    Ok(tokenizer)
 }
 
 /// The model in a folder and its task, if it is one of these.

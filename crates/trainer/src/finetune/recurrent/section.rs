@@ -1,6 +1,5 @@
-use super::super::config::Tuning;
-use super::super::kinds::RecurrentTask;
-use super::pooling_of;
+//! `[model.recurrent]` of a config.
+
 use crate::config::TokenizerSection;
 use crate::config::validate::{Check, Complaint, at_least, below_one, ensure};
 use crate::metrics::progress::RunProgress;
@@ -8,8 +7,7 @@ use crate::{Result, TrainerError};
 use cloze_evaluation::table;
 use cloze_model::recurrent::{Cell, Reading};
 use cloze_model::tasks::{
-    DropoutOverrides, RecurrentClassifierConfig, RecurrentEncoderConfig, RecurrentPooling,
-    RecurrentTaggerConfig,
+    RecurrentClassifierConfig, RecurrentEncoderConfig, RecurrentPooling, RecurrentTaggerConfig,
 };
 use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
@@ -17,9 +15,6 @@ use serde::{Deserialize, Serialize};
 
 /// The kinds of tokenizers that there may be.
 const KINDS: &str = "train-wordpiece, train-byte-bpe or load";
-
-/// The tasks that there are recurrent models for.
-pub(super) const TASKS: &str = "classification, multi-label, regression or tagging with `[model.recurrent]`";
 
 /// `[model.recurrent]`: a recurrent model that is trained from scratch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,25 +67,8 @@ fn dropout() -> f64 {
 }
 
 impl RecurrentSection {
-    /// Checks the section, and what stands beside it.
-    pub(in crate::finetune) fn check(&self, config: Tuning<'_>) -> Check {
-        let (model, train) = (&config.model, &config.train);
-        let task = config.task.recurrent();
-        ensure(task.is_some(), "task.kind", "another", TASKS)?;
-        let is_tagging = matches!(task, Some(RecurrentTask::Tags(_)));
-        if let Some(pooling) = pooling_of(config) {
-            let expected = "none with `[model.recurrent]`, which has a `pooling` of its own";
-            return ensure(false, "task.pooling", format!("{pooling:?}"), expected);
-        }
-        let none = "nothing beside `[model.recurrent]`: there is no checkpoint";
-        ensure(!model.untrained, "model.untrained", true, none)?;
-        ensure(model.dropout == DropoutOverrides::default(), "model.dropout", "a table", none)?;
-        ensure(model.freeze.is_empty(), "model.freeze", model.freeze.join(", "), none)?;
-        ensure(model.freeze_layers.is_none(), "model.freeze_layers", model.freeze_layers.unwrap_or(0), none)?;
-        ensure(model.layer_decay.is_none(), "model.layer_decay", model.layer_decay.unwrap_or(1.0), none)?;
-        ensure(!model.gradual_unfreezing, "model.gradual_unfreezing", true, none)?;
-        ensure(model.lora.is_none(), "model.lora", "a table", none)?;
-        ensure(!train.recompute, "train.recompute", true, "false with `[model.recurrent]`")?;
+    /// Checks the values, as those of a tagger or of a classifier.
+    pub(super) fn check(&self, is_tagging: bool) -> Check {
         at_least(1, "model.recurrent.d_embedding", self.d_embedding)?;
         at_least(1, "model.recurrent.d_model", self.d_model)?;
         at_least(1, "model.recurrent.n_layers", self.n_layers)?;
@@ -145,13 +123,7 @@ impl RecurrentSection {
             TokenizerSection::TrainByteBpe { vocab_size, min_frequency } => {
                 BpeTrainer { vocab_size, min_frequency, ..Default::default() }.train(texts)?
             }
-            TokenizerSection::Load { ref path } => {
-                let mut tokenizer = Tokenizer::load(path)?;
-                // What it was last used for may have been other texts.
-                tokenizer.set_truncation(None)?;
-                tokenizer.set_padding(None)?;
-                return Ok(tokenizer);
-            }
+            TokenizerSection::Load { ref path } => return for_any_length(Tokenizer::load(path)?),
             TokenizerSection::Checkpoint {} | TokenizerSection::TrainCharacters {} => {
                 return Err(TrainerError::Setting {
                     key: "model.recurrent.tokenizer.kind".into(),
@@ -164,4 +136,11 @@ impl RecurrentSection {
         progress.note(&format!("tokenizer: {pieces} pieces, trained on the training data"));
         Ok(tokenizer)
     }
+}
+
+/// A tokenizer for texts of any length: what it was last used for may have been other texts.
+pub(super) fn for_any_length(mut tokenizer: Tokenizer) -> Result<Tokenizer> {
+    tokenizer.set_truncation(None)?;
+    tokenizer.set_padding(None)?;
+    Ok(tokenizer)
 }

@@ -1,0 +1,192 @@
+//! Sentence encoders as a kind of task: what goes with a loss, and a run from its data on.
+
+use super::super::config::Tuning;
+use super::super::kind::TaskKind;
+use super::super::model_folder::TASK_FILE;
+use super::super::saved_model::{OpenedModel, SavedModel};
+use super::super::task::{Encoded, bad_setting};
+use super::super::task_run::TaskRun;
+use super::section::{EmbeddingSection, LABEL, LossSection, MatryoshkaSection, NEGATIVES, PAIR};
+use super::{EmbeddingFeatures, EmbeddingTask};
+use crate::config::validate::{Check, at_least, ensure, not_negative};
+use crate::embed::{EmbedConfig, Embedder};
+use crate::engine::Outcome;
+use crate::metrics::progress::RunProgress;
+use crate::{Result, TrainerError};
+use burn::tensor::Device;
+use cloze_data::SkipReport;
+use cloze_data::labelled::{LabelledSource, SentenceExample, classified_sentences, sentences};
+use cloze_evaluation::report::SimilarityKind;
+use cloze_model::huggingface::SentenceConfig;
+use std::path::Path;
+
+/// Embeddings, as a section says it.
+pub(in crate::finetune) struct EmbeddingKind<'a>(pub &'a EmbeddingSection);
+
+impl TaskKind for EmbeddingKind<'_> {
+    /// The values, and that the data has what the loss needs.
+    fn check(&self, config: Tuning<'_>) -> Check {
+        let section = self.0;
+        section.loss.check()?;
+        let head = config.model.dropout.head;
+        ensure(head.is_none(), "model.dropout.head", head.unwrap_or(0.0), "none: an embedding has no head")?;
+        let columns = &config.data.train.columns;
+        let has = |key: &str| columns.contains_key(key.rsplit('.').next().unwrap_or(key));
+        for key in section.loss.needs() {
+            ensure(has(key), key, "missing", "the column that has it: `task.loss` cannot do without")?;
+        }
+        for (key, who) in section.loss.ignores() {
+            let expected = format!("none beside `task.loss.kind` = \"{}\": {who}", section.loss.kind());
+            ensure(!has(key), key, "given", expected)?;
+        }
+        if let (LossSection::Simcse { .. }, Some(prompts)) = (&section.loss, &section.prompts) {
+            let expected =
+                "that of `task.prompts.text`: with \"simcse\" each sentence is the first text of an example";
+            ensure(
+                prompts.pair == prompts.text,
+                "task.prompts.pair",
+                format!("{:?}", prompts.pair),
+                expected,
+            )?;
+        }
+        // To SimCSE a negative is one more example of its own.
+        let compares_with_rows = matches!(section.loss, LossSection::Simcse { .. }) || !has(NEGATIVES);
+        if section.loss.is_contrastive() && compares_with_rows {
+            let expected = format!(
+                "2 or more: what `task.loss.kind` = \"{}\" compares with are the other rows of a batch",
+                section.loss.kind()
+            );
+            ensure(config.train.batch_size != 1, "train.batch_size", 1, expected)?;
+        }
+        if let Some(chunk) = section.chunk {
+            at_least(1, "task.chunk", chunk)?;
+        }
+        if let Some(score) = section.min_score {
+            let is_usable = score.is_finite() && has(LABEL);
+            ensure(is_usable, "task.min_score", score, "a number, and scores (`data.train.columns.label`)")?;
+        }
+        let has_dev = !config.data.dev.is_empty() || config.data.dev_fraction.is_some();
+        if has_dev || !config.data.test.is_empty() {
+            let expected = "the second text of each row: single sentences cannot be measured";
+            ensure(has(PAIR), PAIR, "missing", expected)?;
+            let is_measured = has(LABEL) || section.loss != LossSection::Softmax {};
+            let expected =
+                "the scores that `data.dev` and `data.test` are measured by: classes say nothing of cosines";
+            ensure(is_measured, LABEL, "missing", expected)?;
+        }
+        let Some(MatryoshkaSection { dims, weights }) = &section.matryoshka else { return Ok(()) };
+        let distils = matches!(section.loss, LossSection::Distillation { .. });
+        ensure(!distils, "task.matryoshka", "given", "none beside a teacher, which has one width")?;
+        let classifies = section.loss == LossSection::Softmax {};
+        ensure(!classifies, "task.matryoshka", "given", "none beside a classifier, which has one width")?;
+        ensure(!dims.is_empty(), "task.matryoshka.dims", "[]", "one number of features or more")?;
+        for dim in dims {
+            at_least(1, "task.matryoshka.dims", *dim)?;
+        }
+        let fits = weights.is_empty() || weights.len() == dims.len();
+        ensure(fits, "task.matryoshka.weights", format!("{weights:?}"), "one for each of the dims")?;
+        weights.iter().try_for_each(|weight| not_negative("task.matryoshka.weights", *weight))
+    }
+
+    fn models(&self) -> Vec<&Path> {
+        self.0.loss.reference().into_iter().collect()
+    }
+
+    fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        let (section, config, tokenizer) = (self.0, run.config, run.tokenizer()?);
+        let columns = &config.data.train.columns;
+        let kind = match (columns.contains_key("label"), columns.contains_key("negatives")) {
+            (true, _) => SimilarityKind::Scored,
+            (false, true) => SimilarityKind::Triplets,
+            (false, false) => SimilarityKind::Pairs,
+        };
+        let sentence = SentenceConfig::load(&config.model.path)?.unwrap_or_default();
+        let mut task = EmbeddingTask::new(section.clone(), section.loss(), sentence, kind)?;
+        let read = |source: &_| {
+            let loaded = sentences(source, Path::new(""))?;
+            Ok((loaded.examples, loaded.skipped))
+        };
+        let train = match section.loss {
+            LossSection::Softmax {} => {
+                let (loaded, n) = read_classes(&config.data.train)?;
+                task = task.with_classes(n);
+                loaded
+            }
+            _ => read(&config.data.train)?,
+        };
+        let mut data = run.reading(progress).selected::<EmbeddingTask>(
+            train,
+            read,
+            |examples| task.encode(&tokenizer, examples, config.data.max_len),
+            |examples| select(section, examples),
+        )?;
+        if let Some(path) = section.loss.reference() {
+            let width = refer(&mut data.train, path, &run.options.device)?;
+            task.teacher_width = matches!(section.loss, LossSection::Distillation { .. }).then_some(width);
+        }
+        run.train(&task, data, &tokenizer, progress)
+    }
+
+    fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
+        Err(TrainerError::BadTaskFile {
+            path: saved.folder.join(TASK_FILE),
+            reason: "the model embeds sentences, which `cloze embed` does; expected a task with predictions"
+                .into(),
+        })
+    }
+}
+
+/// The training examples with their classes, and how many classes there are.
+fn read_classes(source: &LabelledSource) -> Result<((Vec<SentenceExample>, SkipReport), usize)> {
+    let (loaded, set) = classified_sentences(source, Path::new(""))?;
+    if let [class] = set.names() {
+        let found = format!("pairs of the single class {class:?}");
+        let expected = "two classes or more (`data.train.columns.class`: the column that has them)";
+        return Err(bad_setting("data.train.files", found, expected.into()));
+    }
+    Ok(((loaded.examples, loaded.skipped), set.len()))
+}
+
+/// The training examples that a section takes.
+fn select(section: &EmbeddingSection, mut examples: Vec<SentenceExample>) -> Result<Vec<SentenceExample>> {
+    if let Some(least) = section.min_score {
+        examples.retain(|example| example.score.is_some_and(|score| score >= least));
+    }
+    if let LossSection::Cosine { max_score } = section.loss {
+        let beyond = |score: &f64| score.abs() > max_score;
+        if let Some(score) = examples.iter().filter_map(|example| example.score).find(beyond) {
+            let expected = format!("the greatest score or more: there is one of {score}");
+            return Err(bad_setting("task.loss.max_score", max_score, expected));
+        }
+    }
+    match section.loss {
+        LossSection::Simcse { .. } => Ok(single_sentences(examples)),
+        _ => Ok(examples),
+    }
+}
+
+/// Embeds the training sentences with the model of a folder, whose embeddings' width it returns.
+fn refer(
+    train: &mut Encoded<SentenceExample, EmbeddingFeatures>,
+    folder: &Path,
+    device: &Device,
+) -> Result<usize> {
+    let embedder = Embedder::load(folder, EmbedConfig::default(), device)?;
+    let texts: Vec<&String> = train.examples.iter().flat_map(SentenceExample::texts).collect();
+    let embeddings = embedder.embed(&texts)?;
+    let mut rows = embeddings.values.chunks_exact(embedder.width()).map(<[f32]>::to_vec);
+    for features in &mut train.features {
+        features.reference = rows.by_ref().take(features.sequences.len()).collect();
+    }
+    Ok(embedder.width())
+}
+
+/// Each sentence of training rows on its own.
+fn single_sentences(examples: Vec<SentenceExample>) -> Vec<SentenceExample> {
+    let single =
+        |text: String| SentenceExample { text, pair: None, negatives: Vec::new(), score: None, class: None };
+    let each = examples
+        .into_iter()
+        .flat_map(|example| std::iter::once(example.text).chain(example.pair).chain(example.negatives));
+    each.map(single).collect()
+}

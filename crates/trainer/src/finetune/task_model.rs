@@ -1,0 +1,281 @@
+//! A task with its model, whatever their types: lines of JSON and labelled data in, answers and figures out.
+
+use super::config::Tuning;
+use super::evaluate::{figures, outputs, outputs_of};
+use super::held_out::held_out;
+use super::predict::{InputKey, PredictTask};
+use super::task::{Encoded, Features, Task, bad_setting};
+use crate::engine::Advance;
+use crate::{Result, TrainerError};
+use burn::tensor::Device;
+use cloze_data::labelled::LabelledSource;
+use cloze_data::{DataError, SkipReport};
+use cloze_evaluation::figures::Figures;
+use cloze_evaluation::report::Predictions;
+use cloze_tokenizer::Tokenizer;
+use serde_json::Value;
+use std::any::Any;
+use std::fmt::Debug;
+
+/// Tokens in a batch of predictions.
+const BATCH_TOKENS: usize = 2_048;
+
+/// A model's answers to lines of input.
+#[derive(Debug)]
+pub struct Predicted {
+    /// A JSON value for each line before the first one that cannot be read; `null` for an empty line.
+    ///
+    /// | task | line | value |
+    /// | --- | --- | --- |
+    /// | classes | `{"text": …}`, `{"text": …, "pair": …}`, `"…"` | `{"label": …, "score": …, "scores": {…}}` |
+    /// | several labels | the same | `{"labels": […], "scores": {…}}` |
+    /// | numbers | the same | `{"value": …}` |
+    /// | tags | `{"words": […]}`, `{"text": …}`, `"…"` | `{"words": […], "tags": […], "entities": […]}` |
+    /// | answers | `{"question": …, "context": …}` | `{"answer": …, "start": …, "end": …, "score": …}` |
+    /// | choices | `{"text": …, "choices": […]}`, `context` for `text` | `{"choice": …, "score": …, "scores": […]}` |
+    pub values: Vec<Value>,
+    /// How many lines had more than [`Predictor::max_len`](super::Predictor::max_len) tokens and were cut.
+    pub truncated: usize,
+    /// What is wrong with the line after those, if it cannot be read: [`TrainerError::BadInput`].
+    pub refused: Option<TrainerError>,
+}
+
+/// What is answered to a line of JSON.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// The value, as [`Predicted::values`] has it.
+    pub value: Value,
+    /// Whether the line had more than [`Predictor::max_len`](super::Predictor::max_len) tokens and was cut.
+    pub truncated: bool,
+}
+
+/// How good a model is on a split of labelled data.
+pub struct Measurement {
+    /// The figures.
+    pub figures: Figures,
+    /// Every example's prediction.
+    pub predictions: Box<dyn Predictions>,
+    /// Rows that were left out.
+    pub skipped: SkipReport,
+    /// Examples that had more than the config's `data.max_len` tokens and were cut.
+    pub truncated: usize,
+}
+
+/// What a model is measured on.
+pub(super) struct Asked<'a> {
+    pub config: Tuning<'a>,
+    /// The config's task, of the type that the model's has.
+    pub section: &'a dyn Any,
+    pub source: &'a LabelledSource,
+    /// Of the source's examples those that are held out, where this is their share.
+    pub share: Option<f64>,
+}
+
+/// What every model is asked with.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub tokenizer: Tokenizer,
+    pub max_len: usize,
+    pub device: Device,
+}
+
+/// A task and its model, whatever their types.
+pub trait AnyTaskModel: Debug + Send + Sync {
+    fn input(&self) -> &'static str;
+
+    fn input_keys(&self) -> &'static [InputKey];
+
+    fn answer_keys(&self) -> Vec<&'static str>;
+
+    fn list(&mut self, n: usize) -> bool;
+
+    fn predict_above(&mut self, threshold: f64) -> bool;
+
+    fn has_pairs(&self) -> bool;
+
+    fn predict(&self, lines: &[&str], setup: &Setup, progress: &mut dyn FnMut(Advance)) -> Result<Predicted>;
+
+    /// As of [`Respond`](crate::requests::Respond); a unit is of the type that [`TaskModel`] has.
+    fn encode(&self, line: Value, setup: &Setup) -> Result<Box<dyn Any + Send>>;
+
+    fn cost(&self, unit: &dyn Any) -> usize;
+
+    fn answer(&self, units: &[&dyn Any], setup: &Setup) -> Vec<Result<Answered>>;
+
+    fn evaluate(
+        &self,
+        asked: Asked<'_>,
+        setup: &Setup,
+        progress: &mut dyn FnMut(Advance),
+    ) -> Result<Measurement>;
+}
+
+/// A task and its model.
+#[derive(Debug)]
+pub(super) struct TaskModel<T: PredictTask> {
+    pub task: T,
+    pub model: T::Model,
+}
+
+/// A line that was read and encoded: one example.
+struct TaskUnit<T: PredictTask> {
+    origin: T::Origin,
+    data: Encoded<T::Example, T::Features>,
+    truncated: bool,
+}
+
+impl<T: PredictTask> TaskUnit<T> {
+    fn of(unit: &dyn Any) -> &Self
+    where
+        T: 'static,
+    {
+        unit.downcast_ref().expect("a unit is asked of the model that encoded it")
+    }
+}
+
+/// A model's outputs in the order of the features.
+///
+/// # Errors
+/// [`TrainerError::OutputNotFinite`].
+fn finite_outputs<T: Task>(
+    task: &T,
+    model: &T::Model,
+    features: &[T::Features],
+    batch_tokens: usize,
+    device: &Device,
+    progress: &mut dyn FnMut(Advance),
+) -> Result<Vec<T::Output>> {
+    let outputs = outputs(task, model, features, batch_tokens, device, progress);
+    match outputs.iter().all(T::is_finite) {
+        true => Ok(outputs),
+        false => Err(TrainerError::OutputNotFinite),
+    }
+}
+
+impl<T: PredictTask<Model: Sync> + Send + Sync + 'static> AnyTaskModel for TaskModel<T> {
+    fn input(&self) -> &'static str {
+        self.task.input()
+    }
+
+    fn input_keys(&self) -> &'static [InputKey] {
+        self.task.input_keys()
+    }
+
+    fn answer_keys(&self) -> Vec<&'static str> {
+        self.task.answer_keys()
+    }
+
+    fn list(&mut self, n: usize) -> bool {
+        self.task.list(n)
+    }
+
+    fn predict_above(&mut self, threshold: f64) -> bool {
+        self.task.predict_above(threshold)
+    }
+
+    fn has_pairs(&self) -> bool {
+        self.task.has_pairs()
+    }
+
+    fn predict(&self, lines: &[&str], setup: &Setup, progress: &mut dyn FnMut(Advance)) -> Result<Predicted> {
+        let Self { task, model } = self;
+        let (mut values, mut refused) = (Vec::with_capacity(lines.len()), None);
+        let (mut places, mut examples, mut origins) = (Vec::new(), Vec::new(), Vec::new());
+        for line in lines {
+            if !line.trim().is_empty() {
+                let value = serde_json::from_str(line).map_err(|error| format!("not JSON ({error})"));
+                match value.and_then(|value| task.read_line(value)) {
+                    Ok((example, origin)) => {
+                        places.push(values.len());
+                        examples.push(example);
+                        origins.push(origin);
+                    }
+                    Err(found) => {
+                        refused = Some(bad_input(task, &found));
+                        break;
+                    }
+                }
+            }
+            values.push(Value::Null);
+        }
+        let (data, truncated) = match task.tokens(&setup.tokenizer, examples, setup.max_len) {
+            Err(TrainerError::Data(DataError::Example { number, source })) => {
+                // The lines before it have their values.
+                let predicted = self.predict(&lines[..places[number - 1]], setup, progress)?;
+                return Ok(Predicted { refused: Some(source.into()), ..predicted });
+            }
+            tokens => tokens?,
+        };
+        let outputs = finite_outputs(task, model, &data.features, BATCH_TOKENS, &setup.device, progress)?;
+        for (place, value) in places.into_iter().zip(task.answer(&origins, &data, &outputs)) {
+            values[place] = value;
+        }
+        Ok(Predicted { values, truncated, refused })
+    }
+
+    fn encode(&self, line: Value, setup: &Setup) -> Result<Box<dyn Any + Send>> {
+        let task = &self.task;
+        let (example, origin) = task.read_line(line).map_err(|found| bad_input(task, &found))?;
+        match task.tokens(&setup.tokenizer, vec![example], setup.max_len) {
+            Ok((data, cut)) => Ok(Box::new(TaskUnit::<T> { origin, data, truncated: cut > 0 })),
+            Err(TrainerError::Data(DataError::Example { source, .. })) => Err(source.into()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn cost(&self, unit: &dyn Any) -> usize {
+        TaskUnit::<T>::of(unit).data.features.iter().map(Features::cost).sum()
+    }
+
+    fn answer(&self, units: &[&dyn Any], setup: &Setup) -> Vec<Result<Answered>> {
+        let units: Vec<&TaskUnit<T>> = units.iter().map(|unit| TaskUnit::of(*unit)).collect();
+        let features: Vec<&T::Features> = units.iter().flat_map(|unit| &unit.data.features).collect();
+        let outputs =
+            outputs_of(&self.task, &self.model, &features, BATCH_TOKENS, &setup.device, &mut |_| {});
+        let mut outputs = outputs.into_iter();
+        let answer = |unit: &TaskUnit<T>| {
+            let of_unit: Vec<T::Output> = outputs.by_ref().take(unit.data.features.len()).collect();
+            if !of_unit.iter().all(T::is_finite) {
+                return Err(TrainerError::OutputNotFinite);
+            }
+            let value = self.task.answer(std::slice::from_ref(&unit.origin), &unit.data, &of_unit).remove(0);
+            Ok(Answered { value, truncated: unit.truncated })
+        };
+        units.into_iter().map(answer).collect()
+    }
+
+    fn evaluate(
+        &self,
+        Asked { config, section, source, share }: Asked<'_>,
+        setup: &Setup,
+        progress: &mut dyn FnMut(Advance),
+    ) -> Result<Measurement> {
+        let section = section.downcast_ref().ok_or_else(|| {
+            bad_setting(
+                "task.kind",
+                "of another crate's type",
+                "the type that the model was loaded with".into(),
+            )
+        })?;
+        let (task, mut examples, skipped) = self.task.labelled(section, source)?;
+        if let Some(share) = share {
+            let mut held = held_out(examples.len(), share, config.common.run.seed).into_iter();
+            examples.retain(|_| held.next() == Some(true));
+        }
+        let (data, truncated) = task.tokens(&setup.tokenizer, examples, config.data.max_len)?;
+        let batch_tokens = config.eval.batch_tokens;
+        let outputs =
+            finite_outputs(&task, &self.model, &data.features, batch_tokens, &setup.device, progress)?;
+        let predictions = task.predictions(&data.examples, &data.features, &outputs);
+        if predictions.is_empty() {
+            return Err(TrainerError::NoExamples { split: "evaluation" });
+        }
+        let figures = figures(&*predictions, config.eval.metric.as_deref())?;
+        Ok(Measurement { figures, predictions, skipped, truncated })
+    }
+}
+
+/// The error of a line that a task cannot read.
+fn bad_input<T: PredictTask>(task: &T, found: &str) -> TrainerError {
+    TrainerError::BadInput { problem: format!("{found}; expected {}", task.input()) }
+}
