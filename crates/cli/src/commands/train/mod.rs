@@ -1,5 +1,7 @@
 //! `cloze train`.
 
+mod from_data;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +19,7 @@ use crate::model;
 use crate::output::Output;
 use crate::profile::Profiled;
 use crate::stop;
+use from_data::{DataArgs, NamedTask};
 
 /// Where runs go that are given no folder, and where prepared corpora are kept between runs.
 pub const RUNS: &str = "runs";
@@ -35,6 +38,10 @@ const CACHE: &str = "cache";
 ///
 /// A configuration with [parallel] trains a model that translates, on sentences with their translations.
 ///
+/// With a task in the place of CONFIG (classification, regression, multi-label, tagging, answers, embedding), a configuration is
+/// made for --data: the columns' delimiter is found out, a share of the rows is held out, and epochs and rate fit the number
+/// of rows. The run's folder has it as config.toml.
+///
 /// Ctrl-C saves a checkpoint and stops; a second one stops at once. --resume continues from the last
 /// good checkpoint, however the run ended, to the very weights of a run that was never interrupted.
 ///
@@ -44,6 +51,7 @@ const CACHE: &str = "cache";
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
+  cloze train classification --model MODEL --data reviews.csv --columns text=review,label=stars --out runs/reviews
   cloze train configs/bert-tiny-sample.toml
   cloze train configs/bert-tiny-sample.toml --set train.steps=500 --out runs/short
   cloze train configs/sst2.toml --set run.seed=7
@@ -52,9 +60,11 @@ Examples:
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base --resume")]
 pub struct Args {
-    /// The run's configuration, a TOML file.
+    /// The run's configuration, a TOML file; or the task that one is made for.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
+    #[command(flatten)]
+    data: DataArgs,
     /// Override a key of the configuration, such as train.steps=500; may be repeated. A table as the value, as in
     /// data.train.columns={text="review"}, replaces the whole table of the configuration.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -79,7 +89,13 @@ pub struct Args {
 
 /// Carries out the run of a configuration, or one for each seed.
 pub fn run(args: &Args) -> Result<()> {
-    let file = ConfigFile::open(&args.config).map_err(WrongUsage::new)?;
+    let file = match NamedTask::of(&args.config) {
+        Some(task) => args.data.config(task, args.out.as_deref())?,
+        None => {
+            args.data.check_unused()?;
+            ConfigFile::open(&args.config).map_err(WrongUsage::new)?
+        }
+    };
     let mut plan = plan_of(&file, &args.settings, &KINDS).map_err(WrongUsage::new)?;
     let different: BTreeSet<u64> = args.seeds.iter().copied().collect();
     if different.len() < args.seeds.len() {

@@ -1,0 +1,415 @@
+//! `cloze train TASK --data FILE`: a config made for labelled data, so that a first model needs no file of its own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
+use cloze_data::labelled::{
+    Column, Columns, DataFormat, LabelSet, LabelledSource, Labels, TagScheme, Target, classified_sentences,
+    questions, sentences, tagged_sentences, texts,
+};
+use cloze_evaluation::table::grouped;
+use cloze_trainer::config::ConfigFile;
+use cloze_trainer::Place;
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+use crate::failure::WrongUsage;
+use crate::output::say;
+use crate::{model, rows};
+
+/// A task that `cloze train` makes a config for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NamedTask {
+    Classification,
+    Regression,
+    MultiLabel,
+    Tagging,
+    Answers,
+    Embedding,
+}
+
+impl NamedTask {
+    /// The task of this name, unless it names a file.
+    pub fn of(config: &Path) -> Option<Self> {
+        let name = config.to_str().filter(|_| !config.exists())?;
+        Self::from_str(name, false).ok()
+    }
+
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// What a config is made of.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Options without a CONFIG file")]
+pub struct DataArgs {
+    /// The checkpoint that training begins with.
+    #[arg(long, value_name = "MODEL", help = model::HELP)]
+    model: Option<String>,
+    /// Labelled data: CSV, TSV, JSON lines, Parquet, XML, CoNLL or SQuAD's JSON.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    data: Vec<String>,
+    /// Which column is what, by name or by number from 1: text, pair and label; labels of several; words and tags.
+    #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = rows::any_column)]
+    columns: Vec<(String, Column)>,
+    /// The first line of CSV and TSV is a row, and columns have numbers.
+    #[arg(long)]
+    no_header: bool,
+    /// Files to choose the best model by (default: a share of the data is held out).
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    dev: Vec<String>,
+    /// Files to measure the result with.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    test: Vec<String>,
+}
+
+impl DataArgs {
+    /// Whether nothing was given.
+    fn is_empty(&self) -> bool {
+        let Self { model, data, columns, no_header, dev, test } = self;
+        model.is_none()
+            && !no_header
+            && [data, dev, test].iter().all(|files| files.is_empty())
+            && columns.is_empty()
+    }
+
+    /// Checks that nothing was given beside a file.
+    ///
+    /// # Errors
+    /// [`WrongUsage`].
+    pub fn check_unused(&self) -> Result<()> {
+        match self.is_empty() {
+            true => Ok(()),
+            false => {
+                let names =
+                    NamedTask::value_variants().iter().map(|task| task.name()).collect::<Vec<_>>().join(", ");
+                let problem = "--model, --data, --columns, --no-header, --dev and --test go with a task in the place of CONFIG";
+                Err(WrongUsage::new(anyhow!(
+                    "{problem} ({names}); with a file say --set model.path=… and the like"
+                ))
+                .into())
+            }
+        }
+    }
+
+    /// The config of a task on this data. Says what the data was taken for, and what was chosen.
+    ///
+    /// # Errors
+    /// [`WrongUsage`] if the model or the data is missing; data that cannot be read.
+    pub fn config(&self, task: NamedTask, run: Option<&Path>) -> Result<ConfigFile> {
+        let missing = |what: &str| WrongUsage::new(anyhow!("`cloze train {}` needs {what}", task.name()));
+        let model =
+            self.model.as_ref().ok_or_else(|| missing("--model MODEL, the checkpoint to begin with"))?;
+        if self.data.is_empty() {
+            return Err(missing("--data FILE, the labelled data").into());
+        }
+        rows::check_once(&self.columns)?;
+        let (source, found) = self.read(task)?;
+        let width = width(&model::folder(model)?)?;
+        let plan = Plan::of(found.rows, self.dev.is_empty(), width)?;
+        self.tell(task, &source, &found, &plan);
+        let name = run
+            .and_then(Path::file_name)
+            .unwrap_or_else(|| Path::new(&self.data[0]).file_stem().unwrap_or_default());
+        let name = name.to_string_lossy();
+        let text = self.text(task, model, &source, &found, &plan, &name)?;
+        let place = Place::file(Path::new(&format!("the config for {}", self.data.join(", "))));
+        Ok(ConfigFile::parse(&text, &name, &place)?)
+    }
+
+    /// The data and how it is read: as its ending says, else with whatever separates its columns.
+    fn read(&self, task: NamedTask) -> Result<(LabelledSource, Found)> {
+        let columns =
+            self.columns.iter().map(|(field, column)| (field.clone(), Columns::One(column.clone())));
+        let mut source = LabelledSource {
+            files: self.data.clone(),
+            header: self.no_header.then_some(false),
+            columns: columns.collect::<BTreeMap<_, _>>(),
+            ..LabelledSource::default()
+        };
+        let format = DataFormat::of(Path::new(&self.data[0]));
+        let is_delimited = matches!(format, Some(DataFormat::Csv | DataFormat::Tsv) | None)
+            && !matches!(task, NamedTask::Tagging | NamedTask::Answers);
+        let first = Found::of(task, &source);
+        if !is_delimited || first.is_ok() {
+            return Ok((source, first?));
+        }
+        if format.is_none() {
+            source.format = DataFormat::Csv;
+        }
+        for (delimiter, quoting) in
+            [(',', true), (';', true), ('\t', true), ('|', true), ('\t', false), (',', false)]
+        {
+            let other =
+                LabelledSource { delimiter: Some(delimiter), quoting: Some(quoting), ..source.clone() };
+            if let Ok(found) = Found::of(task, &other) {
+                return Ok((other, found));
+            }
+        }
+        // What is wrong with the file as it seems to be.
+        Err(first.err().unwrap_or_else(|| anyhow!("cannot be read")))
+    }
+
+    fn tell(&self, task: NamedTask, source: &LabelledSource, found: &Found, plan: &Plan) {
+        let separated = source.delimiter.map(|delimiter| match delimiter {
+            '\t' => ", columns between tabs".to_owned(),
+            other => format!(", columns between `{other}`"),
+        });
+        let rows = grouped(found.rows as u64);
+        say(format_args!(
+            "data: {}{}, {rows} rows{}",
+            self.data.join(", "),
+            separated.unwrap_or_default(),
+            found.told
+        ));
+        let held = plan.held_out.map_or_else(String::new, |share| {
+            format!(", {:.0} % held out to choose the best model by", 100.0 * share)
+        });
+        say(format_args!(
+            "{}: {} epochs of batches of {}, learning rate {:e}{held}; the run's config.toml has all of it, to be edited",
+            task.name(),
+            plan.epochs,
+            plan.batch_size,
+            plan.lr
+        ));
+    }
+
+    /// The config's text.
+    fn text(
+        &self,
+        task: NamedTask,
+        model: &str,
+        source: &LabelledSource,
+        found: &Found,
+        plan: &Plan,
+        name: &str,
+    ) -> Result<String> {
+        let table = |pairs: Vec<(&str, Value)>| {
+            Value::Table(pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+        };
+        let files = |files: &[String]| Value::Array(files.iter().cloned().map(Value::String).collect());
+        let mut section = found.section.clone();
+        section.insert("kind".into(), task.name().into());
+        let mut data = vec![("train", Value::try_from(source)?)];
+        match plan.held_out {
+            Some(share) => data.push(("dev_fraction", share.into())),
+            None => data.push(("dev", files(&self.dev))),
+        }
+        if !self.test.is_empty() {
+            data.push(("test", files(&self.test)));
+        }
+        let config = Table::from_iter([
+            ("run".to_owned(), table(vec![("name", name.into())])),
+            ("task".to_owned(), Value::Table(section)),
+            ("model".to_owned(), table(vec![("path", model.into())])),
+            ("data".to_owned(), table(data)),
+            (
+                "train".to_owned(),
+                table(vec![("epochs", plan.epochs.into()), ("batch_size", plan.batch_size.into())]),
+            ),
+            ("optimizer".to_owned(), table(vec![("lr", plan.lr.into()), ("weight_decay", 0.01.into())])),
+            (
+                "schedule".to_owned(),
+                table(vec![("kind", "linear".into()), ("warmup_steps", plan.warmup.into())]),
+            ),
+        ]);
+        toml::to_string(&config).context("the config made for the data")
+    }
+}
+
+/// What data has.
+struct Found {
+    rows: usize,
+    /// The task's keys that follow from it.
+    section: Table,
+    /// Its labels, for people.
+    told: String,
+}
+
+impl Found {
+    /// Reads data.
+    fn of(task: NamedTask, source: &LabelledSource) -> Result<Self> {
+        let (mut section, base) = (Table::new(), Path::new(""));
+        let (rows, told) = match task {
+            NamedTask::Classification => {
+                let (loaded, set) = texts(source, base, Labels::Found)?;
+                let classes = loaded.examples.iter().filter_map(|example| match example.target {
+                    Target::Class(class) => Some(class),
+                    _ => None,
+                });
+                (loaded.examples.len(), shares(set.as_ref(), classes))
+            }
+            NamedTask::MultiLabel => {
+                let (loaded, set) = texts(source, base, Labels::Several(None))?;
+                let labels = loaded.examples.iter().flat_map(|example| match &example.target {
+                    Target::Labels(labels) => labels.clone(),
+                    _ => Vec::new(),
+                });
+                (loaded.examples.len(), shares(set.as_ref(), labels))
+            }
+            NamedTask::Regression => {
+                let (loaded, _) = texts(source, base, Labels::Values)?;
+                let values = loaded.examples.iter().filter_map(|example| match example.target {
+                    Target::Value(value) => Some(value),
+                    _ => None,
+                });
+                let [least, most] = values
+                    .fold([f64::INFINITY, f64::NEG_INFINITY], |[least, most], value| {
+                        [least.min(value), most.max(value)]
+                    });
+                (loaded.examples.len(), format!(", numbers from {least} to {most}"))
+            }
+            NamedTask::Tagging => {
+                let loaded = tagged_sentences(source, base, true, &[])?;
+                let scheme = scheme(loaded.examples.iter().map(|sentence| &sentence.tags[..]));
+                section.insert("scheme".into(), Value::try_from(scheme)?);
+                (loaded.examples.len(), format!(", tags as {}", section["scheme"]))
+            }
+            NamedTask::Answers => (questions(source, base, true)?.examples.len(), String::new()),
+            NamedTask::Embedding => {
+                let (rows, loss) = embedding(source, base)?;
+                section.insert(
+                    "loss".into(),
+                    Value::Table(Table::from_iter([("kind".to_owned(), loss.into())])),
+                );
+                (rows, format!(", trained by {loss}"))
+            }
+        };
+        Ok(Self { rows, section, told })
+    }
+}
+
+/// The sentences of data, and the loss that its columns allow: classes or scores of pairs, pairs alone, or single sentences.
+fn embedding(source: &LabelledSource, base: &Path) -> Result<(usize, &'static str)> {
+    if source.columns.contains_key("class") {
+        return Ok((classified_sentences(source, base)?.0.examples.len(), "softmax"));
+    }
+    let examples = sentences(source, base)?.examples;
+    let loss = match examples.first() {
+        Some(first) if first.score.is_some() => "cosent",
+        Some(first) if first.pair.is_some() => "in-batch-negatives",
+        _ => "simcse",
+    };
+    Ok((examples.len(), loss))
+}
+
+/// How often each label occurs.
+fn shares(set: Option<&LabelSet>, labels: impl Iterator<Item = usize>) -> String {
+    let names = set.map_or(&[][..], LabelSet::names);
+    let mut counts = vec![0u64; names.len()];
+    labels.for_each(|label| counts[label] += 1);
+    let mut all: Vec<(&String, u64)> = names.iter().zip(counts).collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let shown: Vec<String> =
+        all.iter().take(8).map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
+    let rest = if all.len() > 8 { format!(" and {} more", all.len() - 8) } else { String::new() };
+    format!(", labels {}{rest}", shown.join(", "))
+}
+
+/// The scheme that tags seem to follow.
+fn scheme<'t>(sentences: impl Iterator<Item = &'t [String]>) -> TagScheme {
+    let (mut has_ends, mut begins_inside) = (false, false);
+    for tags in sentences {
+        let mut before = "O";
+        for tag in tags {
+            match tag.split_once('-') {
+                Some(("E" | "S", _)) => has_ends = true,
+                Some(("I", kind)) => {
+                    begins_inside |= before.split_once('-').is_none_or(|(_, other)| other != kind)
+                }
+                Some(("B", _)) => {}
+                _ if tag == "O" => {}
+                _ => return TagScheme::Words,
+            }
+            before = tag;
+        }
+    }
+    match (has_ends, begins_inside) {
+        (true, _) => TagScheme::Bioes,
+        (false, true) => TagScheme::Iob1,
+        (false, false) => TagScheme::Bio,
+    }
+}
+
+/// How long to train, and how fast.
+struct Plan {
+    epochs: i64,
+    batch_size: i64,
+    lr: f64,
+    warmup: i64,
+    held_out: Option<f64>,
+}
+
+impl Plan {
+    /// Rows that a model is fine-tuned on in all: some hundred updates, however few rows there are.
+    const ROWS: usize = 12_000;
+
+    /// For data of `rows` rows and an encoder of this width.
+    ///
+    /// # Errors
+    /// Fewer rows than a model learns from.
+    fn of(rows: usize, holds_out: bool, width: usize) -> Result<Self> {
+        if rows < 20 {
+            bail!("the data has {rows} rows; expected 20 at least to fine-tune on");
+        }
+        let held_out = holds_out.then_some(if rows < 1_000 { 0.2 } else { 0.1 });
+        let trained = (rows as f64 * (1.0 - held_out.unwrap_or(0.0))) as usize;
+        let (least, batch_size) = if trained < 5_000 { (3, 16) } else { (2, 32) };
+        let epochs = Self::ROWS.div_ceil(trained).clamp(least, 20);
+        let steps = epochs * trained.div_ceil(batch_size);
+        // Narrow encoders learn at higher rates.
+        let lr = (4e-5 * 768.0 / width as f64).clamp(2e-5, 2e-4);
+        let lr = format!("{lr:.0e}").parse().unwrap_or(lr);
+        Ok(Self {
+            epochs: epochs as i64,
+            batch_size: batch_size as i64,
+            lr,
+            warmup: steps.div_ceil(10) as i64,
+            held_out,
+        })
+    }
+}
+
+/// The width of a checkpoint's hidden states, or that of BERT-base where its config has none of the usual names.
+fn width(folder: &Path) -> Result<usize> {
+    let path = folder.join("config.json");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let config: Json = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+    let named = ["hidden_size", "dim", "d_model", "n_embd", "emb_dim"]
+        .into_iter()
+        .find_map(|key| config[key].as_u64());
+    Ok(named.map_or(768, |width| width.clamp(1, 1 << 20) as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_tell_their_scheme() {
+        let of = |tags: &[&str]| {
+            let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            scheme([&tags[..]].into_iter())
+        };
+        assert_eq!(of(&["O", "B-PER", "I-PER", "B-PER"]), TagScheme::Bio);
+        assert_eq!(of(&["I-PER", "I-PER", "O", "B-LOC"]), TagScheme::Iob1);
+        assert_eq!(of(&["S-PER", "O", "B-LOC", "E-LOC"]), TagScheme::Bioes);
+        assert_eq!(of(&["NOUN", "VERB"]), TagScheme::Words);
+    }
+
+    #[test]
+    fn few_rows_are_read_more_often() {
+        let plan = |rows| Plan::of(rows, true, 384).unwrap();
+        let updates = |plan: &Plan, rows: f64| plan.epochs as f64 * rows / plan.batch_size as f64;
+        assert!(updates(&plan(300), 240.0) >= 300.0);
+        assert!(updates(&plan(1_350), 1_215.0) >= 700.0);
+        assert_eq!((plan(67_000).epochs, plan(67_000).batch_size), (2, 32));
+        assert!(Plan::of(19, true, 384).is_err());
+        assert_eq!(Plan::of(500, false, 384).unwrap().held_out, None);
+        let rates = [128, 384, 768, 4_096].map(|width| Plan::of(500, true, width).unwrap().lr);
+        assert_eq!(rates, [2e-4, 8e-5, 4e-5, 2e-5]);
+    }
+}
