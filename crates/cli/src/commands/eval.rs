@@ -102,6 +102,9 @@ pub fn run(args: &Args) -> Result<()> {
             config.data.max_len
         ));
     }
+    if let Some(warning) = evaluation.predictions.warning() {
+        say(format_args!("warning: {split}: {warning}"));
+    }
     if let Some(out) = &args.out {
         let facts = [
             ("model", folder.display().to_string()),

@@ -9,6 +9,8 @@ mod configs;
 mod decoding;
 #[cfg(all(feature = "program", feature = "flex"))]
 mod eval_embeddings;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod from_data;
 #[cfg(all(feature = "program", feature = "hub"))]
 mod hub;
 mod library;

@@ -77,6 +77,19 @@ impl Predictions for ClassPredictions {
         Figures::new(self.len(), figures)
     }
 
+    fn warning(&self) -> Option<String> {
+        let first = self.examples.first()?;
+        let is_one = self.examples.iter().all(|example| example.predicted == first.predicted);
+        let is_right = self.examples.iter().all(|example| example.gold == first.predicted);
+        (is_one && !is_right).then(|| {
+            format!(
+                "every example was given the class `{}`; train for more epochs, at another learning rate, or on more examples \
+                 of the other classes",
+                self.labels[first.predicted]
+            )
+        })
+    }
+
     fn is_error(&self, example: usize) -> bool {
         self.examples[example].gold != self.examples[example].predicted
     }
@@ -123,5 +136,32 @@ impl Predictions for ClassPredictions {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_class_for_all_examples_is_warned_of() {
+        let predictions = |golds: &[usize], predicted: &[usize]| {
+            let example = |(gold, predicted): (&usize, &usize)| ClassExample {
+                id: String::new(),
+                texts: Vec::new(),
+                gold: *gold,
+                predicted: *predicted,
+                score: 1.0,
+                loss: 0.0,
+            };
+            let examples = golds.iter().zip(predicted).map(example).collect();
+            ClassPredictions { labels: vec!["no".into(), "yes".into()], positive: None, examples }
+        };
+        let warning = predictions(&[0, 1, 1], &[1, 1, 1]).warning().unwrap();
+        assert!(warning.contains("`yes`"), "{warning}");
+        assert_eq!(predictions(&[0, 1, 1], &[1, 0, 1]).warning(), None);
+        // They may all be of one class.
+        assert_eq!(predictions(&[1, 1], &[1, 1]).warning(), None);
+        assert_eq!(predictions(&[], &[]).warning(), None);
     }
 }

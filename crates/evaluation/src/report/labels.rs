@@ -127,6 +127,18 @@ impl Predictions for LabelPredictions {
         )
     }
 
+    fn warning(&self) -> Option<String> {
+        let counts = self.counts();
+        let is_none = counts.iter().all(|counts| counts.predicted == 0);
+        (is_none && counts.iter().any(|counts| counts.gold > 0)).then(|| {
+            format!(
+                "no example was given any label: no probability is above {}; train for more epochs, at another learning rate, or \
+                 lower `task.threshold`",
+                self.threshold
+            )
+        })
+    }
+
     fn is_error(&self, example: usize) -> bool {
         self.predicted(&self.examples[example]) != self.examples[example].gold
     }

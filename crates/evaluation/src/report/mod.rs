@@ -62,6 +62,11 @@ pub trait Predictions {
     /// The task's figures, its usual one first and so the main one.
     fn figures(&self) -> Figures;
 
+    /// What is wrong with the predictions as a whole, such as one class for all examples, and what to try.
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
     /// Whether an example's prediction is wrong.
     fn is_error(&self, example: usize) -> bool;
 

@@ -157,6 +157,9 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
             let page = exported.page(split, &figures, Some(&*predictions))?;
             let step = exported.step;
             progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));
+            if let Some(warning) = predictions.warning() {
+                progress.note(&format!("warning: {split}: {warning}"));
+            }
             let seconds = start.elapsed().as_secs_f64();
             reported.push(SplitFigures { split: split.into(), figures, seconds });
         }

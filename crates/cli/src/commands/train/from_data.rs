@@ -10,8 +10,8 @@ use cloze_data::labelled::{
     questions, sentences, tagged_sentences, texts,
 };
 use cloze_evaluation::table::grouped;
-use cloze_trainer::config::ConfigFile;
 use cloze_trainer::Place;
+use cloze_trainer::config::ConfigFile;
 use serde_json::Value as Json;
 use toml::{Table, Value};
 

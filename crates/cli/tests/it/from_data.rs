@@ -1,0 +1,93 @@
+//! `cloze train TASK --data FILE`: a first model without a config file.
+
+use crate::program::encoder;
+use crate::ran::run;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+/// Reviews between semicolons, as some spreadsheets write them, with a mark at the beginning.
+fn reviews(rows: usize) -> String {
+    let mut text = "\u{feff}id;review text;sentiment\r\n".to_owned();
+    for row in 0..rows {
+        let (word, sentiment) = if row % 3 == 0 { ("bad", "no") } else { ("good", "yes") };
+        write!(text, "{row};\"{word}; {}\";{sentiment}\r\n", char::from(b'a' + (row % 26) as u8)).unwrap();
+    }
+    text
+}
+
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_spreadsheet_becomes_a_model() {
+    let (_model, model) = encoder();
+    let folder = tempfile::tempdir().unwrap();
+    let [data, out, again] = ["reviews.csv", "out", "again"].map(|name| path(folder.path(), name));
+    fs::write(&data, reviews(60)).unwrap();
+    let columns = ["--columns", "text=review text,label=sentiment"];
+    let sets = ["--set", "data.max_len=20", "--set", "train.epochs=2"];
+    let args = [
+        &["train", "classification", "--model", &model, "--data", &data, "--out", &out][..],
+        &columns,
+        &sets,
+    ];
+    let ran = run(&args.concat(), b"");
+    assert!(ran.err.contains("columns between `;`, 60 rows, labels yes 40, no 20"), "{}", ran.err);
+    assert!(ran.err.contains("20 % held out"), "{}", ran.err);
+    assert_eq!(ran.done().trim_end(), path(folder.path(), "out/model"));
+    // The run's config is one to be edited: it makes the same model.
+    let config = path(folder.path(), "out/config.toml");
+    run(&["train", &config, "--out", &again], b"").done();
+    let weights = |run: &str| fs::read(folder.path().join(run).join("model/model.safetensors")).unwrap();
+    assert_eq!(weights("out"), weights("again"));
+    let more = ["--columns", "text=review text", "--delimiter", ";"];
+    let saved = path(folder.path(), "out/model");
+    let printed = run(&[&["predict", "--model", &saved, "--input", &data][..], &more].concat(), b"").done();
+    assert!(printed.starts_with("id;review text;sentiment;label;score;scores\n"), "{printed}");
+}
+
+#[test]
+fn the_columns_choose_what_embeddings_are_trained_by() {
+    let (_model, model) = encoder();
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String =
+        (0..30).map(|row| format!("a b\tc {}\t{}\n", char::from(b'a' + row), row % 5)).collect();
+    let data = path(folder.path(), "pairs.tsv");
+    fs::write(&data, rows).unwrap();
+    for (name, columns, loss) in [
+        ("scored", "text=1,pair=2,label=3", "cosent"),
+        ("pairs", "text=1,pair=2", "in-batch-negatives"),
+        ("single", "text=1", "simcse"),
+    ] {
+        let out = path(folder.path(), name);
+        let args =
+            ["train", "embedding", "--model", &model, "--data", &data, "--no-header", "--columns", columns];
+        let more = ["--out", &out, "--set", "data.max_len=20", "--set", "train.epochs=1"];
+        let ran = run(&[&args[..], &more].concat(), b"");
+        assert!(ran.err.contains(&format!("30 rows, trained by {loss}")), "{}", ran.err);
+        ran.done();
+    }
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let (_model, model) = encoder();
+    let folder = tempfile::tempdir().unwrap();
+    let data = path(folder.path(), "reviews.csv");
+    fs::write(&data, reviews(9)).unwrap();
+    let line = |args: &[&str], status| run(&[&["train"], args].concat(), b"").error_line(status).to_owned();
+    assert!(line(&["classification"], 2).contains("needs --model MODEL"));
+    assert!(line(&["classification", "--model", &model], 2).contains("needs --data FILE"));
+    let task = ["classification", "--model", &model, "--data", &data];
+    // The header is told as the ending has it.
+    assert!(line(&task, 1).contains("no column `text`"));
+    let columns = ["--columns", "text=review text,label=sentiment"];
+    let few = line(&[&task[..], &columns].concat(), 1);
+    assert!(few.contains("has 9 rows; expected 20 at least"), "{few}");
+    let config = path(folder.path(), "a.toml");
+    fs::write(&config, "").unwrap();
+    assert!(line(&[&config, "--data", &data], 2).contains("go with a task in the place of CONFIG"));
+    assert!(line(&["clasification"], 2).contains("clasification"));
+}
