@@ -1,10 +1,10 @@
 //! Converts a folder from one format to another, tensor by tensor.
 
 use super::any_model::read_as_all;
-use super::atomic::write_text;
 use super::fields::Fields;
 use super::float_type::{FloatType, overflows, stored_as};
 use super::keys::CONFIG_KEYS;
+use super::text_file::write_text;
 use super::{MAX_SHARD_SIZE, PretrainedConfig, save_tensors, tensors_of};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};

@@ -1,12 +1,9 @@
-use super::regular_file::regular_file;
 use crate::{ModelError, Result};
 use serde::de::DeserializeOwned;
-use std::fs;
 use std::path::Path;
 
 /// Reads a JSON file that should be `what`; errors name both.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path, what: &'static str) -> Result<T> {
-    let text = regular_file(path).and_then(|()| fs::read_to_string(path));
-    let text = text.map_err(ModelError::io("read", path))?;
+    let text = cloze_files::read_text(path).map_err(ModelError::io("read", path))?;
     serde_json::from_str(&text).map_err(|source| ModelError::Json { path: path.into(), what, source })
 }

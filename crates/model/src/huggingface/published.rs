@@ -1,7 +1,6 @@
 //! Models whose configuration is not BERT's, in folders of the same format: decoders, encoder–decoders, and this
 //! crate's own. Each family is one file in `families/` that implements [`Format`] for its configuration.
 
-use super::atomic::write_text;
 use super::fields::Fields;
 use super::finite::first_non_finite;
 use super::float_type::{FloatType, overflows, stored_as};
@@ -10,6 +9,7 @@ use super::generation::GENERATION;
 use super::keys::CONFIG_KEYS;
 use super::names::listed;
 use super::reports::{LoadReport, SaveReport};
+use super::text_file::write_text;
 use super::transfer::Transfer;
 use super::{MAX_SHARD_SIZE, TensorRules, save_tensors, tensors_of};
 use crate::weights::{self, NamedTensors};

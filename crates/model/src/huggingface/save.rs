@@ -1,6 +1,6 @@
-use super::atomic::write_text;
 use super::published::stored_tensors;
 use super::reports::SaveReport;
+use super::text_file::write_text;
 use super::{
     Architecture, Family, FloatType, MAX_SHARD_SIZE, PretrainedConfig, ProblemType, labels, save_tensors,
 };
