@@ -1,4 +1,5 @@
 use crate::corpus::SkipReport;
+use cloze_files::FileError;
 use std::path::{Path, PathBuf};
 
 /// The result of this crate's fallible functions.
@@ -411,6 +412,12 @@ impl DataError {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+impl From<FileError> for DataError {
+    fn from(FileError { action, path, source }: FileError) -> Self {
+        Self::Io { action, path, source }
     }
 }
 

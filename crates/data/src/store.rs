@@ -138,10 +138,7 @@ pub(crate) fn publish<T>(
     fs::rename(partial.path(), &folder).map_err(DataError::io("write", &folder))?;
     // There is nothing under the temporary name to remove any more.
     let _ = partial.keep();
-    // Only some systems have a folder's list of files flushed, or even opened.
-    if cfg!(unix) {
-        File::open(cache).and_then(|cache| cache.sync_all()).map_err(DataError::io("flush", cache))?;
-    }
+    cloze_files::flush_folder(cache)?;
     open(&folder).ok_or(DataError::Prepared { path: folder })
 }
 

@@ -1,5 +1,6 @@
 //! The crate's errors: each one line that says where, what was found, what was expected.
 
+use cloze_files::FileError;
 use std::path::{Path, PathBuf};
 
 /// The result of this crate's fallible functions.
@@ -135,6 +136,12 @@ impl EvaluationError {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+impl From<FileError> for EvaluationError {
+    fn from(FileError { action, path, source }: FileError) -> Self {
+        Self::Io { action, path, source }
     }
 }
 

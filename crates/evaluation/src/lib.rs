@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-pub mod atomic_file;
 pub mod confusion;
 pub mod correlation;
 pub mod embeddings;
@@ -18,4 +17,7 @@ pub mod tags;
 pub mod translation;
 pub mod vectors;
 
+/// The old place of these functions, which `cloze-trainer`'s fine-tuning still names.
+#[doc(hidden)]
+pub use cloze_files as atomic_file;
 pub use error::{EvaluationError, Result};

@@ -1,3 +1,4 @@
+use cloze_files::FileError;
 use std::path::{Path, PathBuf};
 
 /// The result of this crate's fallible functions.
@@ -129,6 +130,12 @@ pub enum SearchError {
         /// The most.
         most: usize,
     },
+}
+
+impl From<FileError> for SearchError {
+    fn from(FileError { action, path, source }: FileError) -> Self {
+        Self::Io { action, path, source }
+    }
 }
 
 impl SearchError {

@@ -1,9 +1,10 @@
 //! Files that are written once, and read only as they were written.
 
 use crate::{Result, SearchError};
+use cloze_files::flush_folder;
 use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -113,19 +114,9 @@ impl Mapped {
     }
 }
 
-/// Makes new names in a folder survive a power cut.
-pub(crate) fn flush_folder(folder: &Path) -> Result<()> {
-    // Only some systems have a folder's list of files flushed, or even opened.
-    if cfg!(unix) {
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(SearchError::io("flush", folder))?;
-    }
-    Ok(())
-}
-
 /// Puts a file in place of another at once: beside it, flushed, and renamed.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    let partial = path.with_extension("partial");
-    write(partial.clone(), bytes)?;
-    fs::rename(&partial, path).map_err(SearchError::io("write", path))?;
-    flush_folder(path.parent().unwrap_or(Path::new(".")))
+    let write = |partial: &Path| write(partial.to_owned(), bytes).map(drop);
+    cloze_files::replace(path, write, SearchError::io("write", path))?;
+    Ok(flush_folder(path.parent().unwrap_or(Path::new(".")))?)
 }

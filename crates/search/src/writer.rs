@@ -2,13 +2,14 @@
 //! change is made when that is done, and before it nothing has changed.
 
 use crate::bits::Bits;
-use crate::files::{self, flush_folder};
+use crate::files;
 use crate::filter::{Hash, hash_id};
 use crate::find::prepared;
 use crate::graph::GraphBuilder;
 use crate::manifest::{self, Manifest, SegmentRecord};
 use crate::segment::{KINDS, MOST_NESTED, MOST_ROWS, Row, Segment, SegmentWriter, is_deeper, path};
 use crate::{Index, IndexConfig, Result, SearchError};
+use cloze_files::flush_folder;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, TryLockError};

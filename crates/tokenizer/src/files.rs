@@ -2,7 +2,7 @@
 //! `.model`. Marian's are read in `marian`.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -87,26 +87,12 @@ fn write(path: PathBuf, text: String) -> Result<()> {
 }
 
 fn read(path: &Path) -> Result<String> {
-    let text = regular_file(path).and_then(|()| fs::read_to_string(path));
-    text.map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })
+    cloze_files::read_text(path).map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })
 }
 
 /// A file's bytes.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    let bytes = regular_file(path).and_then(|()| fs::read(path));
-    bytes.map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })
-}
-
-/// Refuses a pipe, a socket or a device in the place of a file: reading it may never end.
-fn regular_file(path: &Path) -> io::Result<()> {
-    match path.metadata() {
-        Ok(found) if !found.is_file() && !found.is_dir() => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is a pipe, a socket or a device; expected a file",
-        )),
-        // Whoever opens it tells the rest.
-        _ => Ok(()),
-    }
+    cloze_files::read(path).map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })
 }
 
 /// Reads a file and parses it; errors name it.

@@ -3,6 +3,7 @@
 use crate::engine::Kept;
 use cloze_data::DataError;
 use cloze_evaluation::EvaluationError;
+use cloze_files::FileError;
 use cloze_model::ModelError;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -462,6 +463,12 @@ impl TrainerError {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+impl From<FileError> for TrainerError {
+    fn from(FileError { action, path, source }: FileError) -> Self {
+        Self::Io { action, path, source }
     }
 }
 

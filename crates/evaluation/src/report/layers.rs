@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::html;
 use crate::Result;
-use crate::atomic_file::write_atomic;
 use crate::figures::shown;
 use crate::table;
+use cloze_files::write_atomic;
 
 /// The square of the axes, the room around it, and a line of the legend, in pixels.
 const WIDTH: f64 = 620.0;
@@ -77,7 +77,7 @@ impl LayersReport<'_> {
         std::fs::create_dir_all(folder).map_err(crate::EvaluationError::io("make", folder))?;
         let json = serde_json::to_string_pretty(&self.to_json()).expect("figures are strings and numbers");
         write_atomic(&folder.join(format!("{name}.json")), (json + "\n").as_bytes())?;
-        write_atomic(&folder.join(format!("{name}.html")), self.page().into_string().as_bytes())
+        Ok(write_atomic(&folder.join(format!("{name}.html")), self.page().into_string().as_bytes())?)
     }
 
     /// All figures. One that is not finite is null.

@@ -41,8 +41,8 @@ pub use similarities::{SimilarityExample, SimilarityKind, SimilarityPredictions}
 pub use values::{ValueExample, ValuePredictions};
 
 use super::figures::Figures;
-use crate::atomic_file::write_atomic;
 use crate::{EvaluationError, Result};
+use cloze_files::write_atomic;
 
 /// Errors listed as the worst ones.
 pub const WORST: usize = 20;
@@ -144,7 +144,7 @@ impl Report<'_> {
                 write(table.file, files::table(&table.rows))?;
             }
         }
-        write("report.html", html::page(self, &worst, curve.as_deref()).into_string())
+        Ok(write("report.html", html::page(self, &worst, curve.as_deref()).into_string())?)
     }
 }
 

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::html;
 use crate::Result;
-use crate::atomic_file::write_atomic;
 use crate::figures::shown;
 use crate::seeds::Seeds;
+use cloze_files::write_atomic;
 
 /// What became of several runs of one config that differ in their seeds.
 ///
@@ -52,7 +52,7 @@ impl SeedsReport<'_> {
         }
         let text = serde_json::to_string_pretty(&json).expect("figures are strings and numbers");
         write_atomic(&folder.join("seeds.json"), (text + "\n").as_bytes())?;
-        write_atomic(&folder.join("seeds.html"), self.page().into_string().as_bytes())
+        Ok(write_atomic(&folder.join("seeds.html"), self.page().into_string().as_bytes())?)
     }
 
     fn page(&self) -> html::Markup {

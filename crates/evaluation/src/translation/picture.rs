@@ -5,8 +5,8 @@ use std::path::Path;
 use plotters::prelude::*;
 
 use super::OfLength;
-use crate::atomic_file::write_atomic;
 use crate::{EvaluationError, Result};
+use cloze_files::write_atomic;
 
 /// Width and height of the picture.
 const SIZE: (u32, u32) = (960, 540);
@@ -32,7 +32,7 @@ const COLORS: [RGBColor; 6] = [
 pub fn draw_by_length(path: &Path, metric: &str, systems: &[(String, Vec<OfLength>)]) -> Result<()> {
     let svg =
         render(metric, systems).map_err(|reason| EvaluationError::Plot { path: path.to_owned(), reason })?;
-    write_atomic(path, svg.as_bytes())
+    Ok(write_atomic(path, svg.as_bytes())?)
 }
 
 /// The picture as SVG text; the error is the plotting library's message.

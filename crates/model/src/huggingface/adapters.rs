@@ -1,12 +1,10 @@
 //! Files of low-rank adapters and the head trained with them, without the backbone.
 
-use super::regular_file::regular_file;
 use super::{read_tensors, write_tensors};
 use crate::blocks::LoraConfig;
 use crate::weights::{self, NamedTensors};
 use crate::{HasBackbone, ModelError, Result};
 use safetensors::SafeTensors;
-use std::fs;
 use std::path::Path;
 
 /// The key in a file's metadata that holds the adapters' configuration.
@@ -32,7 +30,7 @@ pub fn save_adapters<M: HasBackbone>(path: &Path, model: &M, config: &LoraConfig
 /// # Errors
 /// A file that cannot be read, is not in the safetensors format, or lacks the configuration.
 pub fn read_adapter_config(path: &Path) -> Result<LoraConfig> {
-    let bytes = regular_file(path).and_then(|()| fs::read(path)).map_err(ModelError::io("read", path))?;
+    let bytes = cloze_files::read(path).map_err(ModelError::io("read", path))?;
     let (_, metadata) = SafeTensors::read_metadata(&bytes)
         .map_err(|source| ModelError::Safetensors { path: path.into(), source })?;
     let text = metadata.metadata().as_ref().and_then(|metadata| metadata.get(CONFIG_KEY));

@@ -1,10 +1,10 @@
-use super::families::listed;
 use super::fields::Fields;
 use super::keys::CONFIG_KEYS;
-use super::{Architecture, Family, SaveConfig, labels};
+use super::names::listed;
+use super::{Architecture, Family, FloatType, ProblemType, labels};
 use crate::bert::BertConfig;
 use crate::{ModelError, Result};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use std::path::Path;
 
 /// The contents of a folder's `config.json`.
@@ -32,78 +32,6 @@ pub struct PretrainedConfig {
     pub dtype: FloatType,
     /// Dropout in heads that have a dropout of their own, for all architectures.
     pub head_dropouts: Vec<(Architecture, f64)>,
-}
-
-/// The kind of a sequence's labels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProblemType {
-    /// Numbers.
-    Regression,
-    /// One of several classes.
-    SingleLabel,
-    /// Any number of classes.
-    MultiLabel,
-}
-
-impl ProblemType {
-    const NAMES: [(Self, &str); 3] = [
-        (Self::Regression, "regression"),
-        (Self::SingleLabel, "single_label_classification"),
-        (Self::MultiLabel, "multi_label_classification"),
-    ];
-
-    /// Its name in files.
-    pub(super) fn name(self) -> &'static str {
-        name_of(&Self::NAMES, self)
-    }
-
-    /// The kind of labels, if the file states it.
-    pub(super) fn read(fields: &Fields) -> Result<Option<Self>> {
-        let Some(name) = fields.text("problem_type")? else { return Ok(None) };
-        let refused = || {
-            let known = Self::NAMES.iter().map(|(_, name)| *name);
-            fields.refuse("problem_type", &name.into(), &listed(known))
-        };
-        of_name(&Self::NAMES, name).ok_or_else(refused).map(Some)
-    }
-}
-
-/// The float type that weights are stored as. In memory they are FP32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FloatType {
-    /// `float32`
-    #[default]
-    F32,
-    /// `float16`
-    F16,
-    /// `bfloat16`
-    Bf16,
-}
-
-impl FloatType {
-    const NAMES: [(Self, &str); 3] =
-        [(Self::F32, "float32"), (Self::F16, "float16"), (Self::Bf16, "bfloat16")];
-
-    /// PyTorch's name of the type.
-    pub fn name(self) -> &'static str {
-        name_of(&Self::NAMES, self)
-    }
-
-    /// The type that a `config.json` names; FP32 if it names none, or one that this crate does not know.
-    pub(super) fn read(fields: &Fields) -> Result<Self> {
-        let key = if fields.value("dtype").is_some() { "dtype" } else { "torch_dtype" };
-        Ok(fields.text(key)?.and_then(|name| of_name(&Self::NAMES, name)).unwrap_or_default())
-    }
-}
-
-/// The value of a name in one of the tables above.
-fn of_name<T: Copy>(table: &[(T, &str)], name: &str) -> Option<T> {
-    table.iter().find_map(|(value, known)| (*known == name).then_some(*value))
-}
-
-/// The first name of a value in one of the tables above.
-fn name_of<T: Copy + PartialEq>(table: &[(T, &'static str)], value: T) -> &'static str {
-    table.iter().find_map(|(known, name)| (*known == value).then_some(*name)).expect("every value has a name")
 }
 
 impl PretrainedConfig {
@@ -194,55 +122,13 @@ fn architectures(fields: &Fields) -> Result<Vec<String>> {
     Ok(fields.typed("architectures", "a list of strings", strings)?.unwrap_or_default())
 }
 
-/// The `config.json` of an encoder with its head.
-///
-/// # Errors
-/// [`ModelError::Setting`] for an encoder with an invalid value or one that no class of transformers builds.
-pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> {
-    if !save.family.has_class(save.architecture) {
-        let classes = Architecture::ALL.into_iter().filter(|one| save.family.has_class(*one));
-        let classes: Vec<String> = classes.map(|one| one.name(save.family)).collect();
-        let found = format!("\"{}\"", save.family.model_type());
-        let expected = format!(
-            "another one: of {} there are only {} in transformers, so such a model cannot be saved",
-            save.family,
-            classes.join(" and ")
-        );
-        return Err(ModelError::Setting { key: "family", found, expected });
-    }
-    let mut map = Map::new();
-    map.insert("architectures".into(), json!([save.architecture.name(save.family)]));
-    map.insert("model_type".into(), save.family.model_type().into());
-    save.family.write(encoder, save.dtype, &mut map)?;
-    let mut set = |key: &str, value: Value| _ = map.insert(key.to_string(), value);
-    if !encoder.mlm_tied {
-        set("tie_word_embeddings", false.into());
-    }
-    for (architecture, p) in &save.head_dropouts {
-        if let Some((key, _)) = save.family.head_dropout(*architecture) {
-            set(key, (*p).into());
-        }
-    }
-    if let Some(problem) = save.problem_type {
-        set("problem_type", problem.name().into());
-    }
-    if let Some(task) = &save.finetuning_task {
-        set("finetuning_task", task.clone().into());
-    }
-    if !save.labels.is_empty() {
-        labels::write(&save.labels, &mut map);
-    }
-    if !save.languages.is_empty() {
-        labels::write_languages(&save.languages, &mut map);
-    }
-    Ok(Value::Object(map))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bert::{LocalAttention, Pooling};
     use crate::blocks::{Activation, NormPlacement, RotaryScaling};
+    use crate::huggingface::SaveConfig;
+    use crate::huggingface::save::to_json;
 
     fn read(json: &str) -> Result<PretrainedConfig> {
         let folder = tempfile::tempdir().unwrap();

@@ -1,14 +1,14 @@
 //! Converts a folder from one format to another, tensor by tensor.
 
-use super::atomic::write_text;
-use super::config::FloatType;
+use super::any_model::read_as_all;
 use super::fields::Fields;
+use super::float_type::{FloatType, overflows, stored_as};
 use super::keys::CONFIG_KEYS;
-use super::published::read_as_all;
+use super::text_file::write_text;
 use super::{MAX_SHARD_SIZE, PretrainedConfig, save_tensors, tensors_of};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
-use burn::tensor::{DType, TensorData};
+use burn::tensor::TensorData;
 use std::path::Path;
 
 /// How a folder's weights are converted.
@@ -96,23 +96,10 @@ fn model_type_of(fields: &Fields) -> Result<String> {
     Ok(model_type)
 }
 
-pub(super) fn stored_as(data: &TensorData, dtype: FloatType) -> TensorData {
-    match dtype {
-        FloatType::F32 => data.clone(),
-        FloatType::F16 => data.clone().convert_dtype(DType::F16),
-        FloatType::Bf16 => data.clone().convert_dtype(DType::BF16),
-    }
-}
-
 /// Whether widening `stored` gives the values of `data`, which are FP32; all NaNs count as equal.
 fn same_bits(data: &TensorData, stored: &TensorData) -> bool {
     let mut pairs = data.iter::<f32>().zip(stored.iter::<f32>());
     pairs.all(|(a, b)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()))
-}
-
-/// Whether a number became infinite.
-pub(super) fn overflows(data: &TensorData, stored: &TensorData) -> bool {
-    data.iter::<f32>().zip(stored.iter::<f32>()).any(|(a, b)| a.is_finite() && !b.is_finite())
 }
 
 #[cfg(test)]
@@ -122,7 +109,7 @@ mod tests {
     use crate::huggingface::{load_published, save_published, write_tensors};
     use crate::seq2seq::{EncoderDecoder, OutputBias, PositionsConfig, TiedEmbeddings, TransformerConfig};
     use crate::{ParamInit, Sequences};
-    use burn::tensor::Device;
+    use burn::tensor::{DType, Device};
     use serde_json::Value;
     use std::fs;
 

@@ -1,7 +1,7 @@
 //! The module `Dense` of sentence-transformers.
 
 use super::folder::{file_of, tensors_of};
-use super::sentence::read_json;
+use super::json_file::read_json;
 use crate::blocks::{Activation, Linear, pack_weights};
 use crate::{ModelError, Result};
 use burn::module::Param;

@@ -1,4 +1,4 @@
-use super::sentence::read_json;
+use super::json_file::read_json;
 use crate::{ModelError, Result};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -139,6 +139,24 @@ impl Fields {
     /// A size, or the default if the key is missing; none for `null`.
     pub(super) fn size_or(&self, key: &str, default: Option<usize>) -> Result<Option<usize>> {
         if self.has(key) { self.size(key) } else { Ok(default) }
+    }
+
+    /// A size of 1 or more.
+    pub(super) fn positive(&self, key: &str, default: usize) -> Result<usize> {
+        match self.size(key)?.unwrap_or(default) {
+            0 => Err(self.refuse(key, &0.into(), "at least 1")),
+            size => Ok(size),
+        }
+    }
+
+    /// A flag that must have this crate's value.
+    pub(super) fn fixed(&self, key: &str, expected: bool) -> Result<()> {
+        match self.flag(key)? {
+            Some(found) if found != expected => {
+                Err(self.refuse(key, &found.into(), if expected { "true" } else { "false" }))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn number(&self, key: &str) -> Result<Option<f64>> {

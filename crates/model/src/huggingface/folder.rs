@@ -1,8 +1,8 @@
 //! The weights of a folder: one file, or several with an index, in either format.
 
-use super::atomic::write_text;
+use super::json_file::read_json;
 use super::safetensors_file::write_some;
-use super::sentence::read_json;
+use super::text_file::write_text;
 use super::torch::map_torch;
 use super::{MappedTensors, map_tensors, write_tensors};
 use crate::weights::NamedTensors;

@@ -6,44 +6,55 @@
 //! [`TensorRules`].
 
 mod adapters;
+mod any_model;
+mod apply_rules;
 mod architecture;
-mod atomic;
+mod classes;
 mod config;
 mod convert;
 mod dense;
 mod families;
 mod fields;
 mod finite;
+mod float_type;
 mod folder;
 mod generation;
+mod json_file;
 mod keys;
 mod labels;
 mod layout;
+mod names;
 mod pretrained_folder;
+mod problem_type;
 mod published;
-mod regular_file;
+mod reports;
 mod rules;
 mod safetensors_file;
 mod save;
 mod sentence;
+mod text_file;
 mod torch;
 mod transfer;
+mod unknown_keys;
 
 pub use adapters::{load_adapters, read_adapter_config, save_adapters};
 pub use architecture::Architecture;
-pub use config::{FloatType, PretrainedConfig, ProblemType};
+pub use config::PretrainedConfig;
 pub use convert::{ConvertConfig, ConvertReport, convert};
 pub use dense::Dense;
 pub use families::Family;
+pub use float_type::FloatType;
 pub use folder::{MAX_SHARD_SIZE, save_tensors, tensors_of};
 pub use generation::{DecodeOptions, read_decode_settings};
-pub use keys::unknown_settings;
-pub use pretrained_folder::{LoadReport, PretrainedFolder};
+pub use pretrained_folder::PretrainedFolder;
+pub use problem_type::ProblemType;
 pub use published::{
     Format, Published, check_published, load_published, load_published_as, model_type, read_published,
     save_published,
 };
+pub use reports::{LoadReport, SaveReport};
 pub use rules::{TensorRule, TensorRules};
 pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_from_device, write_tensors};
-pub use save::{SaveConfig, SaveReport, save_pretrained};
+pub use save::{SaveConfig, save_pretrained};
 pub use sentence::SentenceConfig;
+pub use unknown_keys::unknown_settings;

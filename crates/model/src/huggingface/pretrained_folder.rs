@@ -1,19 +1,9 @@
 use super::published::tell_own_projection;
+use super::reports::LoadReport;
 use super::{Architecture, MappedTensors, PretrainedConfig, tensors_of};
 use crate::bert::{Bert, BertConfig};
 use crate::{HasBackbone, ModelError, ParamInit, Result};
 use std::path::{Path, PathBuf};
-
-/// Tensors and parameters that did not match when a checkpoint was loaded.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LoadReport {
-    /// Parameters that the checkpoint lacks, which keep their initial values because they were declared new. The names
-    /// are those in files of the model's architecture.
-    pub missing: Vec<String>,
-    /// Tensors that match no parameter of the model, by their names in the checkpoint.
-    pub unexpected: Vec<String>,
-}
 
 /// An open Hugging Face folder: its configuration and its tensors.
 ///
@@ -279,7 +269,7 @@ mod tests {
             let spoiled = |name: &str, at, value| {
                 edit(folder.path(), |mut tensors| {
                     spoil(&mut tensors, name, at, value);
-                    let stored = |data| crate::huggingface::convert::stored_as(&data, dtype);
+                    let stored = |data| crate::huggingface::float_type::stored_as(&data, dtype);
                     tensors.into_iter().map(|(name, data)| (name, stored(data))).collect()
                 });
                 load(folder.path(), &[]).unwrap_err().to_string()

@@ -1,25 +1,18 @@
 //! Models whose configuration is not BERT's, in folders of the same format: decoders, encoder–decoders, and this
 //! crate's own. Each family is one file in `families/` that implements [`Format`] for its configuration.
 
-use super::atomic::write_text;
-use super::config::FloatType;
-use super::convert::{overflows, stored_as};
 use super::fields::Fields;
 use super::finite::first_non_finite;
+use super::float_type::{FloatType, overflows, stored_as};
 use super::folder::has_weights;
 use super::generation::GENERATION;
 use super::keys::CONFIG_KEYS;
+use super::names::listed;
+use super::reports::{LoadReport, SaveReport};
+use super::text_file::write_text;
 use super::transfer::Transfer;
-use super::{
-    LoadReport, MAX_SHARD_SIZE, PretrainedConfig, SaveReport, TensorRules, save_tensors, tensors_of,
-};
-use crate::awd_lstm::{AwdLstmClassifierConfig, AwdLstmConfig};
-use crate::elmo::{ElmoClassifierConfig, ElmoConfig, ElmoTaggerConfig};
-use crate::gpt::GptConfig;
-use crate::seq2seq::{ConvolutionalEncoderDecoderConfig, RecurrentEncoderDecoderConfig, TransformerConfig};
-use crate::tasks::{RecurrentClassifierConfig, RecurrentTaggerConfig};
+use super::{MAX_SHARD_SIZE, TensorRules, save_tensors, tensors_of};
 use crate::weights::{self, NamedTensors};
-use crate::xlnet::XlnetConfig;
 use crate::{ModelError, ParamInit, Result};
 use burn::module::Module;
 use burn::tensor::TensorData;
@@ -123,7 +116,7 @@ pub fn read_published<C: Format>(folder: &Path) -> Result<C> {
         }
         found => {
             let found = found.map_or(Value::Null, Value::from);
-            Err(fields.refuse("model_type", &found, &super::families::listed(C::MODEL_TYPES.iter().copied())))
+            Err(fields.refuse("model_type", &found, &listed(C::MODEL_TYPES.iter().copied())))
         }
     }
 }
@@ -139,30 +132,6 @@ pub(super) fn tell_own_projection(folder: &Path, names: Option<&(String, String)
             "{folder}: the output projection is `{own}` of the file, which differs from `{table}`"
         );
     }
-}
-
-/// Reads a file of this `model_type` as every model that it may describe, without a check of the keys that nothing asks
-/// for; last as an encoder. A T5's describes an encoder as well as an encoder–decoder.
-pub(super) fn read_as_all(fields: &Fields, model_type: &str) -> Vec<Result<()>> {
-    fn as_one<C: Format>(fields: &Fields, model_type: &str) -> Option<Result<()>> {
-        C::MODEL_TYPES.contains(&model_type).then(|| C::read(fields).map(drop))
-    }
-    let published = [
-        as_one::<GptConfig>,
-        as_one::<TransformerConfig>,
-        as_one::<XlnetConfig>,
-        as_one::<RecurrentEncoderDecoderConfig>,
-        as_one::<ConvolutionalEncoderDecoderConfig>,
-        as_one::<RecurrentClassifierConfig>,
-        as_one::<RecurrentTaggerConfig>,
-        as_one::<AwdLstmConfig>,
-        as_one::<AwdLstmClassifierConfig>,
-        as_one::<ElmoConfig>,
-        as_one::<ElmoClassifierConfig>,
-        as_one::<ElmoTaggerConfig>,
-    ];
-    let published = published.iter().filter_map(|read| read(fields, model_type));
-    published.chain([PretrainedConfig::of(fields).map(drop)]).collect()
 }
 
 /// The `model_type` in a folder's `config.json`, if it has one: it tells as which configuration to read it.

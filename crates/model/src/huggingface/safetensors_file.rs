@@ -1,5 +1,3 @@
-use super::atomic::write_atomic;
-use super::regular_file::regular_file;
 use crate::weights::{NamedTensors, OnDevice, TensorsOnDevice};
 use crate::{ModelError, Result};
 use burn::tensor::{AllocationProperty, DType, TensorData};
@@ -73,7 +71,7 @@ pub(super) fn mapped_f32(map: &bytes::Bytes, values: &[u8], shape: &[usize]) -> 
 
 /// A file's bytes, mapped into memory.
 pub(super) fn map(path: &Path) -> Result<Mmap> {
-    let file = regular_file(path).and_then(|()| File::open(path)).map_err(ModelError::io("open", path))?;
+    let file = cloze_files::open(path).map_err(ModelError::io("open", path))?;
     // SAFETY: weight files are replaced and not changed, by this crate and by the ecosystem's other writers;
     // `map_tensors` asks the same of its callers.
     unsafe { Mmap::map(&file) }.map_err(ModelError::io("map into memory", path))
@@ -170,7 +168,7 @@ fn float_type(name: &str, dtype: DType) -> Dtype {
 fn write_views(path: &Path, views: Vec<(&str, impl View)>, metadata: &[(&str, &str)]) -> Result<()> {
     let metadata: HashMap<String, String> =
         metadata.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    write_atomic(path, |partial| {
+    let write = |partial: &Path| {
         let io = |source| ModelError::io("write", path)(source);
         // safetensors puts a temporary file in place, which only this user may read: it gets a new file's mode.
         let permissions = File::create(partial).and_then(|file| file.metadata()).map_err(io)?.permissions();
@@ -179,7 +177,8 @@ fn write_views(path: &Path, views: Vec<(&str, impl View)>, metadata: &[(&str, &s
             source => ModelError::Safetensors { path: path.into(), source },
         })?;
         fs::set_permissions(partial, permissions).map_err(io)
-    })
+    };
+    cloze_files::replace(path, write, ModelError::io("write", path))
 }
 
 /// Little-endian numbers of `N` bytes, each converted.

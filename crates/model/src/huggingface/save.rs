@@ -1,11 +1,14 @@
-use super::atomic::write_text;
-use super::config::to_json;
 use super::published::stored_tensors;
-use super::{Architecture, Family, FloatType, MAX_SHARD_SIZE, PretrainedConfig, ProblemType, save_tensors};
+use super::reports::SaveReport;
+use super::text_file::write_text;
+use super::{
+    Architecture, Family, FloatType, MAX_SHARD_SIZE, PretrainedConfig, ProblemType, labels, save_tensors,
+};
 use crate::bert::BertConfig;
 use crate::blocks::{LearnedPositions, MultiHeadAttention, PartKind, part_types};
 use crate::with_fields::with_fields;
 use crate::{HasBackbone, ModelError, Result};
+use serde_json::{Map, Value, json};
 use std::any::type_name;
 use std::path::Path;
 
@@ -91,15 +94,6 @@ impl SaveConfig {
     }
 }
 
-/// The result of saving a model.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SaveReport {
-    /// Parameters that transformers' class does not have, such as those of a conditional random field. They are saved
-    /// under their paths in this crate.
-    pub unknown: Vec<String>,
-}
-
 /// Saves a model as `config.json` and `model.safetensors` or its shards, for the class of transformers that `save`
 /// names, in `folder`, which is created if necessary.
 /// [`PretrainedFolder::load_into`](super::PretrainedFolder::load_into) loads the same class.
@@ -132,6 +126,50 @@ pub fn save_pretrained<M: HasBackbone>(
     save_tensors(folder, &tensors, save.max_shard_size)?;
     write_text(&folder.join("config.json"), &(config + "\n"))?;
     Ok(report)
+}
+
+/// The `config.json` of an encoder with its head.
+///
+/// # Errors
+/// [`ModelError::Setting`] for an encoder with an invalid value or one that no class of transformers builds.
+pub(super) fn to_json(encoder: &BertConfig, save: &SaveConfig) -> Result<Value> {
+    if !save.family.has_class(save.architecture) {
+        let classes = Architecture::ALL.into_iter().filter(|one| save.family.has_class(*one));
+        let classes: Vec<String> = classes.map(|one| one.name(save.family)).collect();
+        let found = format!("\"{}\"", save.family.model_type());
+        let expected = format!(
+            "another one: of {} there are only {} in transformers, so such a model cannot be saved",
+            save.family,
+            classes.join(" and ")
+        );
+        return Err(ModelError::Setting { key: "family", found, expected });
+    }
+    let mut map = Map::new();
+    map.insert("architectures".into(), json!([save.architecture.name(save.family)]));
+    map.insert("model_type".into(), save.family.model_type().into());
+    save.family.write(encoder, save.dtype, &mut map)?;
+    let mut set = |key: &str, value: Value| _ = map.insert(key.to_string(), value);
+    if !encoder.mlm_tied {
+        set("tie_word_embeddings", false.into());
+    }
+    for (architecture, p) in &save.head_dropouts {
+        if let Some((key, _)) = save.family.head_dropout(*architecture) {
+            set(key, (*p).into());
+        }
+    }
+    if let Some(problem) = save.problem_type {
+        set("problem_type", problem.name().into());
+    }
+    if let Some(task) = &save.finetuning_task {
+        set("finetuning_task", task.clone().into());
+    }
+    if !save.labels.is_empty() {
+        labels::write(&save.labels, &mut map);
+    }
+    if !save.languages.is_empty() {
+        labels::write_languages(&save.languages, &mut map);
+    }
+    Ok(Value::Object(map))
 }
 
 #[cfg(test)]

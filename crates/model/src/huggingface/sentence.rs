@@ -1,12 +1,11 @@
-use super::families::listed;
 use super::fields::{Fields, is_present};
+use super::json_file::read_json;
 use super::keys::SENTENCE_KEYS;
-use super::regular_file::regular_file;
+use super::names::listed;
 use crate::bert::{Pooling, SentencePooling};
 use crate::nearest;
 use crate::{ModelError, Result};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -362,13 +361,6 @@ fn pooling_modes(fields: &Fields) -> Result<Vec<String>> {
 /// A mode as the file states it.
 fn mode(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// Reads a JSON file that should be `what`; errors name both.
-pub(super) fn read_json<T: DeserializeOwned>(path: &Path, what: &'static str) -> Result<T> {
-    let text = regular_file(path).and_then(|()| fs::read_to_string(path));
-    let text = text.map_err(ModelError::io("read", path))?;
-    serde_json::from_str(&text).map_err(|source| ModelError::Json { path: path.into(), what, source })
 }
 
 #[cfg(test)]

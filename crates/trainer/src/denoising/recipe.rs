@@ -18,9 +18,9 @@ use cloze_data::parallel::PairBatch;
 use cloze_data::{
     DenoisingData, DenoisingStats, Documents, Loader, PreparedCorpus, Split, UnigramCounts, derive_seed,
 };
-use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::{facts, grouped, percent};
+use cloze_files::write_atomic;
 use cloze_model::seq2seq::EncoderDecoder;
 use cloze_ops::CrossEntropy;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@
 use super::run_folder::{RunFolder, write_folder_atomic};
 use crate::{Result, TrainerError};
 use cloze_data::file_checksum;
-use cloze_evaluation::atomic_file::write_atomic;
+use cloze_files::write_atomic;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;

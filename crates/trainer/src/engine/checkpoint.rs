@@ -20,7 +20,7 @@ use crate::engine::step::StepReport;
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use cloze_data::{Cursor, file_checksum};
-use cloze_evaluation::atomic_file::flush;
+use cloze_files::flush;
 use cloze_model::huggingface::{read_tensors, write_from_device, write_tensors};
 use cloze_model::weights::{self, NamedTensors, TensorsOnDevice};
 use serde::{Deserialize, Serialize};

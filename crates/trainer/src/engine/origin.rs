@@ -3,7 +3,7 @@
 
 use crate::{Result, TrainerError};
 use cloze_data::{CorpusConfig, file_checksum, input_files};
-use cloze_evaluation::atomic_file::write_atomic;
+use cloze_files::write_atomic;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::fs;

@@ -18,7 +18,7 @@ use crate::engine::folder_config::FolderConfig;
 use crate::engine::origin::{Input, ORIGIN_FILE, Origin, difference};
 use crate::metrics::METRICS_FILE;
 use crate::{Result, TrainerError};
-use cloze_evaluation::atomic_file::{PARTIAL, flush, write_atomic};
+use cloze_files::{PARTIAL, flush, write_atomic};
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;

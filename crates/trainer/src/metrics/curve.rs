@@ -9,9 +9,9 @@ use plotters::prelude::*;
 
 use super::Record;
 use crate::error::{Result, TrainerError};
-use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::figures::{Better, Figures};
 use cloze_evaluation::table;
+use cloze_files::write_atomic;
 
 /// Width and height of the picture.
 const SIZE: (u32, u32) = (960, 720);

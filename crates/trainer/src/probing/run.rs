@@ -13,10 +13,10 @@ use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::labelled::LabelSet;
 use cloze_data::{Random, derive_seed};
-use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::probing::{OnlineCode, ProbeScore, StructuralFigures};
 use cloze_evaluation::report::{LayerLine, LayerPanel, LayersReport};
 use cloze_evaluation::table;
+use cloze_files::write_atomic;
 use std::path::{Path, PathBuf};
 
 /// Classes of sentences by their lengths.

@@ -10,7 +10,7 @@
 
 use super::vocabulary::Vocabularies;
 use crate::{Result, TrainerError};
-use cloze_evaluation::atomic_file::write_atomic;
+use cloze_files::write_atomic;
 use cloze_model::generate::LengthPenalty;
 use cloze_tokenizer::{MarianTokenizers, Tokenizer};
 use serde::{Deserialize, Serialize};

@@ -19,8 +19,8 @@ use cloze_data::parallel::{
     load_pairs,
 };
 use cloze_data::{Loader, derive_seed};
-use cloze_evaluation::atomic_file::write_atomic;
 use cloze_evaluation::figures::Figures;
+use cloze_files::write_atomic;
 use cloze_model::seq2seq::EncoderDecoder;
 use cloze_ops::CrossEntropy;
 use std::path::Path;

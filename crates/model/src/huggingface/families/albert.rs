@@ -1,18 +1,15 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRule, TensorRules};
-use super::encoder_format::Projection;
-use super::{EncoderFormat, Family, FamilyDefinition, bert};
+use super::bert;
+use super::definition::FamilyDefinition;
+use super::encoder_format::{EncoderFormat, Projection};
+use super::encoder_keys::{GROUPS, INNER_LAYERS};
 use crate::Result;
 use crate::bert::{BertConfig, LayerGroups};
 use crate::blocks::Activation;
 use serde_json::{Map, Value};
 
-impl Family {
-    /// ALBERT (Lan et al. 2020): one layer applied many times, and narrow embeddings.
-    pub const ALBERT: Self = Self(&Albert);
-}
-
-struct Albert;
+pub(super) struct Albert;
 
 const FORMAT: EncoderFormat = EncoderFormat {
     d_model: ("hidden_size", 4096),
@@ -28,12 +25,6 @@ const FORMAT: EncoderFormat = EncoderFormat {
     feed_forward_output_dropout: false,
     ..bert::FORMAT
 };
-
-/// The key of [`LayerGroups::n_groups`].
-pub(super) const GROUPS: &str = "num_hidden_groups";
-
-/// The key of [`LayerGroups::n_inner_layers`].
-pub(super) const INNER_LAYERS: &str = "inner_group_num";
 
 impl FamilyDefinition for Albert {
     fn name(&self) -> &'static str {

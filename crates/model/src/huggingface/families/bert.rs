@@ -1,15 +1,10 @@
 use super::super::{Architecture, TensorRule, TensorRules};
-use super::encoder_format::{FirstPosition, Projection, without_switches};
-use super::{EncoderFormat, Family, FamilyDefinition};
+use super::definition::FamilyDefinition;
+use super::encoder_format::{EncoderFormat, FirstPosition, Projection, without_switches};
 use crate::bert::BertConfig;
 use crate::blocks::Activation;
 
-impl Family {
-    /// BERT (Devlin et al. 2019), and MiniLM (Wang et al. 2020), which has the same architecture.
-    pub const BERT: Self = Self(&Bert);
-}
-
-struct Bert;
+pub(super) struct Bert;
 
 /// The encoder that the other families are variants of.
 pub(super) const FORMAT: EncoderFormat = EncoderFormat {

@@ -1,19 +1,16 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRule, TensorRules};
-use super::encoder_format::{Projection, activation_name, activation_of, without_switches};
-use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert};
+use super::activations::{activation_name, activation_of};
+use super::bert;
+use super::definition::{FamilyDefinition, HeadLayer};
+use super::encoder_format::{EncoderFormat, Projection, without_switches};
+use super::encoder_keys::{CONVOLUTION_GROUPS, KERNEL};
 use crate::Result;
 use crate::bert::BertConfig;
 use crate::blocks::{Activation, DisentangledConfig, ResidualConvolutionConfig};
 use serde_json::{Map, Value};
 
-impl Family {
-    /// DeBERTa v2 (He et al. 2021) and v3 (He et al. 2023), which has the same architecture: disentangled attention in
-    /// place of absolute positions.
-    pub const DEBERTA_V2: Self = Self(&DebertaV2);
-}
-
-struct DebertaV2;
+pub(super) struct DebertaV2;
 
 const FORMAT: EncoderFormat = EncoderFormat {
     d_model: ("hidden_size", 1536),
@@ -38,12 +35,6 @@ fn switch(config: BertConfig) -> BertConfig {
         ..without_switches(config)
     }
 }
-
-/// The key of [`ResidualConvolutionConfig::kernel`]; 0 stands for no convolution.
-pub(super) const KERNEL: &str = "conv_kernel_size";
-
-/// The key of [`ResidualConvolutionConfig::n_groups`].
-pub(super) const CONVOLUTION_GROUPS: &str = "conv_groups";
 
 /// The key of [`ResidualConvolutionConfig::activation`].
 const CONVOLUTION_ACTIVATION: &str = "conv_act";

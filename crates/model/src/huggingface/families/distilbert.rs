@@ -1,16 +1,13 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRule, TensorRules};
-use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert};
+use super::bert;
+use super::definition::{FamilyDefinition, HeadLayer};
+use super::encoder_format::EncoderFormat;
 use crate::bert::BertConfig;
 use crate::blocks::Activation;
 use serde_json::{Map, Value};
 
-impl Family {
-    /// DistilBERT (Sanh et al. 2019): it has neither segments nor a pooler.
-    pub const DISTILBERT: Self = Self(&DistilBert);
-}
-
-struct DistilBert;
+pub(super) struct DistilBert;
 
 const FORMAT: EncoderFormat = EncoderFormat {
     d_model: ("dim", 768),

@@ -1,16 +1,12 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, TensorRule, TensorRules};
-use super::encoder_format::Projection;
-use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert, roberta};
+use super::definition::{FamilyDefinition, HeadLayer};
+use super::encoder_format::{EncoderFormat, Projection};
+use super::{bert, roberta};
 use crate::bert::BertConfig;
 use crate::blocks::Activation;
 
-impl Family {
-    /// ELECTRA's discriminator and generator (Clark et al. 2020): narrow embeddings in the small size, and no pooler.
-    pub const ELECTRA: Self = Self(&Electra);
-}
-
-struct Electra;
+pub(super) struct Electra;
 
 const FORMAT: EncoderFormat = EncoderFormat {
     d_model: ("hidden_size", 256),

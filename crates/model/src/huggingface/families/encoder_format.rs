@@ -1,13 +1,13 @@
 use super::super::FloatType;
 use super::super::fields::Fields;
-use super::decoder::fixed;
+use super::activations::{activation_name, activation_of};
+use super::encoder_keys::{
+    BUCKETS, CONVOLUTION_GROUPS, FARTHEST, GROUPS, HEAD, INNER_LAYERS, IS_DECODER, KERNEL, LANGUAGE,
+};
 use crate::Result;
 use crate::bert::BertConfig;
 use crate::blocks::{Activation, NormKind, NormPlacement};
 use serde_json::{Map, Value};
-
-/// The key of [`BertConfig::causal`].
-pub(super) const IS_DECODER: &str = "is_decoder";
 
 /// How a `config.json` describes an encoder like BERT's: its keys with transformers' defaults, and the fixed values of
 /// the family's class.
@@ -158,58 +158,6 @@ impl Projection {
     }
 }
 
-/// All of `ACT2FN` of transformers 4.57 and 5.24 but those with parameters (`prelu`, `xielu`) and one that only 5 has
-/// (`sqrtsoftplus`). The first name of each is written.
-const ACTIVATIONS: [(Activation, &str); 21] = [
-    (Activation::Gelu, "gelu"),
-    (Activation::GeluTanh, "gelu_new"),
-    (Activation::Relu, "relu"),
-    (Activation::Tanh, "tanh"),
-    (Activation::Silu, "silu"),
-    (Activation::Gelu, "gelu_python"),
-    (Activation::GeluTanh, "gelu_pytorch_tanh"),
-    (Activation::Silu, "swish"),
-    (Activation::GeluTanh, "gelu_fast"),
-    (Activation::GeluTanh, "gelu_accurate"),
-    (Activation::GeluTanh, "gelu_python_tanh"),
-    (Activation::GeluClipped, "gelu_10"),
-    (Activation::QuickGelu, "quick_gelu"),
-    (Activation::ReluSquared, "relu2"),
-    (Activation::Relu6, "relu6"),
-    (Activation::LeakyRelu, "leaky_relu"),
-    (Activation::Mish, "mish"),
-    (Activation::Laplace, "laplace"),
-    (Activation::HardSwish, "hardswish"),
-    (Activation::Sigmoid, "sigmoid"),
-    (Activation::Identity, "linear"),
-];
-
-/// The names of an activation in files.
-pub(super) fn activation_name(activation: Activation) -> &'static str {
-    let named = ACTIVATIONS.iter().find(|(known, _)| *known == activation);
-    named.map(|(_, name)| *name).expect("every activation has a name")
-}
-
-/// The activation under `key`.
-///
-/// # Errors
-/// [`ModelError::Config`](crate::ModelError::Config) for an unknown name.
-pub(super) fn activation_of(name: &str, key: &str, fields: &Fields) -> Result<Activation> {
-    let known = ACTIVATIONS.iter().find(|(_, known)| *known == name);
-    let refused = || fields.refuse(key, &name.into(), &listed(ACTIVATIONS.iter().map(|(_, name)| *name)));
-    Ok(known.ok_or_else(refused)?.0)
-}
-
-/// `"a", "b" or "c"`, or `"a"` alone
-pub(in crate::huggingface) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
-    let (last, rest) = names.split_last().expect("no table is empty");
-    if rest.is_empty() {
-        return last.clone();
-    }
-    format!("{} or {last}", rest.join(", "))
-}
-
 impl EncoderFormat {
     /// The name of a [`BertConfig`] field in `config.json`.
     pub fn key_of(&self, field: &'static str) -> &'static str {
@@ -223,17 +171,17 @@ impl EncoderFormat {
             "max_positions" | "position_offset" => self.max_positions.0,
             "layer_norm_eps" => self.layer_norm_eps.map_or(field, |(key, _)| key),
             "n_token_types" => self.token_types_key,
-            "language" => super::LANGUAGE,
+            "language" => LANGUAGE,
             "d_embedding" => "embedding_size",
             // ALBERT's and DeBERTa's.
-            "layer_groups.n_groups" => super::albert::GROUPS,
-            "layer_groups.n_inner_layers" => super::albert::INNER_LAYERS,
-            "convolution.kernel" => super::deberta::KERNEL,
-            "convolution.n_groups" => super::deberta::CONVOLUTION_GROUPS,
+            "layer_groups.n_groups" => GROUPS,
+            "layer_groups.n_inner_layers" => INNER_LAYERS,
+            "convolution.kernel" => KERNEL,
+            "convolution.n_groups" => CONVOLUTION_GROUPS,
             // T5's names; MPNet's are fixed.
-            "d_head" => super::t5::HEAD.0,
-            "relative_bias.n_buckets" => super::t5::BUCKETS.0,
-            "relative_bias.max_distance" => super::t5::FARTHEST.0,
+            "d_head" => HEAD.0,
+            "relative_bias.n_buckets" => BUCKETS.0,
+            "relative_bias.max_distance" => FARTHEST.0,
             other => other,
         }
     }
@@ -307,7 +255,7 @@ impl EncoderFormat {
         let layer_norm_eps = self.layer_norm_eps.map_or(Ok(1e-12), number)?;
         let causal = self.has_is_decoder && fields.flag(IS_DECODER)?.unwrap_or(false);
         if self.has_is_decoder {
-            fixed(fields, "add_cross_attention", false)?;
+            fields.fixed("add_cross_attention", false)?;
         }
         let sizes = BertConfig {
             causal,

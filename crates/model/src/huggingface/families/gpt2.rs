@@ -3,8 +3,8 @@
 
 use super::super::fields::Fields;
 use super::super::{TensorRule, TensorRules};
-use super::decoder::{fixed, no_window, only, read_ends, size, windowless, write_ends};
-use super::encoder_format::{activation_name, activation_of};
+use super::activations::{activation_name, activation_of};
+use super::decoder_keys::{no_window, only, read_ends, windowless, write_ends};
 use crate::Result;
 use crate::blocks::{Activation, NormKind, NormPlacement};
 use crate::gpt::GptConfig;
@@ -31,10 +31,10 @@ pub(super) fn key_of(field: &'static str) -> &'static str {
 
 pub(super) fn read(fields: &Fields) -> Result<GptConfig> {
     // Options that this crate does not support.
-    fixed(fields, "scale_attn_weights", true)?;
-    fixed(fields, "scale_attn_by_inverse_layer_idx", false)?;
-    fixed(fields, "add_cross_attention", false)?;
-    let (d_model, n_heads) = (size(fields, "n_embd", 768)?, size(fields, "n_head", 12)?);
+    fields.fixed("scale_attn_weights", true)?;
+    fields.fixed("scale_attn_by_inverse_layer_idx", false)?;
+    fields.fixed("add_cross_attention", false)?;
+    let (d_model, n_heads) = (fields.positive("n_embd", 768)?, fields.positive("n_head", 12)?);
     if !d_model.is_multiple_of(n_heads) {
         let expected = format!("a divisor of `n_embd`, which is {d_model}");
         return Err(fields.refuse("n_head", &n_heads.into(), &expected));
@@ -44,14 +44,14 @@ pub(super) fn read(fields: &Fields) -> Result<GptConfig> {
         Some(name) => activation_of(name, "activation_function", fields)?,
     };
     let number = |key: &str, default: f64| Ok::<_, crate::ModelError>(fields.number(key)?.unwrap_or(default));
-    let vocab_size = size(fields, "vocab_size", 50_257)?;
-    let (n_layers, max_positions) = (size(fields, "n_layer", 12)?, size(fields, "n_positions", 1024)?);
+    let vocab_size = fields.positive("vocab_size", 50_257)?;
+    let (n_layers, max_positions) = (fields.positive("n_layer", 12)?, fields.positive("n_positions", 1024)?);
     windowless(fields, "GPT2LMHeadModel", n_layers, max_positions)?;
     let config = GptConfig {
         n_heads,
         n_kv_heads: n_heads,
         d_head: d_model / n_heads,
-        d_ff: size(fields, "n_inner", d_model.saturating_mul(4))?,
+        d_ff: fields.positive("n_inner", d_model.saturating_mul(4))?,
         max_positions,
         norm_eps: number("layer_norm_epsilon", 1e-5)?,
         activation,

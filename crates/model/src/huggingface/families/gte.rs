@@ -1,21 +1,14 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRule, TensorRules};
-use super::decoder::fixed;
-use super::encoder_format::without_switches;
-use super::{AuthorsNames, EncoderFormat, Family, FamilyDefinition, bert, rope_parameters};
+use super::definition::{AuthorsNames, FamilyDefinition};
+use super::encoder_format::{EncoderFormat, without_switches};
+use super::{bert, rope_parameters};
 use crate::Result;
 use crate::bert::BertConfig;
 use crate::blocks::{Activation, RotaryConfig, RotaryScaling};
 use serde_json::{Map, Value};
 
-impl Family {
-    /// The encoders of GTE v1.5 and of the multilingual GTE (Zhang et al. 2024, "mGTE"): BERT with rotary positions and
-    /// gated feed-forward networks. Its authors' folders call it `new`, transformers `gte`; both are read, and the latter
-    /// is written.
-    pub const GTE: Self = Self(&Gte);
-}
-
-struct Gte;
+pub(super) struct Gte;
 
 const FORMAT: EncoderFormat = EncoderFormat {
     attention_dropout: ("attention_probs_dropout_prob", 0.0),
@@ -147,8 +140,8 @@ fn read_new(fields: &Fields) -> Result<BertConfig> {
             return Err(fields.refuse(key, &found.into(), &format!("\"{only}\"")));
         }
     }
-    fixed(fields, "pack_qkv", true)?;
-    fixed(fields, "logn_attention_scale", false)?;
+    fields.fixed("pack_qkv", true)?;
+    fields.fixed("logn_attention_scale", false)?;
     let positive = |value: &Value| value.as_f64().filter(|theta| *theta > 0.0);
     let theta = fields.typed("rope_theta", "a number above 0", positive)?.unwrap_or(10_000.0);
     let encoder = NEW.read(fields)?;

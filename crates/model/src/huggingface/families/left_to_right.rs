@@ -3,68 +3,62 @@
 
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRules};
-use super::encoder_format::without_switches;
+use super::definition::FamilyDefinition;
+use super::encoder_format::{EncoderFormat, without_switches};
 use super::llama::{self, Kind};
-use super::{EncoderFormat, Family, FamilyDefinition, bert, decoder, gpt2, rope_parameters};
+use super::{bert, decoder, gpt2, rope_parameters};
 use crate::Result;
 use crate::bert::{BertConfig, LocalAttention, Pooling};
 use crate::blocks::{Activation, NormKind, NormPlacement};
 use crate::gpt::GptConfig;
 use serde_json::{Map, Value};
 
-impl Family {
-    /// GPT-2 (Radford et al. 2019).
-    pub const GPT2: Self = Self(&LeftToRight {
-        name: "GPT-2",
-        model_type: "gpt2",
-        class_prefix: "GPT2",
-        prefix: "transformer.",
-        kind: None,
-        format: GPT2,
-    });
+pub(super) const GPT2: LeftToRight = LeftToRight {
+    name: "GPT-2",
+    model_type: "gpt2",
+    class_prefix: "GPT2",
+    prefix: "transformer.",
+    kind: None,
+    format: GPT2_FORMAT,
+};
 
-    /// Llama (Touvron et al. 2023).
-    pub const LLAMA: Self = Self(&LeftToRight {
-        name: "Llama",
-        model_type: "llama",
-        class_prefix: "Llama",
-        prefix: "model.",
-        kind: Some(llama::LLAMA),
-        format: EncoderFormat { switch: switch_llama, ..ROTARY },
-    });
+pub(super) const LLAMA: LeftToRight = LeftToRight {
+    name: "Llama",
+    model_type: "llama",
+    class_prefix: "Llama",
+    prefix: "model.",
+    kind: Some(llama::LLAMA),
+    format: EncoderFormat { switch: switch_llama, ..ROTARY },
+};
 
-    /// Mistral (Jiang et al. 2023): Llama with a window.
-    pub const MISTRAL: Self = Self(&LeftToRight {
-        name: "Mistral",
-        model_type: "mistral",
-        class_prefix: "Mistral",
-        prefix: "model.",
-        kind: Some(llama::MISTRAL),
-        format: EncoderFormat { switch: switch_mistral, ..ROTARY },
-    });
+pub(super) const MISTRAL: LeftToRight = LeftToRight {
+    name: "Mistral",
+    model_type: "mistral",
+    class_prefix: "Mistral",
+    prefix: "model.",
+    kind: Some(llama::MISTRAL),
+    format: EncoderFormat { switch: switch_mistral, ..ROTARY },
+};
 
-    /// Ministral: Mistral with a window in some layers.
-    pub const MINISTRAL: Self = Self(&LeftToRight {
-        name: "Ministral",
-        model_type: "ministral",
-        class_prefix: "Ministral",
-        prefix: "model.",
-        kind: Some(llama::MINISTRAL),
-        format: EncoderFormat { switch: switch_ministral, ..ROTARY },
-    });
+pub(super) const MINISTRAL: LeftToRight = LeftToRight {
+    name: "Ministral",
+    model_type: "ministral",
+    class_prefix: "Ministral",
+    prefix: "model.",
+    kind: Some(llama::MINISTRAL),
+    format: EncoderFormat { switch: switch_ministral, ..ROTARY },
+};
 
-    /// Qwen2: Llama with biases in the maps to queries, keys and values.
-    pub const QWEN2: Self = Self(&LeftToRight {
-        name: "Qwen2",
-        model_type: "qwen2",
-        class_prefix: "Qwen2",
-        prefix: "model.",
-        kind: Some(llama::QWEN2),
-        format: EncoderFormat { switch: switch_qwen2, ..ROTARY },
-    });
-}
+pub(super) const QWEN2: LeftToRight = LeftToRight {
+    name: "Qwen2",
+    model_type: "qwen2",
+    class_prefix: "Qwen2",
+    prefix: "model.",
+    kind: Some(llama::QWEN2),
+    format: EncoderFormat { switch: switch_qwen2, ..ROTARY },
+};
 
-struct LeftToRight {
+pub(super) struct LeftToRight {
     name: &'static str,
     model_type: &'static str,
     class_prefix: &'static str,
@@ -75,7 +69,7 @@ struct LeftToRight {
 }
 
 /// GPT-2's names of sizes, for errors; the file is read by [`gpt2::read`].
-const GPT2: EncoderFormat = EncoderFormat {
+const GPT2_FORMAT: EncoderFormat = EncoderFormat {
     d_model: ("n_embd", 768),
     n_layers: ("n_layer", 12),
     n_heads: ("n_head", 12),

@@ -3,8 +3,8 @@
 
 use super::super::fields::Fields;
 use super::super::{TensorRule, TensorRules};
-use super::decoder::{no_window, only, read_ends, size, windowless, write_ends};
-use super::encoder_format::{activation_name, activation_of};
+use super::activations::{activation_name, activation_of};
+use super::decoder_keys::{no_window, only, read_ends, windowless, write_ends};
 use super::layer_types::{self, FULL, LAYER_TYPES};
 use super::rope_parameters;
 use crate::blocks::{Activation, NormKind, NormPlacement};
@@ -90,17 +90,18 @@ pub(super) fn read(fields: &Fields) -> Result<GptConfig> {
         Some("qwen2") => QWEN2,
         _ => LLAMA,
     };
-    let (d_model, n_heads) = (size(fields, "hidden_size", 4096)?, size(fields, "num_attention_heads", 32)?);
+    let (d_model, n_heads) =
+        (fields.positive("hidden_size", 4096)?, fields.positive("num_attention_heads", 32)?);
     let d_head = match fields.size("head_dim")? {
-        Some(_) => size(fields, "head_dim", 1)?,
+        Some(_) => fields.positive("head_dim", 1)?,
         None if d_model.is_multiple_of(n_heads) => d_model / n_heads,
         None => {
             let expected = format!("a divisor of `hidden_size`, which is {d_model}, without a `head_dim`");
             return Err(fields.refuse("num_attention_heads", &n_heads.into(), &expected));
         }
     };
-    let n_layers = size(fields, "num_hidden_layers", 32)?;
-    let max_positions = size(fields, "max_position_embeddings", kind.max_positions)?;
+    let n_layers = fields.positive("num_hidden_layers", 32)?;
+    let max_positions = fields.positive("max_position_embeddings", kind.max_positions)?;
     let (mut attention_bias, mut attention_output_bias) = (false, false);
     let (window, window_layers) = match kind.model_type {
         "llama" => {
@@ -128,15 +129,15 @@ pub(super) fn read(fields: &Fields) -> Result<GptConfig> {
         Some(name) => activation_of(name, "hidden_act", fields)?,
     };
     let number = |key: &str, default: f64| Ok::<_, ModelError>(fields.number(key)?.unwrap_or(default));
-    let vocab_size = size(fields, "vocab_size", kind.vocab_size)?;
-    let n_kv_heads = size(fields, "num_key_value_heads", kind.n_kv_heads.unwrap_or(n_heads))?;
+    let vocab_size = fields.positive("vocab_size", kind.vocab_size)?;
+    let n_kv_heads = fields.positive("num_key_value_heads", kind.n_kv_heads.unwrap_or(n_heads))?;
     let rotary = rope_parameters::read(fields, 10_000.0, max_positions)?;
     let is_llama = kind.model_type == "llama";
     let config = GptConfig {
         n_heads,
         n_kv_heads,
         d_head,
-        d_ff: size(fields, "intermediate_size", kind.d_ff)?,
+        d_ff: fields.positive("intermediate_size", kind.d_ff)?,
         max_positions: rope_parameters::reach(&rotary, max_positions),
         rotary: Some(rotary),
         window: window.map(|window| window - 1),

@@ -1,22 +1,17 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRule, TensorRules};
-use super::decoder::size;
-use super::encoder_format::{activation_of, without_switches};
+use super::activations::activation_of;
+use super::bert;
+use super::definition::{FamilyDefinition, HeadLayer};
+use super::encoder_format::{EncoderFormat, without_switches};
 use super::layer_types::{self, FULL, LAYER_TYPES, SLIDING};
 use super::rope_parameters::{self, ORIGINAL, PARAMETERS, SCALING, THETA, Table};
-use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert};
 use crate::Result;
 use crate::bert::{BertConfig, LocalAttention, Pooling};
 use crate::blocks::{Activation, NormPlacement, RotaryConfig};
 use serde_json::{Map, Value};
 
-impl Family {
-    /// ModernBERT (Warner et al. 2024): rotary positions, local attention in two of three layers, gated feed-forward
-    /// networks, normalisation before each sub-layer, and no biases.
-    pub const MODERNBERT: Self = Self(&ModernBert);
-}
-
-struct ModernBert;
+pub(super) struct ModernBert;
 
 const FORMAT: EncoderFormat = EncoderFormat {
     n_layers: ("num_hidden_layers", 22),
@@ -132,7 +127,7 @@ fn read_rotary(fields: &Fields, max_positions: usize) -> Result<[RotaryConfig; 2
 
 /// Which layers are local, by `layer_types` or else by the number of layers from one that sees everything to the next.
 fn read_layers(fields: &Fields, n_layers: usize, window: usize) -> Result<LocalAttention> {
-    let every = size(fields, EVERY.0, EVERY.1)?;
+    let every = fields.positive(EVERY.0, EVERY.1)?;
     let regular = LocalAttention::new(window, every);
     let Some(is_local) = layer_types::read(fields, n_layers)? else { return Ok(regular) };
     let fits = |every: usize| is_local.iter().enumerate().all(|(i, local)| *local == (i % every != 0));

@@ -1,19 +1,15 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRules};
-use super::decoder::fixed;
-use super::encoder_format::{FirstPosition, IS_DECODER, without_switches};
-use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert, roberta};
+use super::definition::{FamilyDefinition, HeadLayer};
+use super::encoder_format::{EncoderFormat, FirstPosition, without_switches};
+use super::encoder_keys::IS_DECODER;
+use super::{bert, roberta};
 use crate::Result;
 use crate::bert::BertConfig;
 use crate::blocks::{Activation, RelativeBiasConfig};
 use serde_json::{Map, Value};
 
-impl Family {
-    /// MPNet (Song et al. 2020): RoBERTa's positions, and a bias of all layers' scores by distance.
-    pub const MPNET: Self = Self(&MpNet);
-}
-
-struct MpNet;
+pub(super) struct MpNet;
 
 const FORMAT: EncoderFormat = EncoderFormat {
     vocab_size: 30_527,
@@ -86,7 +82,7 @@ impl FamilyDefinition for MpNet {
             }
         }
         // Transformers 4 computes from left to right then, transformers 5 in both directions.
-        fixed(fields, IS_DECODER, false)?;
+        fields.fixed(IS_DECODER, false)?;
         FORMAT.read(fields)
     }
 

@@ -1,20 +1,14 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRule, TensorRules};
-use super::decoder::fixed;
-use super::encoder_format::without_switches;
-use super::{EncoderFormat, Family, FamilyDefinition, bert, rope_parameters};
+use super::definition::FamilyDefinition;
+use super::encoder_format::{EncoderFormat, without_switches};
+use super::{bert, rope_parameters};
 use crate::Result;
 use crate::bert::BertConfig;
 use crate::blocks::{Activation, RotaryConfig};
 use serde_json::{Map, Value};
 
-impl Family {
-    /// NomicBERT (Nussbaum et al. 2024): BERT with rotary positions, gated feed-forward networks and no biases in its
-    /// linear maps.
-    pub const NOMIC_BERT: Self = Self(&NomicBert);
-}
-
-struct NomicBert;
+pub(super) struct NomicBert;
 
 /// The keys of transformers' class.
 const FORMAT: EncoderFormat = EncoderFormat {
@@ -121,7 +115,7 @@ impl FamilyDefinition for NomicBert {
         for key in
             ["prenorm", "parallel_block", "use_rms_norm", "causal", "rotary_emb_interleaved", "norm_mlp"]
         {
-            fixed(fields, key, false)?;
+            fields.fixed(key, false)?;
         }
         for (key, expected) in [
             ("num_experts", "0: mixtures of experts are not supported"),

@@ -1,38 +1,25 @@
 use super::super::{Architecture, TensorRule, TensorRules};
-use super::encoder_format::FirstPosition;
-use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert};
+use super::bert;
+use super::definition::{FamilyDefinition, HeadLayer};
+use super::encoder_format::{EncoderFormat, FirstPosition};
 use crate::bert::BertConfig;
 use crate::blocks::Activation;
 
-impl Family {
-    /// RoBERTa (Liu et al. 2019), and DistilRoBERTa, which has fewer layers: positions start at the padding's id plus 1,
-    /// and there is one segment.
-    pub const ROBERTA: Self = Self(&Roberta {
-        name: "RoBERTa",
-        model_type: "roberta",
-        class_prefix: "Roberta",
-        format: EncoderFormat { vocab_size: 50_265, ..FORMAT },
-    });
+pub(super) const ROBERTA: Roberta = Roberta {
+    name: "RoBERTa",
+    model_type: "roberta",
+    class_prefix: "Roberta",
+    format: EncoderFormat { vocab_size: 50_265, ..FORMAT },
+};
 
-    /// XLM-RoBERTa (Conneau et al. 2020): RoBERTa of a hundred languages.
-    pub const XLM_ROBERTA: Self = Self(&Roberta {
-        name: "XLM-RoBERTa",
-        model_type: "xlm-roberta",
-        class_prefix: "XLMRoberta",
-        format: FORMAT,
-    });
+pub(super) const XLM_ROBERTA: Roberta =
+    Roberta { name: "XLM-RoBERTa", model_type: "xlm-roberta", class_prefix: "XLMRoberta", format: FORMAT };
 
-    /// CamemBERT (Martin et al. 2020): RoBERTa of French.
-    pub const CAMEMBERT: Self = Self(&Roberta {
-        name: "CamemBERT",
-        model_type: "camembert",
-        class_prefix: "Camembert",
-        format: FORMAT,
-    });
-}
+pub(super) const CAMEMBERT: Roberta =
+    Roberta { name: "CamemBERT", model_type: "camembert", class_prefix: "Camembert", format: FORMAT };
 
 /// A family whose classes in transformers differ from RoBERTa's in name alone.
-struct Roberta {
+pub(super) struct Roberta {
     name: &'static str,
     model_type: &'static str,
     class_prefix: &'static str,

@@ -2,7 +2,7 @@
 //! transformers 4. What both mean, and which wins where a file has both, is as in 5.24 (`modeling_rope_utils.py`).
 
 use super::super::fields::Fields;
-use super::encoder_format::listed;
+use super::super::names::listed;
 use crate::Result;
 use crate::bert::BertConfig;
 use crate::blocks::{RotaryConfig, RotaryScaling};

@@ -4,7 +4,7 @@
 use super::super::fields::Fields;
 use super::super::generation::GENERATION;
 use super::super::{TensorRule, TensorRules};
-use super::encoder_format::{activation_name, activation_of};
+use super::activations::{activation_name, activation_of};
 use crate::Result;
 use crate::blocks::{Activation, NormKind};
 use crate::seq2seq::{InitialWeights, SpecialTokens, TransformerConfig};

@@ -4,7 +4,8 @@
 
 use super::super::fields::Fields;
 use super::super::{TensorRule, TensorRules};
-use super::encoder_format::{activation_name, activation_of};
+use super::activations::{activation_name, activation_of};
+use super::encoder_keys::{BUCKETS, FARTHEST, HEAD};
 use super::seq2seq;
 use crate::Result;
 use crate::blocks::{Activation, NormKind, NormPlacement};
@@ -58,9 +59,6 @@ const TOKENS: seq2seq::Defaults = seq2seq::Defaults {
 
 /// The key of the longest sequence. Distances have no end in these models, so transformers only cuts texts by it.
 pub(super) const LONGEST: (&str, usize) = ("n_positions", 512);
-pub(super) const BUCKETS: (&str, usize) = ("relative_attention_num_buckets", 32);
-pub(super) const FARTHEST: (&str, usize) = ("relative_attention_max_distance", 128);
-pub(super) const HEAD: (&str, usize) = ("d_kv", 64);
 const FEED_FORWARD: &str = "feed_forward_proj";
 const ACTIVATION: &str = "dense_act_fn";
 const GATED: &str = "is_gated_act";

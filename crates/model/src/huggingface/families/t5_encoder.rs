@@ -1,43 +1,38 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRule, TensorRules};
-use super::encoder_format::{Projection, without_switches};
-use super::{EncoderFormat, Family, FamilyDefinition, bert, t5};
+use super::definition::FamilyDefinition;
+use super::encoder_format::{EncoderFormat, Projection, without_switches};
+use super::encoder_keys::{BUCKETS, FARTHEST, HEAD};
+use super::{bert, t5};
 use crate::Result;
 use crate::bert::BertConfig;
 use crate::blocks::{Activation, NormKind, NormPlacement, RelativeBiasConfig};
 use serde_json::{Map, Value};
 
-impl Family {
-    /// The encoder of T5 (Raffel et al. 2020), of T5 1.1 and of Flan-T5: normalisation by the root mean square before each
-    /// sub-layer, a bias of all layers' scores by distance, and no other biases. transformers has it alone
-    /// (`T5EncoderModel`) and with a head over tokens (`T5ForTokenClassification`). Its one dropout is the encoder's
-    /// [`hidden_dropout`](BertConfig::hidden_dropout). A folder of the whole T5 is read too, without the decoder.
-    pub const T5: Self = Self(&T5 {
-        name: "T5",
-        model_type: t5::MODEL_TYPE,
-        class_prefix: "T5",
-        feed_forward: "relu",
-        format: FORMAT,
-    });
+pub(super) const T5: T5Encoder = T5Encoder {
+    name: "T5",
+    model_type: t5::MODEL_TYPE,
+    class_prefix: "T5",
+    feed_forward: "relu",
+    format: FORMAT,
+};
 
-    /// The encoder of mT5 (Xue et al. 2021): [T5's](Self::T5), with other defaults.
-    pub const MT5: Self = Self(&T5 {
-        name: "mT5",
-        model_type: t5::MULTILINGUAL,
-        class_prefix: "MT5",
-        feed_forward: "gated-gelu",
-        format: EncoderFormat {
-            n_layers: ("num_layers", 8),
-            n_heads: ("num_heads", 6),
-            d_ff: ("d_ff", 1024),
-            vocab_size: 250_112,
-            ..FORMAT
-        },
-    });
-}
+pub(super) const MT5: T5Encoder = T5Encoder {
+    name: "mT5",
+    model_type: t5::MULTILINGUAL,
+    class_prefix: "MT5",
+    feed_forward: "gated-gelu",
+    format: EncoderFormat {
+        n_layers: ("num_layers", 8),
+        n_heads: ("num_heads", 6),
+        d_ff: ("d_ff", 1024),
+        vocab_size: 250_112,
+        ..FORMAT
+    },
+};
 
 /// A family whose classes in transformers differ from T5's in names and defaults alone.
-struct T5 {
+pub(super) struct T5Encoder {
     name: &'static str,
     model_type: &'static str,
     class_prefix: &'static str,
@@ -73,9 +68,9 @@ fn switch(config: BertConfig) -> BertConfig {
         relative_bias: Some(
             config
                 .relative_bias
-                .unwrap_or(RelativeBiasConfig { n_buckets: t5::BUCKETS.1, max_distance: t5::FARTHEST.1 }),
+                .unwrap_or(RelativeBiasConfig { n_buckets: BUCKETS.1, max_distance: FARTHEST.1 }),
         ),
-        d_head: Some(config.d_head.unwrap_or(t5::HEAD.1)),
+        d_head: Some(config.d_head.unwrap_or(HEAD.1)),
         gated: config.gated,
         attention_bias: false,
         feed_forward_bias: false,
@@ -90,7 +85,7 @@ fn switch(config: BertConfig) -> BertConfig {
     }
 }
 
-impl FamilyDefinition for T5 {
+impl FamilyDefinition for T5Encoder {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -142,8 +137,8 @@ impl FamilyDefinition for T5 {
             size => Ok(size),
         };
         let (activation, gated) = t5::feed_forward(fields, self.feed_forward)?;
-        let bias = RelativeBiasConfig { n_buckets: size(t5::BUCKETS)?, max_distance: size(t5::FARTHEST)? };
-        let d_head = size(t5::HEAD)?;
+        let bias = RelativeBiasConfig { n_buckets: size(BUCKETS)?, max_distance: size(FARTHEST)? };
+        let d_head = size(HEAD)?;
         let encoder = self.format.read(fields)?;
         Ok(BertConfig {
             activation,
@@ -164,10 +159,10 @@ impl FamilyDefinition for T5 {
         set("is_encoder_decoder", false.into());
         set("use_cache", false.into());
         set("dropout_rate", encoder.hidden_dropout.into());
-        set(t5::HEAD.0, encoder.d_head.unwrap_or(encoder.d_model / encoder.n_heads).into());
+        set(HEAD.0, encoder.d_head.unwrap_or(encoder.d_model / encoder.n_heads).into());
         if let Some(bias) = encoder.relative_bias {
-            set(t5::BUCKETS.0, bias.n_buckets.into());
-            set(t5::FARTHEST.0, bias.max_distance.into());
+            set(BUCKETS.0, bias.n_buckets.into());
+            set(FARTHEST.0, bias.max_distance.into());
         }
         t5::set_feed_forward(encoder.activation, encoder.gated, config);
     }

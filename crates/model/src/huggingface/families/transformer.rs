@@ -4,6 +4,7 @@
 use super::super::fields::Fields;
 use super::super::published::Constant;
 use super::super::{Format, Published, TensorRule, TensorRules};
+use super::encoder_keys::BUCKETS;
 use super::{bart, marian, seq2seq, t5};
 use crate::seq2seq::{TiedEmbeddings, Transformer, TransformerConfig};
 use crate::{ModelError, ParamInit, Result};
@@ -78,7 +79,7 @@ impl Format for TransformerConfig {
                     Some(_) if is_t5 => t5::key_of(key),
                     Some(_) => seq2seq::key_of(key),
                 };
-                let expected = if is_t5 { expected.replace("n_buckets", t5::BUCKETS.0) } else { expected };
+                let expected = if is_t5 { expected.replace("n_buckets", BUCKETS.0) } else { expected };
                 fields.error(&format!("`{key}` is {found}, expected {expected}"))
             }
             other => other,

@@ -1,20 +1,15 @@
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRule, TensorRules};
-use super::decoder::fixed;
-use super::encoder_format::without_switches;
-use super::{EncoderFormat, Family, FamilyDefinition, LANGUAGE, bert};
+use super::bert;
+use super::definition::FamilyDefinition;
+use super::encoder_format::{EncoderFormat, without_switches};
+use super::encoder_keys::LANGUAGE;
 use crate::Result;
 use crate::bert::BertConfig;
 use crate::blocks::Activation;
 use serde_json::{Map, Value};
 
-impl Family {
-    /// XLM (Conneau & Lample 2019): each token's embedding has its language's added, if there are several languages; the
-    /// masked-LM head projects the states as they are.
-    pub const XLM: Self = Self(&Xlm);
-}
-
-struct Xlm;
+pub(super) struct Xlm;
 
 /// The width, from which that of the feed-forward networks follows.
 const WIDTH: &str = "emb_dim";
@@ -120,7 +115,7 @@ impl FamilyDefinition for Xlm {
     }
 
     fn read(&self, fields: &Fields) -> Result<BertConfig> {
-        FIXED.into_iter().try_for_each(|(key, expected)| fixed(fields, key, expected))?;
+        FIXED.into_iter().try_for_each(|(key, expected)| fields.fixed(key, expected))?;
         if let Some(found) = fields.text("summary_type")?.filter(|found| *found != "first") {
             return Err(fields.refuse("summary_type", &found.into(), "\"first\""));
         }

@@ -3,9 +3,10 @@
 
 use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, Format, Published, TensorRule, TensorRules};
-use super::decoder::{fixed, size};
-use super::encoder_format::{activation_name, activation_of, without_switches};
-use super::{EncoderFormat, Family, FamilyDefinition, HeadLayer, bert};
+use super::activations::{activation_name, activation_of};
+use super::bert;
+use super::definition::{FamilyDefinition, HeadLayer};
+use super::encoder_format::{EncoderFormat, without_switches};
 use crate::bert::{BertConfig, Pooling};
 use crate::blocks::{Activation, TransformerXlConfig};
 use crate::xlnet::{XlnetConfig, XlnetLanguageModel};
@@ -47,10 +48,10 @@ fn named_as_in_the_file(error: ModelError, fields: &Fields) -> ModelError {
 fn read(fields: &Fields) -> Result<XlnetConfig> {
     // Options that this crate does not support. Whether the biases `u` and `v` of the layers are tied (`untie_r`) is
     // nothing that transformers' class reads: each layer has its own.
-    fixed(fields, "bi_data", false)?;
-    fixed(fields, "tie_word_embeddings", true)?;
-    let vocab_size = size(fields, "vocab_size", 32_000)?;
-    let (d_model, n_heads) = (size(fields, "d_model", 1024)?, size(fields, "n_head", 16)?);
+    fields.fixed("bi_data", false)?;
+    fields.fixed("tie_word_embeddings", true)?;
+    let vocab_size = fields.positive("vocab_size", 32_000)?;
+    let (d_model, n_heads) = (fields.positive("d_model", 1024)?, fields.positive("n_head", 16)?);
     if let Some(d_head) = fields.size("d_head")?
         && d_head.checked_mul(n_heads) != Some(d_model)
     {
@@ -77,7 +78,7 @@ fn read(fields: &Fields) -> Result<XlnetConfig> {
     };
     let config = XlnetConfig {
         n_heads,
-        d_ff: size(fields, "d_inner", 4096)?,
+        d_ff: fields.positive("d_inner", 4096)?,
         activation,
         norm_eps: number("layer_norm_eps", 1e-12)?,
         dropout: number("dropout", 0.1)?,
@@ -91,7 +92,7 @@ fn read(fields: &Fields) -> Result<XlnetConfig> {
         begin_token_id: id("bos_token_id", BEGIN)?,
         end_token_id: id("eos_token_id", END)?,
         pad_token_id: id("pad_token_id", PADDING)?,
-        ..XlnetConfig::new(vocab_size, size(fields, "n_layer", 24)?, d_model)
+        ..XlnetConfig::new(vocab_size, fields.positive("n_layer", 24)?, d_model)
     };
     config.validate().map_err(|error| named_as_in_the_file(error, fields))?;
     Ok(config)
@@ -189,13 +190,7 @@ impl Published for XlnetConfig {
     }
 }
 
-impl Family {
-    /// XLNet (Yang et al. 2019) as it is fine-tuned: without an order, without a second stream and without a memory. The
-    /// model that is pretrained is an [`XlnetConfig`].
-    pub const XLNET: Self = Self(&Xlnet);
-}
-
-struct Xlnet;
+pub(super) struct Xlnet;
 
 /// The tokens of a text at most. The positions have no end; but the attention's memory grows with the square of a text's
 /// length, so there has to be a limit.
@@ -296,7 +291,7 @@ impl FamilyDefinition for Xlnet {
                 return Err(fields.refuse(key, &found.into(), &format!("\"{only}\"")));
             }
         }
-        fixed(fields, "summary_use_proj", true)?;
+        fields.fixed("summary_use_proj", true)?;
         let config = read(fields)?;
         if config.causal {
             return Err(fields.refuse("attn_type", &"uni".into(), "\"bi\": an encoder sees its whole text"));
@@ -361,7 +356,8 @@ mod tests {
     use super::*;
     use crate::bert::BertInput;
     use crate::huggingface::{
-        FloatType, LoadReport, load_published, read_published, read_tensors, save_published, write_tensors,
+        Family, FloatType, LoadReport, load_published, read_published, read_tensors, save_published,
+        write_tensors,
     };
     use crate::weights;
     use crate::xlnet::XlnetInput;

@@ -1,6 +1,6 @@
 //! The entries of a zip archive, as PyTorch writes them: stored, never compressed.
 
-use super::Refused;
+use super::refused::Refused;
 use std::collections::HashMap;
 use std::ops::Range;
 

@@ -1,8 +1,9 @@
 //! Files of PyTorch before 1.6: pickles of a magic number, a protocol, system information, the tensors and the
 //! storages' keys; then, for each key, the number of elements and their bytes.
 
+use super::contents::Contents;
 use super::pickle::{Element, Pickle, Value};
-use super::{Contents, Refused};
+use super::refused::Refused;
 use std::collections::HashMap;
 
 /// The magic number in the first pickle, after the two bytes of the pickle protocol.

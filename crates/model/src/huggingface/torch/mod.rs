@@ -4,8 +4,10 @@
 //! are checked against the file's size.
 
 mod archive;
+mod contents;
 mod legacy;
 mod pickle;
+mod refused;
 
 use super::safetensors_file::{MappedTensors, map, mapped_f32, widen};
 use crate::weights::NamedTensors;
@@ -13,17 +15,11 @@ use crate::{ModelError, Result};
 use archive::Archive;
 use burn::tensor::{TensorData, bf16, f16};
 use bytes::Bytes;
+use contents::Contents;
 use pickle::{Element, Object, Pickle, Value};
-use std::collections::HashMap;
+use refused::Refused;
 use std::ops::Range;
 use std::path::Path;
-
-/// Why a file is refused, and the offset in bytes.
-#[derive(Debug)]
-struct Refused {
-    offset: usize,
-    reason: String,
-}
 
 /// The maximum number of dimensions of a tensor.
 const MAX_DIMS: usize = 16;
@@ -34,15 +30,6 @@ const MAX_GROWTH: usize = 8;
 
 /// The number of bytes that is always allowed, however small the file is.
 const MIN_MEMORY: usize = 16 << 20;
-
-/// The contents of a file, from which tensors are made.
-struct Contents<'a> {
-    pickle: Pickle<'a>,
-    /// The offset of the pickle.
-    pickle_at: usize,
-    /// The place of each storage's bytes.
-    storages: HashMap<&'a str, Range<usize>>,
-}
 
 /// Maps a `pytorch_model.bin` into memory, without copying contiguous FP32 tensors; guarantees and requirements are
 /// those of [`map_tensors`](super::map_tensors).

@@ -5,7 +5,7 @@
 //! name. Containers are stored in one list and referred to by index, so that cycles and depth cost no more than the
 //! file's bytes, and nothing recurses.
 
-use super::Refused;
+use super::refused::Refused;
 use std::collections::HashMap;
 
 /// The maximum length of a pickle in bytes; a state dict takes about a hundred for a tensor.

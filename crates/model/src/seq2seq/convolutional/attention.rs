@@ -1,4 +1,3 @@
-use super::ROOT_HALF;
 use crate::blocks::NormedLinear;
 use crate::ops::{self, AttentionMask, Packing, Queries};
 use crate::recurrent::{padded, unpadded};
@@ -6,6 +5,9 @@ use crate::scores::{DotScore, Memory, attend};
 use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
+
+/// What a sum of two is multiplied by, so that its variance is that of one.
+pub(super) const ROOT_HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
 /// One layer's attention to the encoder's outputs (Gehring et al. 2017, §3.3): its own query, and its own map of the context.
 #[derive(Module, Debug)]

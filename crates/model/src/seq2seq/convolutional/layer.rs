@@ -1,4 +1,4 @@
-use super::{MultiStepAttention, ROOT_HALF};
+use super::attention::{MultiStepAttention, ROOT_HALF};
 use crate::blocks::GatedConvolution;
 use crate::{ParamInit, linear_maps};
 use burn::module::Module;

@@ -15,6 +15,3 @@ pub use config::ConvolutionalEncoderDecoderConfig;
 pub use layer::ConvolutionalDecoderLayer;
 pub use model::ConvolutionalEncoderDecoder;
 pub use step::ConvolutionalDecoding;
-
-/// What a sum of two is multiplied by, so that its variance is that of one.
-const ROOT_HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;

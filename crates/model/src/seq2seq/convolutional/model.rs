@@ -1,5 +1,6 @@
+use super::attention::ROOT_HALF;
 use super::attention::{AttendedSource, Encoded};
-use super::{ConvolutionalDecoderLayer, ConvolutionalDecoding, ROOT_HALF};
+use super::{ConvolutionalDecoderLayer, ConvolutionalDecoding};
 use crate::Sequences;
 use crate::blocks::{Embedding, GatedConvolution, InferenceWeight, LinearMap, LinearMaps, NormedLinear};
 use crate::ops;

@@ -15,11 +15,11 @@
 //! Memory traffic: as in the forward pass, with the gradient beside the queries; nothing of a score's size is read or
 //! written.
 
+use super::call::{Call, Inputs, dims, fours, heads_inside, hidden_type, in_fours, optional, strides};
 use super::tile::{
     ABSENT, Four, MEMORY, SIDE, STEP, Sizes, Strides, add_weighted, chunks, clear, factor, is_padding,
     masked, products, put, read_item, seen, tokens, write,
 };
-use super::{Call, Inputs, dims, fours, heads_inside, hidden_type, in_fours, optional, strides};
 use crate::cube::{arg, cubes, elements, empty};
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;

@@ -9,11 +9,11 @@
 //! from the second-level cache for the most part; the output is written once, and two numbers a query. No score is
 //! written.
 
+use super::call::{Call, Inputs, dims, fours, heads_inside, hidden_type, in_fours, optional, strides};
 use super::tile::{
     ABSENT, Four, HIDDEN, MEMORY, SIDE, STEP, Sizes, Strides, add_weighted, chunks, clear, factor,
     is_padding, masked, products, put, read_item, seen, tokens, write,
 };
-use super::{Call, Inputs, dims, fours, heads_inside, hidden_type, in_fours, optional, strides};
 use crate::cube::{arg, cubes, empty};
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;

@@ -10,35 +10,32 @@
 //! [`add_weighted`](tile::add_weighted) would change.
 
 mod backward;
+mod call;
 mod forward;
 pub(crate) mod plan;
 #[cfg(all(test, feature = "flex", feature = "wgpu"))]
 mod tests;
 mod tile;
 
-use super::random::{draw_seed, scale, threshold};
+use super::random::draw_seed;
 use super::{Input, dense, floats, output, register};
 use crate::AttentionMask;
-use crate::attention::assert_groups;
+use crate::heads::assert_groups;
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::{Backend, Cube, ExtensionType, backend_extension};
-use burn::tensor::{Bool, DType, Device, Tensor};
+use burn::tensor::{Bool, Device, Tensor};
 use burn_autodiff::Autodiff;
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops};
-use burn_backend::TensorMetadata;
-use burn_backend::cubecl::dtype_to_storage_type;
 use burn_backend::tensor::{BoolTensor, FloatTensor};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use burn_dispatch::DispatchDevice;
-use burn_std::Metadata;
-use cubecl::client::Client;
-use cubecl::prelude::*;
-use plan::{ITEM, Plan};
+use call::{Call, Inputs};
+use plan::Plan;
 use std::sync::Arc;
-use tile::{SIDE, SizesLaunch, StridesLaunch};
+use tile::SIDE;
 
 /// Features of a head, at most, for a unit's sums to be in its registers.
 const WIDEST: usize = 256;
@@ -76,31 +73,6 @@ pub(crate) fn takes(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, mask:
         && [query, key, value].into_iter().all(super::takes)
         && width <= widest
         && runs(&query.device())
-}
-
-/// What a call is besides its tensors.
-#[derive(Debug, Clone)]
-pub(crate) struct Call {
-    plan: Arc<Plan>,
-    /// What scores are multiplied by.
-    scale: f32,
-    dropout_prob: f64,
-}
-
-impl Call {
-    /// A plan's items on the device, and how many.
-    fn items(&self, client: &Client, items: &[i32]) -> (BufferArg, usize) {
-        let handle = client.create_from_slice(i32::as_bytes(items));
-        // SAFETY: the buffer was made of this many numbers.
-        (unsafe { BufferArg::from_raw_parts(handle, items.len()) }, items.len() / ITEM)
-    }
-
-    fn sizes(&self, query: &CubeTensor, key: &CubeTensor) -> SizesLaunch {
-        let ([_, n_heads, q_len, _], [_, n_shared, k_len, _]) = (dims(query), dims(key));
-        let [n_heads, group, q_len, k_len] = [n_heads, n_heads / n_shared, q_len, k_len].map(number);
-        let (threshold, kept) = (threshold(self.dropout_prob), scale(self.dropout_prob));
-        SizesLaunch::new(n_heads, group, q_len, k_len, self.scale, threshold, kept)
-    }
 }
 
 /// What not every call has.
@@ -179,15 +151,6 @@ impl Attends for CubeBackend {
     }
 }
 
-/// The tensors of a call, as kernels read them.
-struct Inputs {
-    query: CubeTensor,
-    key: CubeTensor,
-    value: CubeTensor,
-    hidden: Option<CubeTensor>,
-    seed: Option<CubeTensor>,
-}
-
 impl Inputs {
     fn new(tensors: [CubeTensor; 3], extras: Extras<CubeBackend>) -> Self {
         let (hidden, seed) = match extras {
@@ -208,49 +171,6 @@ fn vectorised(x: CubeTensor) -> CubeTensor {
     let is_vectorised =
         strides[width] == 1 && outer.iter().all(|axis| shape[*axis] == 1 || strides[*axis] % 4 == 0);
     if is_vectorised { x } else { dense(x) }
-}
-
-/// A tensor beside another one, for a kernel to write: `[batch, n_heads, len, d]` on memory of the order
-/// `[batch, len, n_heads, d]`, which the linear maps on both sides have.
-fn heads_inside(beside: &CubeTensor, shape: [usize; 4]) -> CubeTensor {
-    let [batch, n_heads, len, d] = shape;
-    let x = super::empty(beside, [batch, len, n_heads, d], DType::F32);
-    let strides = [len * n_heads * d, d, n_heads * d, 1];
-    CubeTensor::new(x.client, x.handle, Metadata::new(shape, strides), x.device, x.dtype)
-}
-
-fn dims(x: &CubeTensor) -> [usize; 4] {
-    x.shape().dims()
-}
-
-fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("fewer than 2^32 of anything")
-}
-
-fn in_fours(n: usize) -> u32 {
-    number(n / 4)
-}
-
-/// A tensor as a kernel's argument of four numbers each.
-fn fours(x: &CubeTensor) -> BufferArg {
-    let bytes = usize::try_from(x.handle.size()).expect("a size of memory");
-    // SAFETY: as many as there is memory.
-    unsafe { BufferArg::from_raw_parts(x.handle.clone(), bytes / 16) }
-}
-
-fn strides(x: &CubeTensor) -> StridesLaunch {
-    let strides = x.meta.strides();
-    let [row, head, token] = [0, 1, 2].map(|axis| in_fours(strides[axis]));
-    StridesLaunch::new(row, head, token)
-}
-
-fn optional<C: CubePrimitive>(x: &Option<CubeTensor>) -> ComptimeOptionArgs<Box<[C]>> {
-    x.as_ref().map(super::arg).into()
-}
-
-/// As what the padding is stored; anything where there is none.
-fn hidden_type(hidden: &Option<CubeTensor>) -> ElemType {
-    dtype_to_storage_type(hidden.as_ref().map_or(DType::U32, |hidden| hidden.dtype))
 }
 
 #[derive(Debug, Clone)]

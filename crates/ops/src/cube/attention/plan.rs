@@ -1,6 +1,6 @@
 //! Which block of which sequence each cube works on, and what of it is met: made on the host, once a call.
 
-use crate::attention::COUNTS;
+use crate::attention_mask::COUNTS;
 use crate::{AttentionMask, Queries, Sight};
 
 /// Queries or keys in a block.
