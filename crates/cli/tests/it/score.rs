@@ -127,7 +127,7 @@ fn what_cannot_be_scored_is_one_line() {
         "error: standard input ends after 1 lines and ref does not; expected as many lines in each";
     assert_eq!(short, (Some(1), expected.into()));
     let empty = refused("bleu --reference /dev/null", b"");
-    assert_eq!(empty, (Some(1), "error: standard input: there is no line to score".into()));
+    assert_eq!(empty, (Some(1), "error: standard input: no lines to score".into()));
     let (status, message) = refused("chrf --reference ref", b"A man.\nTwo \xff dogs\nx\n");
     assert_eq!(
         (status, message.as_str()),

@@ -199,7 +199,7 @@ fn failures_are_one_line_and_change_nothing() {
             &["index", "--index", "more-index", "--model", "model", "none.jsonl"],
             "",
             1,
-            "there is no row to index",
+            "no rows to index",
         ),
         (
             &["index", "--index", "more-index", "--model", "model", "more.tsv"],

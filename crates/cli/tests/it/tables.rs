@@ -178,7 +178,7 @@ fn rows_of_parquet_are_printed_as_objects() {
     let line = ran.error_line(1);
     assert!(line.contains("a.parquet:2: `text` is missing; expected {\"text\""), "{line}");
     let args = ["predict", "--model", &model, "--input-format", "parquet"];
-    assert!(run(&args, b"").error_line(2).contains("name a file with --input"));
+    assert!(run(&args, b"").error_line(2).contains("give a file with --input"));
 }
 
 #[test]
