@@ -570,7 +570,7 @@ fn a_device_without_bf16_refuses_it() {
     let (_folder, model) = encoder();
     let ran = run(&["embed", "--model", &model, "--precision", "bf16", "--device", "ndarray"]);
     assert!(
-        ran.error_line(2).contains("device `ndarray` has no bf16: leave out --precision bf16"),
+        ran.error_line(2).contains("device `ndarray` has no bf16: omit --precision bf16"),
         "{}",
         ran.err
     );
