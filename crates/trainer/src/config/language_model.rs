@@ -452,7 +452,7 @@ warmup_steps = 10
             ),
             (
                 &["model.path=x"],
-                "`tokenizer.kind` is train-byte-bpe; expected no `[tokenizer]` beside `model.path`",
+                "`tokenizer.kind` is train-byte-bpe; expected no `[tokenizer]`, which cannot be combined with `model.path`",
             ),
             (&["objective.kind=masked"], "`objective.kind` is \"masked\"; expected"),
             (&["model.layers=3"], "unknown key `model.layers`; did you mean `model.n_layers`?"),

@@ -360,7 +360,7 @@ final_fraction = 0.1
                 .split_once(": `")
                 .unwrap()
                 .1,
-            "tokenizer.kind` is train-byte-bpe; expected no `[tokenizer]` beside `model.path`: the vocabulary is \
+            "tokenizer.kind` is train-byte-bpe; expected no `[tokenizer]`, which cannot be combined with `model.path`: the vocabulary is \
              the checkpoint's"
         );
         assert_eq!(

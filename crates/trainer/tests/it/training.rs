@@ -475,7 +475,7 @@ fn an_objective_gives_one_count_and_one_sum_for_each_term() {
         assert_eq!(done(Given { terms: TERMS, counts, sums }).unwrap_err(), expected(problem));
     }
     let none = done(Given { terms: &[], counts: 0, sums: &[] }).unwrap_err();
-    assert_eq!(none, expected("has no terms; expected one at least"));
+    assert_eq!(none, expected("has no terms; expected at least one"));
 }
 
 /// A corpus and a config in a folder, to make whole runs of.
