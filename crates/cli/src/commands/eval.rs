@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> Result<()> {
     progress.finish();
     let evaluation = evaluation?;
     if !evaluation.skipped.is_empty() {
-        say(format_args!("{split}: left out {}", evaluation.skipped));
+        say(format_args!("{split}: skipped {}", evaluation.skipped));
     }
     if evaluation.truncated > 0 {
         say(format_args!(

@@ -819,7 +819,7 @@ fn choices_are_made() {
 fn a_model_without_a_task_predicts_nothing() {
     let (_folder, model) = encoder();
     let ran = ran::run(&["predict", "--model", &model], b"\"a\"\n");
-    assert!(ran.error_line(1).contains("no task can be told from `architectures` (BertForPreTraining)"));
+    assert!(ran.error_line(1).contains("cannot determine the task from `architectures` (BertForPreTraining)"));
 }
 
 #[test]

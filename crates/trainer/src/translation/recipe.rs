@@ -72,7 +72,7 @@ impl TranslationData {
             }
             let loaded = load_pairs(files, base, &settings)?;
             if !loaded.skipped.is_empty() {
-                progress.note(&format!("{split}: left out {}", loaded.skipped));
+                progress.note(&format!("{split}: skipped {}", loaded.skipped));
             }
             Ok(Some(loaded))
         };
