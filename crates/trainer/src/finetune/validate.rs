@@ -1,4 +1,4 @@
-//! The values a fine-tuning config may have, beyond their types.
+//! Validates fine-tuning config values beyond their types.
 
 use super::config::Tuning;
 use super::kind::TaskKind;
@@ -7,7 +7,7 @@ use crate::config::validate::{
     Check, at_least, averaging, below_one, ensure, final_fraction, optimizer, positive,
 };
 
-/// Checks every value of `config` for a kind of task, and how they go together; the first complaint is returned.
+/// Checks every value of `config` for a kind of task, and their consistency; returns the first complaint.
 pub(super) fn validate(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     kind.check(config)?;
     model(kind, config)?;

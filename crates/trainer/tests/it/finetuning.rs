@@ -412,7 +412,7 @@ fn settings_that_do_not_fit_the_data() {
     );
     assert_eq!(
         error("{ kind = \"classification\" }", &["model.freeze=[\"*\"]"]),
-        "`model.freeze` is *; expected patterns that leave something to train"
+        "`model.freeze` is *; expected patterns that do not freeze everything"
     );
     let wide = error("{ kind = \"classification\" }", &["model.lora={ rank = 33, alpha = 1.0 }"]);
     assert_eq!(wide, "`model.lora.rank` is 33; expected at most 32, the encoder's width");
