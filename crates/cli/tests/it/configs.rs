@@ -313,7 +313,7 @@ fn a_second_backend_says_that_it_cannot_recompute() {
         let ran = command.current_dir(place.root()).output().unwrap();
         let error = String::from_utf8_lossy(&ran.stderr);
         let expected =
-            "`train.recompute` is true; expected false on this device: layers are recomputed on flex alone";
+            "`train.recompute` is true; expected false on this device: only flex can recompute layers";
         assert!(!ran.status.success() && error.contains(expected), "{name}: {error}");
     }
 }

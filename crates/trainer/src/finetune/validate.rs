@@ -40,7 +40,7 @@ fn model(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     let section = &config.model;
     let has_path = !section.path.as_os_str().is_empty();
     if let Some(fresh) = &section.recurrent {
-        ensure(!has_path, "model.path", section.path.display(), "none beside `[model.recurrent]`")?;
+        ensure(!has_path, "model.path", section.path.display(), "none with `[model.recurrent]`")?;
         return recurrent::check(fresh, kind.recurrent(), config);
     }
     ensure(

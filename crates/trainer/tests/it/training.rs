@@ -189,7 +189,7 @@ fn a_device_that_cannot_recompute_is_refused_before_anything_is_done() {
     assert!(error.is_of_config());
     assert_eq!(
         error.to_string(),
-        "`train.recompute` is true; expected false on this device: layers are recomputed on flex alone"
+        "`train.recompute` is true; expected false on this device: only flex can recompute layers"
     );
     assert!(!bench.path("out").exists());
 }
