@@ -104,11 +104,11 @@ mod tests {
         let cases = [
             (
                 "1\tWe\t_\tPRON\t_\t_\t1\tnsubj\t_\t_\n\n",
-                "a.conllu:1: the sentence is no tree: 0 words have the head 0",
+                "a.conllu:1: the sentence is not a tree: 0 words have the head 0",
             ),
             (
                 "1\tGo\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n1\tWe\t_\tPRON\t_\t_\tx\tnsubj\t_\t_\n\n",
-                "a.conllu:3: the sentence is no tree: `head` is \"x\"",
+                "a.conllu:3: the sentence is not a tree: `head` is \"x\"",
             ),
             ("1\tWe\t_\tPRON\t_\t_\t_\tnsubj\t_\t_\n\n", "column `head` is `_`"),
             ("We PRON\n\n", "expected 10"),
