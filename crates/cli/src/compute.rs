@@ -85,8 +85,7 @@ impl Compute {
                 Some(name) => format!("device `{name}`"),
                 None => "the default device".to_owned(),
             };
-            let error =
-                anyhow!("{device} has no bf16: omit --precision bf16, or choose another --device");
+            let error = anyhow!("{device} has no bf16: omit --precision bf16, or choose another --device");
             return Err(WrongUsage::new(error).into());
         }
         Ok(device)

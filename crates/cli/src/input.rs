@@ -217,12 +217,12 @@ impl InputArgs {
             };
             if !key.list && self.columns[..place].iter().any(|(other, _)| other == field) {
                 return wrong(anyhow!(
-                    "--columns: the field `{field}` is named twice; expected one column of it"
+                    "--columns: the field `{field}` is given twice; expected one column for it"
                 ));
             }
             if format == Format::Lines {
                 return wrong(anyhow!(
-                    "lines of text have no columns for --columns; say with --input-format what the input is"
+                    "lines of text have no columns for --columns; set the input's format with --input-format"
                 ));
             }
             if let (Format::Jsonl, Column::Number(number)) = (format, column) {
@@ -250,7 +250,7 @@ impl InputArgs {
         ];
         match given.iter().find(|(_, given)| *given) {
             Some((option, _)) if !matches!(format, Format::Csv | Format::Tsv) => Err(WrongUsage::new(
-                anyhow!("{option} is for CSV and TSV; say with --input-format which of them the input is"),
+                anyhow!("{option} is for CSV and TSV; set one of them with --input-format"),
             )
             .into()),
             _ => Ok(()),
@@ -585,7 +585,7 @@ mod tests {
             (
                 "{}",
                 &["text=a", "text=b"],
-                "--columns: the field `text` is named twice; expected one column of it",
+                "--columns: the field `text` is given twice; expected one column for it",
             ),
         ] {
             assert_eq!(read(line, columns).unwrap_err(), problem);

@@ -29,10 +29,7 @@ pub fn folder(text: &str) -> Result<PathBuf> {
     for (file, keys) in unknown_settings(&folder).unwrap_or_default() {
         let keys: Vec<String> = keys.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
         let keys = keys.join(", ");
-        say(format_args!(
-            "{}: unknown keys {keys} are ignored",
-            folder.join(file).display()
-        ));
+        say(format_args!("{}: unknown keys {keys} are ignored", folder.join(file).display()));
     }
     Ok(folder)
 }
@@ -51,8 +48,7 @@ const SHORTEST_HASH: usize = 8;
 
 fn hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() >= SHORTEST_HASH && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let expected =
-        format!("expected {SHORTEST_HASH} hexadecimal digits or more, from the refusal message");
+    let expected = format!("expected {SHORTEST_HASH} hexadecimal digits or more, from the refusal message");
     is_hash.then(|| text.to_ascii_lowercase()).ok_or(expected)
 }
 

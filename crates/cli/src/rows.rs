@@ -97,7 +97,7 @@ pub fn check_once(columns: &[(String, Column)]) -> Result<()> {
     match (0..columns.len()).find(is_named_before) {
         Some(i) => {
             let error =
-                anyhow!("--columns: the field `{}` is named twice; expected one column of it", columns[i].0);
+                anyhow!("--columns: the field `{}` is given twice; expected one column for it", columns[i].0);
             Err(WrongUsage::new(error).into())
         }
         None => Ok(()),

@@ -109,9 +109,7 @@ pub enum TrainerError {
     },
 
     /// An empty text, with a tokenizer that has no begin-of-text piece.
-    #[error(
-        "the text is empty, and the tokenizer has no begin-of-text piece; expected a text to continue"
-    )]
+    #[error("the text is empty, and the tokenizer has no begin-of-text piece; expected a text to continue")]
     EmptyPrompt,
 
     /// A model folder without a valid task.
@@ -364,7 +362,7 @@ pub enum TrainerError {
     },
 
     /// A damaged folder of sense vectors.
-    #[error("{}: {reason}; make it again with `cloze senses train`", path.display())]
+    #[error("{}: {reason}; recreate it with `cloze senses train`", path.display())]
     BadSenses {
         /// The file.
         path: PathBuf,

@@ -218,13 +218,13 @@ fn encoder_of(
     let (types, languages) = (encoder.n_token_types, config.corpus.languages.len());
     if section.language_embeddings && types != languages {
         let expected = format!(
-            "false, or as many languages in `corpus.languages` as the checkpoint has types of tokens: {types}, not {languages}"
+            "false, or as many languages in `corpus.languages` as the checkpoint has token types: {types}, not {languages}"
         );
         return Err(refused("model.language_embeddings", "true", expected));
     }
     if !config.objective.parallel().is_empty() && !may_reset_positions(&encoder) {
         let expected = format!(
-            "\"masked\": in {} positions are not added to the embeddings alone, so they cannot be counted anew",
+            "\"masked\": in {} positions are not added to the embeddings alone, so they cannot be restarted",
             save.family
         );
         return Err(refused("objective.kind", "\"translation-language-model\"", expected));

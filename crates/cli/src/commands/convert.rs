@@ -200,7 +200,9 @@ fn size(text: &str) -> Result<usize, String> {
     let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("", 1usize)];
     let read = units.iter().find_map(|(unit, bytes)| Some((upper.strip_suffix(unit)?, bytes)));
     let bytes = read.and_then(|(number, bytes)| number.trim_end().parse::<usize>().ok()?.checked_mul(*bytes));
-    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "expected a number of bytes, or e.g. 500MB, 5GB".to_owned())
+    bytes
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "expected a number of bytes, or e.g. 500MB, 5GB".to_owned())
 }
 
 #[cfg(test)]

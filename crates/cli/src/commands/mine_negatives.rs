@@ -183,7 +183,7 @@ pub fn run(args: &Args) -> Result<()> {
     let with = |n: fn(usize, usize) -> bool| mined.iter().filter(|all| n(all.len(), args.negatives)).count();
     let (none, fewer) = (with(|n, _| n == 0), with(|n, wanted| n > 0 && n < wanted));
     say(format_args!(
-        "{} pairs, of which {} have fewer than {} negatives and {} have none and are left out; the pool has {} texts",
+        "{} pairs, of which {} have fewer than {} negatives and {} have none and are skipped; the pool has {} texts",
         HumanCount(pairs.len() as u64),
         HumanCount(fewer as u64),
         args.negatives,

@@ -114,8 +114,8 @@ fn print(
     let title = file.map_or("all files".to_owned(), |file| file.display().to_string());
     let rows = [
         (kind, format!("{:.3}", score.perplexity())),
-        ("nats a token", format!("{:.4}", score.nats / score.tokens as f64)),
-        ("bits a byte", format!("{bits_per_byte:.4}")),
+        ("nats per token", format!("{:.4}", score.nats / score.tokens as f64)),
+        ("bits per byte", format!("{bits_per_byte:.4}")),
         ("perplexity of words", format!("{word_perplexity:.2}")),
         ("tokens", table::grouped(score.tokens)),
         ("bytes", table::grouped(score.bytes)),

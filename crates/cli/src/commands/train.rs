@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut plan = plan_of(&file, &args.settings, &KINDS).map_err(WrongUsage::new)?;
     let different: BTreeSet<u64> = args.seeds.iter().copied().collect();
     if different.len() < args.seeds.len() {
-        return Err(WrongUsage::new(anyhow!("--seeds has a seed twice")).into());
+        return Err(WrongUsage::new(anyhow!("--seeds has a duplicate seed")).into());
     }
     if let Some(path) = plan.checkpoint_mut() {
         *path = model::folder(&path.to_string_lossy()).context("`model.path`")?;

@@ -216,7 +216,7 @@ fn failures_are_one_line() {
         (
             &["sts", "--columns", "text=a,text=b", "sick.tsv"],
             2,
-            "--columns: the field `text` is named twice; expected one column of it",
+            "--columns: the field `text` is given twice; expected one column for it",
         ),
         (
             &["sts", "--no-header", "--columns", "label=1,text=2,pair=3", "sts.tsv"],

@@ -235,7 +235,7 @@ fn failures_are_one_line() {
         (&["--vectors", "nan.npy", "three.txt"], "", 1, "vector 1 (counted from 0) has a NaN or an infinity"),
         (&["--vectors", "lines.txt", "three.txt"], "", 1, "lines.txt: it is not an array in NumPy's format"),
         (&["--index", "my-index", "--columns", "label=year"], "", 1, "no row has the field `year`"),
-        (&["--index", "my-index", "--columns", "label=a,label=b"], "", 2, "the field `label` is named twice"),
+        (&["--index", "my-index", "--columns", "label=a,label=b"], "", 2, "the field `label` is given twice"),
     ];
     for (args, input, status, expected) in cases {
         let ran = map(place, args, input);

@@ -229,7 +229,7 @@ fn what_cannot_be_used_is_one_error() {
     let train_on = |model: &'static str, data: &'static str| {
         ["train", "--model", model, "--data", data, "--out", "senses"]
     };
-    fails(&train_on("model", "empty.jsonl"), 1, "empty.jsonl: it has no sentence; expected one a line");
+    fails(&train_on("model", "empty.jsonl"), 1, "empty.jsonl: it has no sentences; expected one per line");
     fails(&train_on("model", "none.jsonl"), 1, "none.jsonl: no word has a sense");
     fails(
         &train_on("model", "bad.jsonl"),
@@ -272,6 +272,6 @@ fn what_cannot_be_used_is_one_error() {
     fails(
         &eval,
         1,
-        "it is not the file that senses.json was written with; make it again with `cloze senses train`",
+        "it is not the file that senses.json was written with; recreate it with `cloze senses train`",
     );
 }

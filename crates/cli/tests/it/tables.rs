@@ -286,7 +286,7 @@ fn tables_that_cannot_be_read_are_one_line() {
             "no field `word`; expected one of text, pair",
         ),
         (("a.csv", b"text\na\n"), &["--columns", "text=0"], 2, "columns are counted from 1"),
-        (("a.csv", b"text\na\n"), &["--columns", "text=text,text=text"], 2, "`text` is named twice"),
+        (("a.csv", b"text\na\n"), &["--columns", "text=text,text=text"], 2, "`text` is given twice"),
         (("a.csv", b"text\na\n"), &["--delimiter", "ab"], 2, "expected one ASCII character"),
         (("a.jsonl", b"{}\n"), &["--delimiter", ";"], 2, "--delimiter is for CSV and TSV"),
         (("a.jsonl", b"{}\n"), &["--columns", "text=1"], 2, "keys of JSON objects have names"),

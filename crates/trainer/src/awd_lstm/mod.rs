@@ -114,7 +114,7 @@ fn introduce(
             ("parameters", table::grouped(model.num_params() as u64)),
             ("vocabulary", table::grouped(shape.vocab_size as u64)),
             ("streams", table::grouped(config.n_streams() as u64)),
-            ("tokens a step", table::grouped(tokens as u64)),
+            ("tokens per step", table::grouped(tokens as u64)),
             (
                 "checkpoint",
                 config.model.path.as_ref().map_or(String::new(), |path| path.display().to_string()),

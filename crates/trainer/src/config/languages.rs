@@ -19,8 +19,7 @@ pub(super) fn check(config: &RunConfig) -> Check {
         ensure(fits || !has_embeddings, "model.language_embeddings", has_embeddings, expected)
     };
     embeddings(!corpus.languages.is_empty(), "false, or several languages in `corpus.languages`")?;
-    let expected =
-        "false with pairs of segments (`examples.pairs.kind`), whose types of tokens are the segments";
+    let expected = "false with pairs of segments (`examples.pairs.kind`), whose token types are the segments";
     embeddings(!config.examples.has_pairs(), expected)?;
     if let ModelSection::New(model) = &config.model
         && model.family.adapted(model.with_vocabulary(1, 0).with_n_token_types(2)).n_token_types == 0
@@ -28,7 +27,7 @@ pub(super) fn check(config: &RunConfig) -> Check {
         let family = model.family.model_type();
         embeddings(
             false,
-            &format!("false: `model.family` = \"{family}\" has no types of tokens, which they are"),
+            &format!("false: `model.family` = \"{family}\" has no token types, which they are"),
         )?;
     }
     let copies = config.examples.masking.static_copies;
@@ -61,7 +60,7 @@ fn texts(corpus: &CorpusConfig) -> Check {
             ensure(fits, "corpus.languages", found, expected)
         });
         refuse(!name.trim().is_empty(), "a language without a name".into(), "a `name` for each language")?;
-        let expected = "a name of its own for each language";
+        let expected = "a unique name for each language";
         refuse(names.insert(name), format!("\"{name}\" twice"), expected)?;
         let expected = "`files` with its text, or no such language";
         refuse(!language.files.is_empty(), format!("\"{name}\" without `files`"), expected)?;

@@ -480,7 +480,7 @@ final_fraction = 0.1
             ),
             (
                 "corpus.languages=[{ name = \"en\", files = [\"a\"] }, { name = \"en\", files = [\"a\"] }]",
-                "`corpus.languages` is \"en\" twice; expected a name of its own for each language",
+                "`corpus.languages` is \"en\" twice; expected a unique name for each language",
             ),
             (
                 "corpus.files=[\"a\"]",
@@ -530,7 +530,7 @@ final_fraction = 0.1
             two(&["model.language_embeddings=true", "model.family=distilbert", "objective.kind=masked"]);
         assert!(
             message.ends_with(
-                "expected false: `model.family` = \"distilbert\" has no types of tokens, which they are"
+                "expected false: `model.family` = \"distilbert\" has no token types, which they are"
             ),
             "{message}"
         );
@@ -614,7 +614,7 @@ final_fraction = 0.1
             (&["examples.attention.bidirectional=1e9"], "expected 0, or a number of 1e-6 to 1e6"),
             (
                 &["examples.attention={}"],
-                "`examples.attention` is without shares; expected a share above 0 at least",
+                "`examples.attention` is without shares; expected at least one share above 0",
             ),
             (
                 &[packed, unilm],

@@ -313,7 +313,10 @@ kind = "linear"
             ("model.clamp_len=0", "`model.clamp_len` is 0; expected at least 1, or none"),
             ("train.recompute=true", "`train.recompute` is true; expected false: layers of XLNet"),
             ("examples.seq_len=9", "examples"),
-            ("model.path=some/model", "expected no `[tokenizer]`, which cannot be combined with `model.path`"),
+            (
+                "model.path=some/model",
+                "expected no `[tokenizer]`, which cannot be combined with `model.path`",
+            ),
         ] {
             let error = resolve(&[set]).unwrap_err().to_string();
             assert!(error.contains(expected), "{set}: {error}");

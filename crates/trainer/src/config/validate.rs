@@ -101,7 +101,10 @@ pub(super) fn goes_with_the_model(tokenizer: &TokenizerSection, is_new: bool) ->
     let is_own = *tokenizer == TokenizerSection::Checkpoint {};
     let (fits, expected) = match is_new {
         true => (!is_own, "another one: a new model has no checkpoint"),
-        false => (is_own, "no `[tokenizer]`, which cannot be combined with `model.path`: the vocabulary is the checkpoint's"),
+        false => (
+            is_own,
+            "no `[tokenizer]`, which cannot be combined with `model.path`: the vocabulary is the checkpoint's",
+        ),
     };
     ensure(fits, "tokenizer.kind", tokenizer.kind(), expected)
 }
@@ -152,7 +155,7 @@ fn attention(config: &RunConfig) -> Check {
         let expected = "0, or a number of 1e-6 to 1e6";
         ensure(share == 0.0 || (1e-6..=1e6).contains(&share), key, share, expected)?;
     }
-    let (some, expected) = (shares.iter().any(|(_, share)| *share > 0.0), "a share above 0 at least");
+    let (some, expected) = (shares.iter().any(|(_, share)| *share > 0.0), "at least one share above 0");
     ensure(some, "examples.attention", "without shares", expected)?;
     if config.examples.attention.is_bidirectional() {
         return Ok(());

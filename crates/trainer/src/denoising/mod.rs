@@ -136,7 +136,7 @@ fn introduce(
             ("layers × width", layers),
             ("parameters", table::grouped(size.parameters)),
             ("vocabulary", table::grouped(size.vocab_size as u64)),
-            ("texts a step", table::grouped(texts as u64)),
+            ("texts per step", table::grouped(texts as u64)),
             ("tokens of a source, of a target", lengths.map(|len| format!("{len:.1}")).join(", ")),
         ]
         .into_iter()

@@ -248,7 +248,7 @@ impl<M: EncoderDecoder> Recipe for DenoisingRecipe<'_, M> {
         let Some(figures) = exported.figures else { return Ok(Vec::new()) };
         let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
         let rows = [
-            ("loss (nats a target token)", format!("{:.4}", value(figure::LOSS))),
+            ("loss (nats per target token)", format!("{:.4}", value(figure::LOSS))),
             ("perplexity", format!("{:.2}", value(figure::PERPLEXITY))),
             ("target tokens predicted", percent(value(figure::TOKEN_ACCURACY))),
             ("texts", grouped(figures.examples() as u64)),

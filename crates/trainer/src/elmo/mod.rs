@@ -102,7 +102,7 @@ fn introduce(config: &ElmoRunConfig, initial: &InitialModel<ElmoConfig>, progres
             ("cells → states", format!("{} → {}", shape.d_hidden, characters.d_out)),
             ("parameters", table::grouped(model.num_params() as u64)),
             ("vocabulary", table::grouped(shape.vocab_size() as u64)),
-            ("tokens a step", table::grouped(tokens as u64)),
+            ("tokens per step", table::grouped(tokens as u64)),
             (
                 "checkpoint",
                 config.model.path.as_ref().map_or(String::new(), |path| path.display().to_string()),

@@ -195,7 +195,7 @@ impl Checkpoint {
             return Ok(());
         }
         let (model, best) = (place.path().display(), best.step);
-        Err(format!("the best model before it, of step {best}, is changed in {model} or gone from there"))
+        Err(format!("the best model before it, of step {best}, was changed in {model} or removed from there"))
     }
 
     /// Checks that it belongs to a model with these parameter paths and shapes; returns the mismatch if not.

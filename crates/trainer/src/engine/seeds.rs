@@ -160,10 +160,10 @@ fn check(seeds: &[u64]) -> Result<()> {
     let twice = seeds.iter().enumerate().any(|(place, seed)| seeds[..place].contains(seed));
     if seeds.is_empty() || twice {
         let found = seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
-        return bad(found, "different numbers, at least one".into());
+        return bad(found, "distinct numbers, at least one".into());
     }
     match seeds.iter().find(|seed| i64::try_from(**seed).is_err()) {
-        Some(seed) => bad(seed.to_string(), format!("at most {}, TOML's greatest number", i64::MAX)),
+        Some(seed) => bad(seed.to_string(), format!("at most {}, TOML's largest integer", i64::MAX)),
         None => Ok(()),
     }
 }

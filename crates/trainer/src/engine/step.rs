@@ -172,7 +172,7 @@ pub(crate) fn extended_step_ahead<O: Objective>(
     config: StepConfig,
     hooks: &mut Hooks<'_, O::Model>,
 ) -> (O::Model, Result<Ahead>) {
-    debug_assert!(config.loss_scale == 1.0, "steps that nobody waits for have no scale of the loss");
+    debug_assert!(config.loss_scale == 1.0, "steps ahead have no loss scale");
     let model = optimizer.prepare(model);
     let computed = guarded(config.step, || {
         let (losses, gradients) = backward(objective, &model, batches, device, config, &Alone)?;

@@ -75,7 +75,7 @@ fn data(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     if let Some(share) = data.dev_fraction {
         let key = "data.dev_fraction";
         ensure(share > 0.0 && share < 1.0, key, format!("{share:e}"), "a number above 0 and below 1")?;
-        ensure(data.dev.is_empty(), key, share, "nothing beside `data.dev` (`data.dev=[]` leaves that out)")?;
+        ensure(data.dev.is_empty(), key, share, "nothing with `data.dev` (`data.dev=[]` removes that)")?;
     }
     Ok(())
 }

@@ -129,7 +129,7 @@ fn introduce(
             ("layers × width", format!("{} × {}", gpt.n_layers, gpt.d_model)),
             ("parameters", table::grouped(model.num_params() as u64)),
             ("vocabulary", table::grouped(gpt.vocab_size as u64)),
-            ("tokens a step", table::grouped(tokens as u64)),
+            ("tokens per step", table::grouped(tokens as u64)),
             ("checkpoint", checkpoint),
             ("not used", report.unexpected.join(", ")),
         ]

@@ -110,7 +110,7 @@ fn introduce(
             ("layers × width", format!("{} × {}", xlnet.n_layers, xlnet.d_model)),
             ("parameters", table::grouped(model.num_params() as u64)),
             ("vocabulary", table::grouped(xlnet.vocab_size as u64)),
-            ("tokens a step", table::grouped((segments * order.seq_len) as u64)),
+            ("tokens per step", table::grouped((segments * order.seq_len) as u64)),
             ("  predicted", table::grouped((segments * order.n_predicted()) as u64)),
             ("  remembered before them", table::grouped((segments * order.memory_len) as u64)),
             ("checkpoint", checkpoint),

@@ -151,7 +151,7 @@ fn introduce<M: Module>(config: &RunConfig, initial: &InitialModel<M>, progress:
             ("layers × width", format!("{} × {}", bert.n_layers, bert.d_model)),
             ("parameters", table::grouped(model.num_params() as u64)),
             ("vocabulary", table::grouped(bert.vocab_size as u64)),
-            ("sequences a step", table::grouped(sequences as u64)),
+            ("sequences per step", table::grouped(sequences as u64)),
             ("checkpoint", checkpoint),
             ("newly initialised", report.missing.join(", ")),
             ("not used", report.unexpected.join(", ")),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// A table of a prepared corpus: `rows`, and how it was prepared.
 pub(crate) fn prepared_corpus(mut rows: Vec<(&str, String)>, report: &PrepareReport) -> String {
     if !report.skipped.is_empty() {
-        rows.push(("left out or cut", report.skipped.to_string()));
+        rows.push(("skipped or cut", report.skipped.to_string()));
     }
     let how = if report.reused { "prepared before, opened in" } else { "prepared in" };
     rows.push((how, duration(report.seconds)));

@@ -229,7 +229,7 @@ fn validate(config: &ProbeConfig) -> Check {
     at_least(1, "data.batch_tokens", data.batch_tokens)?;
     positive("data.max_gib", data.max_gib)?;
     let different = (1..probe.tasks.len()).all(|at| !probe.tasks[..at].contains(&probe.tasks[at]));
-    ensure(different, "probe.tasks", format!("{:?}", probe.tasks), "no task twice")?;
+    ensure(different, "probe.tasks", format!("{:?}", probe.tasks), "no duplicate tasks")?;
     within(0..=65_536, "probe.hidden", probe.hidden)?;
     within(1..=100_000, "probe.epochs", probe.epochs)?;
     within(1..=1 << 20, "probe.batch_size", probe.batch_size)?;
@@ -316,7 +316,7 @@ dev = ["b.conllu"]
     fn bad_values_are_named() {
         let cases = [
             ("model.layers=[2, 1]", "`model.layers` is [2, 1]; expected the numbers of layers, ascending"),
-            ("probe.tasks=[\"length\", \"length\"]", "expected no task twice"),
+            ("probe.tasks=[\"length\", \"length\"]", "expected no duplicate tasks"),
             ("probe.tasks=[]", "expected a task, a [structure] or a [geometry]"),
             ("probe.lr=0", "`probe.lr` is 0; expected a number above 0"),
             ("data.train=[]", "expected at least one file, folder or glob"),

@@ -50,7 +50,7 @@ pub(crate) fn figures(sum: f64, n: usize, size: Option<TextSize>) -> Figures {
 /// An evaluation on one line.
 pub(crate) fn evaluation_line(step: u64, figures: &Figures) -> String {
     let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
-    let bits = figures.get(BITS_PER_BYTE).map(|bits| format!(", {bits:.3} bits a byte"));
+    let bits = figures.get(BITS_PER_BYTE).map(|bits| format!(", {bits:.3} bits per byte"));
     format!(
         "evaluation after step {}: loss {:.4}, perplexity {:.2}{}",
         grouped(step),
@@ -88,10 +88,10 @@ pub(crate) fn report<M>(
     let Some(figures) = exported.figures else { return Ok(Vec::new()) };
     let digits = |name: &str, digits: usize| figures.get(name).map(|value| format!("{value:.digits$}"));
     let rows = [
-        (format!("loss (nats a {prediction})"), digits(LOSS, 4)),
+        (format!("loss (nats per {prediction})"), digits(LOSS, 4)),
         ("perplexity".into(), digits(PERPLEXITY, 2)),
-        ("bits a byte".into(), digits(BITS_PER_BYTE, 4)),
-        ("bits a character".into(), digits(BITS_PER_CHARACTER, 4)),
+        ("bits per byte".into(), digits(BITS_PER_BYTE, 4)),
+        ("bits per character".into(), digits(BITS_PER_CHARACTER, 4)),
         (format!("{prediction}s"), Some(grouped(figures.examples() as u64))),
     ];
     let rows = rows.into_iter().filter_map(|(name, value)| Some((name, value?)));

@@ -93,8 +93,8 @@ impl SenseVectors {
         let path = folder.join(SENSES_FILE);
         let bad = |reason: String| TrainerError::BadSenses { path: path.clone(), reason };
         let json = fs::read(&path).map_err(TrainerError::io("read", &path))?;
-        let saved: Saved = serde_json::from_slice(&json)
-            .map_err(|error| bad(format!("it is malformed ({error})")))?;
+        let saved: Saved =
+            serde_json::from_slice(&json).map_err(|error| bad(format!("it is malformed ({error})")))?;
         if saved.format != FORMAT || saved.version != VERSION {
             let found = format!("it is {} of version {}", saved.format, saved.version);
             return Err(bad(format!("{found}; expected {FORMAT} of version {VERSION}")));
@@ -185,15 +185,15 @@ mod tests {
         // The second sense has become the most frequent one.
         let other_order = good_json.replacen("[\"wn30-00000002-n\",1]", "[\"wn30-00000002-n\",9]", 1);
         for (damaged, expected) in [
-            (good_json[..good_json.len() / 2].to_owned(), "it is not as it was written"),
+            (good_json[..good_json.len() / 2].to_owned(), "it is malformed"),
             (
                 good_json.replace("\"version\":1", "\"version\":2"),
                 "it is cloze-senses of version 2; expected",
             ),
             (good_json.replace("\"held_out\":0.1", "\"held_out\":1.5"), "is out of range"),
             (other_order, "its `words` are not in their order"),
-            (good_json.replace("\"lemma\":\"sea\"", "\"lemma\":1"), "it is not as it was written"),
-            ("[]".to_owned(), "it is not as it was written"),
+            (good_json.replace("\"lemma\":\"sea\"", "\"lemma\":1"), "it is malformed"),
+            ("[]".to_owned(), "it is malformed"),
         ] {
             fs::write(&json, damaged).unwrap();
             let message = message();

@@ -103,7 +103,7 @@ fn introduce(
         [
             ("vocabulary", pieces),
             ("parameters", table::grouped(parameters as u64)),
-            ("steps an epoch", table::grouped(batches.div_ceil(config.train.accumulate) as u64)),
+            ("steps per epoch", table::grouped(batches.div_ceil(config.train.accumulate) as u64)),
         ],
     ));
 }

@@ -530,7 +530,7 @@ fn several_seeds_go_on_where_they_were_and_equal_separate_runs() {
     let error = train_seeds(&other, &seeds, &options, &mut Silent).unwrap_err().to_string();
     assert!(error.contains("train.epochs: 2 became 1"), "{error}");
     let error = train_seeds(&config, &[1, 1], &options, &mut Silent).unwrap_err().to_string();
-    assert_eq!(error, "`seeds` is 1,1; expected different numbers, at least one");
+    assert_eq!(error, "`seeds` is 1,1; expected distinct numbers, at least one");
 }
 
 #[test]

@@ -62,10 +62,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let set = retrieval_set(&args.folder, &args.split, args.max_line_bytes).map_err(TrainerError::from)?;
     if set.n_unjudged > 0 {
-        say(format_args!(
-            "skipped queries without judgements: {}",
-            HumanCount(set.n_unjudged as u64)
-        ));
+        say(format_args!("skipped queries without judgements: {}", HumanCount(set.n_unjudged as u64)));
     }
     if set.n_absent > 0 {
         say(format_args!(

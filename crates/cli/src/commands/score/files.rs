@@ -109,7 +109,7 @@ impl Files {
         if short.count < long.count {
             let n = grouped(short.count as u64);
             bail!(
-                "{} ends after {n} lines and {} does not; expected as many lines in each",
+                "{} ends after {n} lines and {} does not; expected the same number of lines in each",
                 short.name,
                 long.name
             );

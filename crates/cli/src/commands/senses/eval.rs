@@ -22,7 +22,6 @@ use crate::progress::Progress;
 ///
 /// For the file that the vectors were trained on, only the held-out sentences are measured. A copy with
 /// different compression counts as another file: all of it is measured.
-/// otherwise is another file: all of it is measured.
 #[derive(clap::Args)]
 pub struct Args {
     /// The folder that `cloze senses train` wrote.

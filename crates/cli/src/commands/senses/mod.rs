@@ -96,7 +96,7 @@ fn tagger<'a>(
     for fit in fits.iter().filter(|fit| !fit.is_used) {
         if fit.senses == 0 {
             say(format_args!(
-                "{}: the {} are not used: they have no labelled senses to tell the version by",
+                "{}: the {} are not used: they have no labelled senses to determine the version from",
                 wordnet.folder().display(),
                 fit.pos.plural()
             ));

@@ -95,7 +95,7 @@ fn vocabulary(statistics: &Statistics) -> String {
     rows.retain(|row| !row[1].is_empty());
     let mut text = format!("Vocabulary\n{}\n\nLengths in characters", table(rows, &[]));
     if statistics.mark.is_some() {
-        text += ", marks of words left out";
+        text += ", without marks of words";
     }
     format!("{text}, {:.2} on average\n{}\n", statistics.mean_length(), lengths(&statistics.lengths))
 }

@@ -36,7 +36,7 @@ impl TaskKind for EmbeddingKind<'_> {
             ensure(has(key), key, "missing", "the column that has it, which `task.loss` requires")?;
         }
         for (key, who) in section.loss.ignores() {
-            let expected = format!("none beside `task.loss.kind` = \"{}\": {who}", section.loss.kind());
+            let expected = format!("none with `task.loss.kind` = \"{}\": {who}", section.loss.kind());
             ensure(!has(key), key, "given", expected)?;
         }
         if let (LossSection::Simcse { .. }, Some(prompts)) = (&section.loss, &section.prompts) {
@@ -76,9 +76,9 @@ impl TaskKind for EmbeddingKind<'_> {
         }
         let Some(MatryoshkaSection { dims, weights }) = &section.matryoshka else { return Ok(()) };
         let distils = matches!(section.loss, LossSection::Distillation { .. });
-        ensure(!distils, "task.matryoshka", "given", "none beside a teacher, which has one width")?;
+        ensure(!distils, "task.matryoshka", "given", "none with a teacher, which has one width")?;
         let classifies = section.loss == LossSection::Softmax {};
-        ensure(!classifies, "task.matryoshka", "given", "none beside a classifier, which has one width")?;
+        ensure(!classifies, "task.matryoshka", "given", "none with a classifier, which has one width")?;
         ensure(!dims.is_empty(), "task.matryoshka.dims", "[]", "one number of features or more")?;
         for dim in dims {
             at_least(1, "task.matryoshka.dims", *dim)?;
