@@ -28,6 +28,7 @@ use crate::progress::Progress;
 /// {"label": ..., "score": ..., "scores": {...}} with the probability of every label, a regression {"value":
 /// ...}. A prompt-based model prints the labels of its verbaliser. A multi-label model prints {"labels": [...],
 /// "scores": {...}}: the labels whose probability is above --threshold, and every label's probability.
+///
 /// Tags for {"words": ["...", ...]}, or for the whitespace-separated words of {"text": "..."} or "...":
 /// {"words": [...], "tags": [...], "entities": [...]}. An entity has its "type", "first" and "last" word and
 /// "text"; in a text also "start" and "end" in characters, end-exclusive.

@@ -167,7 +167,7 @@ fn retrieval_puts_prompts_before_queries_and_leaves_out_those_without_judgement(
     assert_same(&figures(place, &without), &expected(""));
     // A relevant document that the corpus lacks counts as not found.
     let ran = eval(place, &["retrieval", "--model", "model", "--json", "unknown"]);
-    let told = "judgements of documents that the corpus does not have: 1; relevant ones count as not found";
+    let told = "judgements of documents missing from the corpus: 1; relevant ones count as not found";
     assert!(ran.err.contains(told), "{}", ran.err);
     let recall = |folder| figures(place, &["retrieval", "-k", "6", folder]).get("recall@6").unwrap();
     assert_eq!(recall("beir"), 1.0);

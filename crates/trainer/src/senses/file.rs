@@ -191,7 +191,7 @@ mod tests {
                 "it is cloze-senses of version 2; expected",
             ),
             (good_json.replace("\"held_out\":0.1", "\"held_out\":1.5"), "is out of range"),
-            (other_order, "its `words` are not in their order"),
+            (other_order, "its `words` are out of order"),
             (good_json.replace("\"lemma\":\"sea\"", "\"lemma\":1"), "it is malformed"),
             ("[]".to_owned(), "it is malformed"),
         ] {
