@@ -225,8 +225,8 @@ impl Embedder {
     ///
     /// # Errors
     /// A missing or damaged file in the folder; an unsupported pooling or sentence-transformers module; a
-    /// language that the model does not have; a prompt that the folder does not have, or one whose tokens would
-    /// have to be excluded from pooling; a pooling of more layers than the model has;
+    /// language that the model does not have; a prompt that the folder does not have, or one whose tokens this
+    /// pooling cannot exclude; a pooling of more layers than the model has;
     /// [`VocabularyMismatch`](crate::TrainerError::VocabularyMismatch),
     /// [`UnfitTokenizer`](crate::TrainerError::UnfitTokenizer).
     pub fn load(folder: &Path, config: EmbedConfig, device: &Device) -> Result<Self> {
