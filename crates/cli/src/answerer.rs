@@ -1,4 +1,4 @@
-//! Answers in texts.
+//! Extractive question answering.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::predictions::{ByteOffsets, for_task, predict};
 use crate::{Error, Result, names};
 
-/// A tokenizer and a model that finds the answer to a question in a text of any length. Threads may share one.
+/// A tokenizer and a question-answering model, for texts of any length. Can be shared between threads.
 ///
 /// ```no_run
 /// let device = cloze::device::open(None)?;
@@ -28,9 +28,9 @@ pub struct Answerer(Predictor);
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// The answer, a piece of the text.
+    /// The answer, a span of the text.
     pub text: String,
-    /// Its bytes in the text.
+    /// Its byte range in the text.
     pub bytes: Range<usize>,
     /// Its probability among the candidates.
     pub score: f64,
@@ -45,11 +45,11 @@ struct Answered {
 }
 
 impl Answerer {
-    /// Loads a model's folder, or a model by its name on the hub (see [`names::find`]). For 8 bits, make one from a
-    /// [`Predictor`].
+    /// Loads a model folder, or a model by its hub name (see [`names::find`]). For 8-bit weights, construct one
+    /// from a [`Predictor`].
     ///
     /// # Errors
-    /// As [`names::find`], and whatever is missing or damaged in the folder, by name; [`Error::WrongTask`].
+    /// Those of [`names::find`]; a missing or damaged file in the folder; [`Error::WrongTask`].
     pub fn load(model: impl AsRef<Path>, device: &Device) -> Result<Self> {
         Predictor::load(&names::find(model)?, device, false)?.try_into()
     }
@@ -57,7 +57,7 @@ impl Answerer {
     /// The answer to each question about its text, `(question, text)`; `None` where the model finds none.
     ///
     /// # Errors
-    /// An output that is not finite.
+    /// Non-finite model outputs.
     pub fn answer<Q: AsRef<str>, T: AsRef<str>>(&self, questions: &[(Q, T)]) -> Result<Vec<Option<Answer>>> {
         let inputs = questions
             .iter()

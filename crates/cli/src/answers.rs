@@ -1,4 +1,4 @@
-//! The rows of an input with what a model says of them: lines of CSV or TSV with more cells, or JSON objects with more keys.
+//! Input rows with a model's answers: CSV or TSV lines with extra cells, or JSON objects with extra keys.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -13,10 +13,11 @@ use crate::output::Output;
 
 #[derive(clap::Args)]
 pub struct AnswerArgs {
-    /// The file to write, which is there when all of it is done (default: standard output).
+    /// The output file, created only once it is complete (default: standard output).
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Put this before the names of the answer's columns or keys, as where the input has a column of such a name.
+    /// Prefix for the names of the answer's columns or keys, e.g. where the input already has a column of that
+    /// name.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     answer_prefix: String,
 }
@@ -33,22 +34,23 @@ impl AnswerArgs {
     }
 }
 
-/// Where rows go with their answers.
+/// Writes rows with their answers.
 pub struct Answers {
     output: Output,
     prefix: String,
     /// The names of the answers' columns.
     names: Vec<&'static str>,
-    /// The fields that are read from the key of their own name.
+    /// The fields that are read from the key of the same name.
     own: Vec<&'static str>,
     layout: Option<Layout>,
 }
 
 impl Answers {
-    /// Answers, whose columns in CSV and TSV are `names`, to the rows of an input. Writes the header if there is one.
+    /// Answers to the rows of an input; `names` are their columns in CSV and TSV. Writes the header if there is
+    /// one.
     ///
     /// # Errors
-    /// A column that the input has already; an output that cannot be written.
+    /// A column that the input already has; an output that cannot be written.
     pub fn new(args: &AnswerArgs, input: &Input, names: Vec<&'static str>) -> Result<Self> {
         let (prefix, own) = (args.answer_prefix.clone(), input.own().to_vec());
         let header = input.layout().zip(input.table().and_then(|table| Some((table.path(), table.names()?))));
@@ -70,7 +72,7 @@ impl Answers {
         Ok(answers)
     }
 
-    /// Writes a row with its answer, which has the keys that the columns are called by.
+    /// Writes a row with its answer, whose keys are the column names.
     pub fn write(&mut self, row: &Row, answer: &impl Serialize) -> Result<()> {
         self.write_as(row, &self.names.clone(), answer)
     }
@@ -78,7 +80,7 @@ impl Answers {
     /// Writes a row with an answer that has these keys.
     ///
     /// # Errors
-    /// A key that the row has already; a cell that TSV cannot hold; an output that cannot be written.
+    /// A key that the row already has; a cell that TSV cannot hold; an output that cannot be written.
     pub fn write_as(&mut self, row: &Row, names: &[&str], answer: &impl Serialize) -> Result<()> {
         let answer = serde_json::to_string(answer)?;
         match (&row.kept, self.layout) {
@@ -109,22 +111,22 @@ impl Answers {
         }
     }
 
-    /// Writes a line of another form.
+    /// Writes a line in another format.
     pub fn line(&mut self, text: impl Display) -> Result<()> {
         self.output.line(text)
     }
 
-    /// Hands on what is there.
+    /// Flushes what has been written so far.
     pub fn flush(&mut self) -> Result<()> {
         self.output.flush()
     }
 
-    /// Ends the output.
+    /// Finishes the output.
     pub fn finish(self) -> Result<()> {
         self.output.finish()
     }
 
-    /// The answer with the prefix before its keys, without those that are left out.
+    /// The answer with prefixed keys, without those in `left_out`.
     fn renamed(&self, answer: String, left_out: &[&str]) -> Result<String> {
         if self.prefix.is_empty() && left_out.is_empty() || answer == "null" {
             return Ok(answer);
@@ -162,7 +164,7 @@ fn clash(place: impl Display, what: &str, name: &str) -> anyhow::Error {
     )
 }
 
-/// A value as a cell: a text as it is, nothing for null, and JSON for the rest.
+/// A value as a cell: a string as is, nothing for null, and JSON for the rest.
 fn cell(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -171,7 +173,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Two objects as one. What the first has stays as it is written, digits of large numbers and all.
+/// Merges two objects. The first is kept verbatim, including all digits of large numbers.
 fn joined(first: &str, second: &str) -> String {
     let is_empty = |object: &str| object.trim_start_matches('{').trim_end_matches('}').trim().is_empty();
     let first = first.trim();

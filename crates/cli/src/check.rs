@@ -1,4 +1,4 @@
-//! Whether a device computes what flex does.
+//! Checks a device's results against flex.
 
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
@@ -17,17 +17,17 @@ use serde_json::{Value, json};
 
 use crate::device::DeviceName;
 
-/// The largest difference that is rounding, of a tensor's largest number.
+/// The tolerated rounding error, relative to a tensor's largest element.
 const TOLERANCE: f32 = 1e-4;
 
-/// How a device did.
+/// The result of checking a device.
 pub struct Check {
     seconds: f64,
-    /// The largest difference from flex, of a tensor's largest number; none in a build without flex.
+    /// The largest difference from flex, relative to a tensor's largest element; none in a build without flex.
     outcome: Result<Option<f32>>,
 }
 
-/// Computes a small model's logits, loss and gradients on each device, updates it, and compares all of it with flex.
+/// Computes a small model's logits, loss, gradients and an update on each device, and compares them with flex.
 pub fn check(names: &[DeviceName]) -> Vec<Check> {
     let flex = if cfg!(feature = "flex") { Some(computed(DeviceName::Flex)) } else { None };
     let one = |name: &DeviceName| {
@@ -44,7 +44,7 @@ pub fn check(names: &[DeviceName]) -> Vec<Check> {
     names.iter().map(one).collect()
 }
 
-/// What a device computes.
+/// A device's results.
 fn computed(name: DeviceName) -> Result<NamedTensors> {
     let device = name.open()?;
     // A backend that lacks an operation, or whose device is lost, panics.
@@ -53,7 +53,7 @@ fn computed(name: DeviceName) -> Result<NamedTensors> {
 }
 
 impl Check {
-    /// Whether it computed what flex did.
+    /// Whether the results match flex.
     pub fn passes(&self) -> bool {
         self.outcome.as_ref().is_ok_and(|found| found.is_none_or(|found| found <= TOLERANCE))
     }
@@ -105,7 +105,7 @@ fn trained(device: &Device) -> NamedTensors {
     values
 }
 
-/// The largest difference, of a tensor's largest number; infinite where a number is none.
+/// The largest difference, relative to a tensor's largest element; infinite if one is NaN.
 fn difference(found: &NamedTensors, expected: &NamedTensors) -> f32 {
     let of = |(found, expected): (&TensorData, &TensorData)| {
         let scale = expected.iter::<f32>().fold(1e-3, |scale: f32, value| scale.max(value.abs()));

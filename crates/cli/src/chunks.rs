@@ -1,30 +1,31 @@
-//! Lines that all cores work on, and what becomes of them in the order of the lines.
+//! Parallel processing of lines on all cores, with results in input order.
 
 use anyhow::Result;
 use rayon::prelude::*;
 
 use crate::lines::{Batch, Line};
 
-/// Bytes of text that one task works on, or bytes of results if these are more: enough to be worth a task, and few
-/// enough to be shared out between cores where a pipe hands over 64 KiB at a time.
+/// Bytes of text per task, or bytes of results if larger: enough to be worth a task, and few enough to spread
+/// over the cores when a pipe delivers 64 KiB at a time.
 const CHUNK: usize = 1 << 14;
 
-/// Chunks that are in memory together at most.
+/// Maximum number of chunks in memory at once.
 const TOGETHER: usize = 64;
 
-/// The room that a chunk's results keep for the next batch's.
+/// The capacity that a chunk's result buffer keeps for the next batch.
 const KEPT: usize = 8 * CHUNK;
 
-/// Works on batches of lines in chunks, and keeps the memory of their results for the next batch.
+/// Processes batches of lines in chunks and reuses the result buffers for the next batch.
 #[derive(Default)]
 pub struct Chunks(Vec<Vec<u8>>);
 
 impl Chunks {
-    /// Appends what `work` makes of each line to bytes, which `write` gets in the order of the lines. `work` has a
-    /// scratch value, which `scratch` makes, and a line's result has `least` bytes at least, as far as is known.
+    /// Appends the result of `work` for each line to a buffer and passes the buffers to `write` in line order.
+    /// `scratch` makes a scratch value for `work`; `least` is a lower bound on the bytes of a line's result, if
+    /// known.
     ///
-    /// Stops at the first line that `work` fails on: the result is its place in the batch and the error, after the
-    /// results of the lines before it.
+    /// Stops at the first line that `work` fails on: returns its index in the batch and the error, after
+    /// writing the results of the lines before it.
     ///
     /// # Errors
     /// Those of `write`.

@@ -1,4 +1,4 @@
-//! Classes of texts.
+//! Text classification.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::predictions::{for_task, predict};
 use crate::{Error, Result, names};
 
-/// A tokenizer and a model that says which class a text, or a pair of texts, is of. Threads may share one.
+/// A tokenizer and a model that classifies texts or pairs of texts. Can be shared between threads.
 ///
 /// ```no_run
 /// let device = cloze::device::open(None)?;
@@ -31,7 +31,7 @@ pub struct Class {
     pub label: String,
     /// Its probability.
     pub score: f64,
-    /// The probability of every class, in the order of the model's.
+    /// The probability of every class, in the model's order.
     pub scores: Vec<(String, f64)>,
 }
 
@@ -43,11 +43,11 @@ struct Answered {
 }
 
 impl Classifier {
-    /// Loads a model's folder, or a model by its name on the hub (see [`names::find`]); a model of a prompt does too.
-    /// For 8 bits, make one from a [`Predictor`].
+    /// Loads a model folder, or a model by its hub name (see [`names::find`]); prompt-based models work too.
+    /// For 8-bit weights, construct one from a [`Predictor`].
     ///
     /// # Errors
-    /// As [`names::find`], and whatever is missing or damaged in the folder, by name; [`Error::WrongTask`].
+    /// Those of [`names::find`]; a missing or damaged file in the folder; [`Error::WrongTask`].
     pub fn load(model: impl AsRef<Path>, device: &Device) -> Result<Self> {
         Predictor::load(&names::find(model)?, device, false)?.try_into()
     }

@@ -1,4 +1,4 @@
-//! How and where a loaded model computes: the arguments that `embed`, `eval`, `fill-mask` and `predict` share.
+//! Precision and device of a loaded model: the arguments that `embed`, `eval`, `fill-mask` and `predict` share.
 
 use std::fmt;
 
@@ -17,29 +17,29 @@ pub const DEVICE: &str = "Device to compute on: auto (the best there is), flex, 
 
 #[derive(clap::Args)]
 pub struct Compute {
-    /// Multiply matrices in this precision; weights and sums have 32 bits in either.
+    /// Precision of matrix products; weights and sums are always 32-bit.
     #[arg(long, value_enum, default_value_t = Precision::F32)]
     precision: Precision,
-    /// Multiply in 8 bits: faster, and a little less exact.
+    /// Multiply in 8 bits: faster and slightly less exact.
     #[arg(long, conflicts_with = "precision")]
     pub int8: bool,
     #[arg(long, value_name = "DEVICE", help = DEVICE)]
     device: Option<DeviceName>,
 }
 
-/// As in a run's configuration.
+/// As in a run configuration.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Precision {
     /// 32-bit floats.
     F32,
-    /// Factors rounded to bfloat16: a little less exact, and faster where `cloze devices` names AMX or AVX512-BF16.
+    /// Inputs rounded to bfloat16: slightly less exact, and faster if `cloze devices` lists AMX or AVX512-BF16.
     Bf16,
 }
 
-/// The device, without automatic differentiation; which it is, where the program chooses.
+/// The device, without automatic differentiation; reports which device, if the program chooses it.
 ///
 /// # Errors
-/// As [`device::open`].
+/// Those of [`device::open`].
 pub fn open(name: Option<DeviceName>) -> cloze::Result<Device> {
     // Only then: graphics adapters take their time to be listed.
     let best = if name == Some(DeviceName::Auto) { device::best() } else { None };
@@ -56,9 +56,9 @@ pub fn open(name: Option<DeviceName>) -> cloze::Result<Device> {
     device::open(name)
 }
 
-/// What a device multiplies in.
+/// The precisions a device can multiply in.
 ///
-/// None of a device that does not open: its backend says so by a panic.
+/// Empty for a device that does not open: its backend panics.
 pub fn precisions(device: &Device) -> Vec<&'static str> {
     let made = |precision: ops::Precision| precision.is_made_on(device);
     let has = || {
@@ -77,7 +77,7 @@ impl Compute {
     /// The device, without automatic differentiation.
     ///
     /// # Errors
-    /// As [`device::open`]; [`WrongUsage`] for a device without the precision.
+    /// Those of [`device::open`]; [`WrongUsage`] for a device without the precision.
     pub fn open(&self) -> Result<Device> {
         let device = open(self.device)?;
         if self.precision == Precision::Bf16 && !ops::Precision::Bf16.is_made_on(&device) {
@@ -85,14 +85,13 @@ impl Compute {
                 Some(name) => format!("device `{name}`"),
                 None => "the default device".to_owned(),
             };
-            let error =
-                anyhow!("{device} has no bf16: leave out --precision bf16, or choose another --device");
+            let error = anyhow!("{device} has no bf16: omit --precision bf16, or choose another --device");
             return Err(WrongUsage::new(error).into());
         }
         Ok(device)
     }
 
-    /// Does `work`, in which the model multiplies, in the precision asked for.
+    /// Runs `work` with the requested precision for the model's products.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         let precision = match self.precision {
             Precision::F32 => ops::Precision::Fp32,
@@ -102,7 +101,7 @@ impl Compute {
     }
 }
 
-/// What is multiplied in.
+/// The precision.
 impl fmt::Display for Compute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.int8, self.precision) {

@@ -1,5 +1,5 @@
-//! Which device computes. The only place in the workspace that names a backend: each is a Cargo
-//! feature of this package, and a [`DeviceName`] chooses among those that are built in.
+//! Device selection. The only place in the workspace that names a backend: each is a Cargo feature of this
+//! package, and a [`DeviceName`] chooses among those that are built in.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,13 +22,13 @@ use cloze_trainer::device_failure::Told;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceName {
-    /// `auto`: the [best] that there is.
+    /// `auto`: the [best] one available.
     Auto,
     /// `flex`: the CPU, pure Rust.
     Flex,
     /// `ndarray`: the CPU, the older pure-Rust backend.
     NdArray,
-    /// `wgpu[:n]`: the n-th graphics adapter, or the one that the graphics API puts first.
+    /// `wgpu[:n]`: the n-th graphics adapter, or the graphics API's first.
     Wgpu(Option<usize>),
     /// `tch[:cpu|:cuda:n]`: libtorch on the CPU, or on the n-th NVIDIA GPU.
     Tch(Option<usize>),
@@ -45,15 +45,15 @@ const BACKENDS: [(&str, bool, &str); 5] = [
     ("cuda", cfg!(feature = "cuda"), "NVIDIA GPU"),
 ];
 
-/// How the description of a device begins that is there and does not open.
+/// The prefix of the description of a device that exists but does not open.
 const UNFIT: &str = "cannot be opened";
 
-/// A device this build has and this machine offers.
+/// A device available in this build and on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
     /// Its name.
     pub name: DeviceName,
-    /// For people: the backend, or the hardware.
+    /// Human-readable: the backend, or the hardware.
     pub description: String,
 }
 
@@ -136,7 +136,7 @@ impl DeviceName {
         device.ok_or(Error::NoSuchDevice { device: self, needs: self.needs() })
     }
 
-    /// What a machine without such a device lacks.
+    /// What a machine must have for this device.
     fn needs(self) -> &'static str {
         match self {
             Self::Wgpu(_) => {
@@ -159,17 +159,17 @@ pub fn default_name() -> Option<DeviceName> {
 /// The device named, else the [default](default_name).
 ///
 /// # Errors
-/// As [`DeviceName::open`]; [`Error::NoDevice`] when the build has no backend at all.
+/// Those of [`DeviceName::open`]; [`Error::NoDevice`] when the build has no backend at all.
 pub fn open(name: impl Into<Option<DeviceName>>) -> Result<Device> {
     name.into().or_else(default_name).ok_or(Error::NoDevice)?.open()
 }
 
-/// Has kernels that were compiled for NVIDIA's GPUs kept on the disk for the next run. Which kernel was found to be the fastest
-/// for a shape is kept anyway. Both lie in `target/environment` of the cargo workspace around the current folder, elsewhere
-/// in the user's folder for caches; a file `cubecl.toml` in the current folder or one above says otherwise. Kernels of other
-/// devices are compiled anew, as far as the driver keeps none.
+/// Caches kernels compiled for NVIDIA GPUs on disk for the next run. Autotuning results, the fastest kernel for
+/// each shape, are always cached. Both are in `target/environment` of the cargo workspace around the current
+/// folder, or else in the user's cache folder, unless a `cubecl.toml` in the current folder or a parent says
+/// otherwise. Kernels of other devices are recompiled, unless the driver caches them.
 ///
-/// To be called before a device is opened: CubeCL reads its settings once.
+/// Call it before opening a device: CubeCL reads its settings once.
 pub fn keep_kernels() {
     #[cfg(any(feature = "wgpu", feature = "cuda"))]
     {
@@ -182,7 +182,7 @@ pub fn keep_kernels() {
     }
 }
 
-/// The devices that this build and this machine offer, in the order of preference.
+/// The devices available in this build and on this machine, in order of preference.
 pub fn available() -> Vec<Available> {
     let mut found = Vec::new();
     for (feature, built_in, description) in BACKENDS {
@@ -220,22 +220,22 @@ pub fn available() -> Vec<Available> {
     found
 }
 
-/// The device that is probably the fastest: an NVIDIA GPU, another GPU, the CPU. Software that only behaves like a GPU
-/// comes last. None if the build has no backend at all.
+/// The device that is probably the fastest: an NVIDIA GPU, another GPU, the CPU. Software GPUs come last. None
+/// if the build has no backend at all.
 pub fn best() -> Option<Available> {
     // Of equals the first.
     available().into_iter().rev().max_by_key(Available::preference)
 }
 
 impl Available {
-    /// Whether it is software that only behaves like a GPU: of use for tests.
+    /// Whether it is a software GPU, useful for tests.
     pub fn is_software(&self) -> bool {
         const SOFTWARE: [&str; 4] = ["llvmpipe", "lavapipe", "swiftshader", "microsoft basic render"];
         let name = self.description.to_lowercase();
         matches!(self.name, DeviceName::Wgpu(_)) && SOFTWARE.iter().any(|software| name.contains(software))
     }
 
-    /// Whether it was found and does not open.
+    /// Whether it exists but does not open.
     fn is_unfit(&self) -> bool {
         self.description.starts_with(UNFIT)
     }
@@ -253,12 +253,12 @@ impl Available {
     }
 }
 
-/// The backends that this build leaves out.
+/// The backends missing from this build.
 pub fn missing_features() -> Vec<&'static str> {
     BACKENDS.iter().filter(|(_, built_in, _)| !built_in).map(|(feature, ..)| *feature).collect()
 }
 
-/// Without a number, the graphics API's own choice, where it has anything to choose from.
+/// Without a number, the graphics API's own choice, if it has any.
 #[cfg(feature = "wgpu")]
 fn wgpu(index: Option<usize>) -> Option<Device> {
     let mut adapters = Device::enumerate(burn::tensor::DeviceType::Wgpu).into_iter();
@@ -280,7 +280,7 @@ fn tch(index: Option<usize>) -> Option<Device> {
     devices.find(|device| *device == wanted)
 }
 
-/// Number of each device of a CubeCL backend, and its hardware's name or why it cannot be opened.
+/// The number of each device of a CubeCL backend, with its hardware's name or why it cannot be opened.
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 fn cube_devices(kind: burn::tensor::DeviceType) -> impl Iterator<Item = (usize, String)> {
     Device::enumerate(kind).into_iter().enumerate().map(|(index, device)| {

@@ -1,4 +1,4 @@
-//! Texts to vectors.
+//! Text embeddings.
 
 use std::ops::Index;
 use std::path::Path;
@@ -11,10 +11,11 @@ use cloze_trainer::token_vectors::{self, TokenEmbedConfig, TokenVectors};
 
 use crate::{Error, Result, names};
 
-/// A tokenizer and an encoder that make vectors of texts, near each other where meanings are. Threads may share one.
+/// A tokenizer and an encoder that embeds texts: similar meanings give similar vectors. Can be shared between
+/// threads.
 ///
-/// How a text's states become one vector, and how long a text may be, is read from the modules of
-/// sentence-transformers in the model's folder; without them it is the mean of the states.
+/// Pooling and maximum text length are read from the sentence-transformers modules in the model folder; without
+/// them, pooling is the mean of the states.
 ///
 /// ```no_run
 /// let device = cloze::device::open(None)?;
@@ -27,31 +28,31 @@ use crate::{Error, Result, names};
 pub struct Embedder(embed::Embedder);
 
 impl Embedder {
-    /// Loads a model's folder, or a model by its name on the hub (see [`names::find`]). For another pooling, or for 8
-    /// bits, make one `from` a [`trainer::embed::Embedder`](embed::Embedder).
+    /// Loads a model folder, or a model by its hub name (see [`names::find`]). For another pooling or 8-bit
+    /// weights, construct one `from` a [`trainer::embed::Embedder`](embed::Embedder).
     ///
     /// # Errors
-    /// As [`names::find`], and whatever is missing or damaged in the folder, by name.
+    /// Those of [`names::find`]; a missing or damaged file in the folder.
     pub fn load(model: impl AsRef<Path>, device: &Device) -> Result<Self> {
         let folder = names::find(model)?;
         Ok(embed::Embedder::load(&folder, embed::EmbedConfig::default(), device)?.into())
     }
 
-    /// The vectors of texts, in their order. Texts longer than [`max_len`](Self::max_len) are cut at their ends.
+    /// The vectors of texts, in order. Texts longer than [`max_len`](Self::max_len) are truncated.
     ///
     /// # Errors
-    /// [`Error::Input`] with the first text that the tokenizer fails on; an output that is not finite.
+    /// [`Error::Input`] with the first text that the tokenizer fails on; non-finite model outputs.
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Embeddings> {
         let embed::Embeddings { values, texts } = self.0.embed(texts).map_err(of_input)?;
         Ok(Embeddings { values, width: self.width(), texts })
     }
 
-    /// How many numbers a vector has.
+    /// Elements per vector.
     pub fn width(&self) -> usize {
         self.0.width()
     }
 
-    /// The most tokens of a text, special ones among them.
+    /// The maximum tokens of a text, special tokens included.
     pub fn max_len(&self) -> usize {
         self.0.max_len()
     }
@@ -63,7 +64,7 @@ impl From<embed::Embedder> for Embedder {
     }
 }
 
-/// An error with the place of the text that it is of.
+/// An error with the index of the text that caused it.
 fn of_input(error: TrainerError) -> Error {
     match error {
         TrainerError::Tokenizer(TokenizerError::Batch { index, source, .. }) => {
@@ -73,7 +74,7 @@ fn of_input(error: TrainerError) -> Error {
     }
 }
 
-/// A tokenizer and an encoder that make a vector of each token or word of a text. Threads may share one.
+/// A tokenizer and an encoder that embeds each token or word of a text. Can be shared between threads.
 ///
 /// ```no_run
 /// use cloze::trainer::token_vectors::{Layers, TokenEmbedConfig, WordPooling};
@@ -94,30 +95,31 @@ fn of_input(error: TrainerError) -> Error {
 pub struct TokenEmbedder(token_vectors::TokenEmbedder);
 
 impl TokenEmbedder {
-    /// Loads a model's folder, or a model by its name on the hub (see [`names::find`]).
+    /// Loads a model folder, or a model by its hub name (see [`names::find`]).
     ///
     /// # Errors
-    /// As [`names::find`], and whatever is missing or damaged in the folder, by name; layers that the model does not have.
+    /// Those of [`names::find`]; a missing or damaged file in the folder; layers that the model does not have.
     pub fn load(model: impl AsRef<Path>, config: TokenEmbedConfig, device: &Device) -> Result<Self> {
         let folder = names::find(model)?;
         Ok(Self(token_vectors::TokenEmbedder::load(&folder, config, device)?))
     }
 
-    /// The tokens or words of texts with their vectors, in the order of the texts. Long texts are read in windows.
+    /// The tokens or words of texts with their vectors, in the order of the texts. Long texts are read in
+    /// windows.
     ///
     /// # Errors
-    /// [`Error::Input`] with the first text that the tokenizer fails on; an output that is not finite.
+    /// [`Error::Input`] with the first text that the tokenizer fails on; non-finite model outputs.
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<TokenVectors>> {
         self.0.embed(texts).map_err(of_input)
     }
 
-    /// How many numbers a vector has.
+    /// Elements per vector.
     pub fn width(&self) -> usize {
         self.0.width()
     }
 }
 
-/// The vectors of some texts.
+/// Vectors of a batch of texts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embeddings {
     values: Vec<f32>,
@@ -126,7 +128,7 @@ pub struct Embeddings {
 }
 
 impl Embeddings {
-    /// How many vectors there are.
+    /// The number of vectors.
     pub fn len(&self) -> usize {
         self.values.len() / self.width.max(1)
     }
@@ -141,26 +143,25 @@ impl Embeddings {
         self.values.chunks_exact(self.width.max(1))
     }
 
-    /// All numbers, `[texts · width]`, vector by vector.
+    /// All elements, `[texts · width]`, row by row.
     pub fn values(&self) -> &[f32] {
         &self.values
     }
 
-    /// How many texts were longer than the model takes, and are embedded without their ends.
+    /// The number of texts that were truncated to the model's maximum length.
     pub fn truncated(&self) -> usize {
         self.texts.iter().filter(|text| text.truncated).count()
     }
 
-    /// Of each text how many tokens were read, and whether it was cut.
+    /// For each text, how many tokens were read and whether it was truncated.
     pub fn texts(&self) -> &[TextRead] {
         &self.texts
     }
 
-    /// The cosine of the angle between two vectors by their places: 1 where they point the same way. It is 0 if one of
-    /// them is zero.
+    /// The cosine similarity of two vectors by index: 1 if they point the same way, 0 if one of them is zero.
     ///
     /// # Panics
-    /// If there is no vector at a place.
+    /// If an index is out of range.
     pub fn cosine(&self, a: usize, b: usize) -> f32 {
         let dot =
             |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
@@ -170,10 +171,10 @@ impl Embeddings {
     }
 }
 
-/// The vector of a text by its place.
+/// The vector of a text by index.
 ///
 /// # Panics
-/// If there is no such text.
+/// If the index is out of range.
 impl Index<usize> for Embeddings {
     type Output = [f32];
 

@@ -9,7 +9,7 @@ use crate::device::DeviceName;
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Errors in loading a model on a device and in using it.
+/// Errors in loading and using a model on a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,7 +20,7 @@ pub enum Error {
     NotBuiltIn {
         /// The device.
         device: DeviceName,
-        /// The Cargo feature that builds its backend in.
+        /// The Cargo feature that builds the backend in.
         feature: &'static str,
     },
 
@@ -46,7 +46,7 @@ pub enum Error {
         hint: &'static str,
     },
 
-    /// The folder of a training run, rather than that of its model.
+    /// The folder of a training run instead of its model's.
     #[error("{} is a run's folder: its model is in {}", folder.display(), model.display())]
     RunFolder {
         /// The run's folder.
@@ -65,7 +65,7 @@ pub enum Error {
         source: HubError,
     },
 
-    /// A model's name for which no model was found.
+    /// A name for which no model was found.
     #[cfg(feature = "hub")]
     #[error("there is no folder {name:?}, and no model of this name was found")]
     NoModel {
@@ -75,14 +75,14 @@ pub enum Error {
         source: Box<Error>,
     },
 
-    /// No folder for a cache of models.
+    /// No folder to cache models in.
     #[error("there is no home folder to store models in: set HF_HOME")]
     NoHome,
 
     /// A model that was trained for another task.
     #[error("the model is for {found}; expected one for {expected}")]
     WrongTask {
-        /// The model's task, as a configuration's `task.kind` has it.
+        /// The model's task, as in a configuration's `task.kind`.
         found: String,
         /// The tasks that were expected.
         expected: &'static str,
@@ -91,13 +91,13 @@ pub enum Error {
     /// An input that the model or its tokenizer cannot read.
     #[error("input {place}")]
     Input {
-        /// Its place among the inputs, from 0.
+        /// Its index among the inputs.
         place: usize,
         /// What is wrong with it.
         source: TrainerError,
     },
 
-    /// A model's answer that lacks part of the answer to its task.
+    /// A model's answer with missing parts.
     #[error("the model's answer cannot be parsed")]
     Answer(#[source] serde_json::Error),
 
@@ -112,8 +112,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the caller asked for something impossible, rather than something failed: the program then exits with
-    /// status 2.
+    /// Whether the request was invalid, as opposed to failing; the program then exits with status 2.
     pub fn is_wrong_usage(&self) -> bool {
         match self {
             Self::NotBuiltIn { .. } | Self::NoSuchDevice { .. } | Self::NoDevice | Self::RunFolder { .. } => {

@@ -1,4 +1,4 @@
-//! How a failure is told and what exit status it gets.
+//! Error messages and exit status.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -14,10 +14,10 @@ use cloze_trainer::device_failure::{DeviceFailure, Told};
 
 use crate::output::say;
 
-/// Characters of an error line at most. A message can quote a text of any length.
+/// Maximum characters of an error line. A message can quote a text of any length.
 const MOST_CHARS: usize = 900;
 
-/// Marks an error as the caller's to mend, wrong usage or a wrong configuration: exit status 2.
+/// Marks an error as the caller's to fix, wrong usage or a wrong configuration: exit status 2.
 #[derive(Debug)]
 pub struct WrongUsage(anyhow::Error);
 
@@ -40,8 +40,7 @@ impl std::error::Error for WrongUsage {
     }
 }
 
-/// The reader of standard output went away, as in `cloze ... | head`: nothing is left to do, and
-/// nothing went wrong.
+/// The reader of standard output went away, as in `cloze ... | head`: not a failure.
 #[derive(Debug)]
 pub struct ClosedPipe;
 
@@ -53,17 +52,16 @@ impl fmt::Display for ClosedPipe {
 
 impl std::error::Error for ClosedPipe {}
 
-/// The device that computes, where its backend tells by panics what it cannot do: that it is lost, or has too little
-/// memory.
+/// The compute device, if its backend panics on failures such as device loss or too little memory.
 static DEVICE: OnceLock<DeviceName> = OnceLock::new();
 
-/// Takes panics for failures of this device from now on.
+/// Treats panics as failures of this device from now on.
 pub fn computes_on(device: DeviceName) {
     DEVICE.set(device).ok();
 }
 
-/// Keeps standard error free of the message of a panic that becomes an error: a library catches it, or it is the
-/// failure of a device. `RUST_BACKTRACE` shows the latter nevertheless.
+/// Suppresses the message of a panic that becomes an error: one that a library catches, or a device failure.
+/// `RUST_BACKTRACE` shows the latter nevertheless.
 pub fn hide_panics_that_become_errors() {
     let default = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
@@ -74,7 +72,7 @@ pub fn hide_panics_that_become_errors() {
     }));
 }
 
-/// The result of `work`; a panic within it is an error that names the device, where one computes that fails in this way.
+/// The result of `work`; if the device reports failures by panics, a panic becomes an error that names it.
 pub fn of_device<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let result = panic::catch_unwind(AssertUnwindSafe(work));
     let (result, device) = match (result, DEVICE.get()) {
@@ -91,7 +89,7 @@ pub fn of_device<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<
     })
 }
 
-/// What a device that failed has said, with what to do.
+/// A failed device's message, with advice.
 fn of_panic(device: DeviceName, said: &str) -> String {
     let told = Told(said);
     match DeviceFailure::of(said) {
@@ -100,11 +98,11 @@ fn of_panic(device: DeviceName, said: &str) -> String {
                 "device `{device}` failed: {told}; it is short of memory: a smaller --batch needs less, and --precision bf16 may"
             )
         }
-        _ => format!("device `{device}` failed: {told}; another --device may do"),
+        _ => format!("device `{device}` failed: {told}; try another --device"),
     }
 }
 
-/// Prints the `error:` line of `error` and returns the exit status it stands for.
+/// Prints the `error:` line of `error` and returns its exit status.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if error.is::<ClosedPipe>() {
         return ExitCode::SUCCESS;
@@ -115,7 +113,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if of_config || of_usage { 2 } else { 1 })
 }
 
-/// Prints what the command line's parser has to say, its help or what is wrong, and returns the exit status.
+/// Prints the command-line parser's output, help or an error, and returns the exit status.
 pub fn report_usage(error: &clap::Error) -> ExitCode {
     let help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !help {
@@ -130,7 +128,7 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// The parser's message, which has several paragraphs, on one line.
+/// The parser's multi-paragraph message on one line.
 fn usage_line(rendered: &str) -> String {
     let paragraphs = rendered.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
     let told = paragraphs.filter(|text| !text.is_empty() && !text.starts_with("For more information"));
@@ -138,12 +136,12 @@ fn usage_line(rendered: &str) -> String {
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
-/// Prints a message as the `error:` line, not longer than can be read.
+/// Prints a message as the `error:` line, shortened if needed.
 fn print(message: &str) {
     say(format_args!("error: {}", shortened(message)));
 }
 
-/// The message's beginning and end: the end tells what to do.
+/// The message's beginning and end: the end has the advice.
 fn shortened(message: &str) -> String {
     let count = message.chars().count();
     if count <= MOST_CHARS {
@@ -199,7 +197,7 @@ mod tests {
         let told = of_panic(device, "driver version is insufficient for CUDA runtime version");
         assert!(
             told.contains("install a newer driver of the device's maker or, if a library such as nvrtc")
-                && told.ends_with("the CUDA toolkit; another --device may do"),
+                && told.ends_with("the CUDA toolkit; try another --device"),
             "{told}"
         );
     }

@@ -1,4 +1,4 @@
-//! How texts go on.
+//! Text generation.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use cloze_trainer::generate::{self, Continuation, GenerateConfig};
 
 use crate::{Error, Result, names};
 
-/// A tokenizer and a language model that writes on from texts. Threads may share one.
+/// A tokenizer and a language model that continues texts. Can be shared between threads.
 ///
 /// ```no_run
 /// let device = cloze::device::open(None)?;
@@ -21,16 +21,16 @@ use crate::{Error, Result, names};
 pub struct Generator(generate::Generator);
 
 impl Generator {
-    /// Loads a model's folder, or a model by its name on the hub (see [`names::find`]): it writes up to 64 tokens, the most
-    /// likely one each time.
+    /// Loads a model folder, or a model by its hub name (see [`names::find`]), with greedy decoding of up to 64
+    /// tokens.
     ///
     /// # Errors
-    /// As [`names::find`], and whatever is missing or damaged in the folder, by name.
+    /// Those of [`names::find`]; a missing or damaged file in the folder.
     pub fn load(model: impl AsRef<Path>, device: &Device) -> Result<Self> {
         Self::load_with(model, GenerateConfig::default(), device)
     }
 
-    /// [`load`](Self::load), to write otherwise.
+    /// [`load`](Self::load) with custom settings.
     ///
     /// # Errors
     /// Those of [`load`](Self::load), and an invalid `config`.
@@ -38,20 +38,20 @@ impl Generator {
         Ok(generate::Generator::load(&names::find(model)?, config, device)?.into())
     }
 
-    /// How each text goes on, in their order: of several continuations the best one, or the first one drawn. Texts that
-    /// are longer than the model takes lose their beginnings.
+    /// The continuation of each text, in order: the best of several, or the first one sampled. Texts longer
+    /// than the model's maximum lose their beginnings.
     ///
     /// # Errors
-    /// As [`generate_n`](Self::generate_n).
+    /// Those of [`generate_n`](Self::generate_n).
     pub fn generate<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Continuation>> {
         let all = self.generate_n(texts)?;
         Ok(all.into_iter().filter_map(|continuations| continuations.into_iter().next()).collect())
     }
 
-    /// As many continuations of each text as [`GenerateConfig::n`] says.
+    /// [`GenerateConfig::n`] continuations of each text.
     ///
     /// # Errors
-    /// [`Error::Input`] with the first text that the tokenizer fails on, or whose output is not finite.
+    /// [`Error::Input`] with the first text that the tokenizer fails on, or whose outputs are not finite.
     pub fn generate_n<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Vec<Continuation>>> {
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         let continuations = self.0.generate(&texts, None).map_err(|error| match error {

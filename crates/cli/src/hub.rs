@@ -1,4 +1,4 @@
-//! The hub as the environment sets it up, with progress on standard error.
+//! The hub as configured by the environment, with progress on standard error.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::say;
 
-/// The variables that are read, for `--help`.
+/// The environment variables, for `--help`.
 pub const ENVIRONMENT: &str = "\
 Environment:
   HF_HOME         where models and the token are kept (default: ~/.cache/huggingface)
@@ -19,12 +19,12 @@ Environment:
   HF_HUB_OFFLINE  1: ask no server, take what the cache has
   HTTPS_PROXY     the way to the server; also ALL_PROXY, HTTP_PROXY, NO_PROXY";
 
-/// The folder of the model `name`, downloaded if need be.
+/// The folder of the model `name`, downloaded if needed.
 pub fn fetch(name: &ModelName) -> Result<Model> {
     with_progress(|progress| cloze::names::fetch(name, progress))
 }
 
-/// What `download` gives, which tells how far it is.
+/// Runs `download` with a progress display.
 pub fn with_progress<T>(download: impl FnOnce(&mut dyn Progress) -> cloze::Result<T>) -> Result<T> {
     let mut progress = DownloadProgress::new();
     let done = download(&mut progress);
@@ -32,8 +32,8 @@ pub fn with_progress<T>(download: impl FnOnce(&mut dyn Progress) -> cloze::Resul
     Ok(done?)
 }
 
-/// What is being downloaded, on standard error: a live line on a terminal, else a line for each file and then
-/// one every few seconds.
+/// Download progress on standard error: a live line on a terminal, else a line for each file and one every few
+/// seconds.
 struct DownloadProgress {
     file: String,
     shown: Instant,

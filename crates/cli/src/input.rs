@@ -1,4 +1,4 @@
-//! The rows that a model is asked about: lines of text, JSON lines, CSV, TSV or Parquet.
+//! A model's input rows: lines of text, JSON lines, CSV, TSV or Parquet.
 
 use std::fs;
 use std::io::{Read, stdin};
@@ -16,46 +16,46 @@ use crate::failure::WrongUsage;
 use crate::lines::{Batch, Line, Lines, Longer};
 use crate::rows;
 
-/// The text of those commands that read one text of each row.
+/// The field of commands that read one text per row.
 pub const TEXT: [InputKey; 1] = [InputKey { name: "text", required: true, list: false }];
 
 #[derive(clap::Args)]
 pub struct InputArgs {
-    /// A file to read (default: standard input).
+    /// The input file (default: standard input).
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// The input's format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Auto)]
     input_format: Format,
-    /// Which column of a table, or key of an object, a field is read from, by name or by number from 1 (default: the one of the
-    /// field's name).
+    /// The column of a table, or the key of an object, that a field is read from, by name or by number from 1
+    /// (default: the field's name).
     #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = rows::any_column)]
     columns: Vec<(String, Column)>,
-    /// What separates the columns of CSV and TSV, such as ";": one ASCII character.
+    /// The column separator of CSV and TSV, such as ";": one ASCII character.
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     delimiter: Option<char>,
-    /// Whether cells of CSV and TSV may stand between quotation marks (default: in CSV they may, in TSV a quotation mark is text).
+    /// Whether cells of CSV and TSV may be quoted (default: yes in CSV; in TSV a quotation mark is text).
     #[arg(long, value_name = "BOOL")]
     quoting: Option<bool>,
-    /// The first line of CSV and TSV is a row, and columns have numbers.
+    /// CSV and TSV have no header: the first line is a row, and columns are numbered.
     #[arg(long)]
     no_header: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub enum Format {
-    /// As the file's ending says: .jsonl, .csv, .tsv or .parquet. Of other files, and of standard input, the format that the
-    /// command reads by default.
+    /// From the file extension: .jsonl, .csv, .tsv or .parquet. Other files and standard input use the
+    /// command's default format.
     Auto,
-    /// A text a line.
+    /// One text per line.
     Lines,
-    /// A JSON object or string a line.
+    /// One JSON object or string per line.
     Jsonl,
-    /// Cells between commas.
+    /// Comma-separated cells.
     Csv,
-    /// Cells between tabs.
+    /// Tab-separated cells.
     Tsv,
-    /// Parquet, which must be a file. The answers are JSON lines.
+    /// Parquet, from a file only. The answers are JSON lines.
     Parquet,
 }
 
@@ -67,19 +67,19 @@ fn delimiter(text: &str) -> Result<char, String> {
     }
 }
 
-/// What a command reads of its input.
+/// What a command reads from its input.
 pub struct Asked {
-    /// The fields. A line of text, and a JSON string, is the first of them.
+    /// The fields. A line of text, or a JSON string, is the first of them.
     pub fields: &'static [InputKey],
-    /// What a JSON line looks like, as errors say it.
+    /// The expected form of a JSON line, for error messages.
     pub expected: &'static str,
-    /// The fields that the answer holds, so that they are not kept beside it.
+    /// Fields that the answer replaces in the row.
     pub replaced: &'static [&'static str],
-    /// The format of standard input, and of files whose ending says none.
+    /// The format of standard input, and of files with an unknown extension.
     pub default: Format,
-    /// What becomes of a line of text that is longer than lines may be.
+    /// What to do with a line of text that exceeds the limit.
     pub longer: Longer,
-    /// Bytes of a line at most.
+    /// Maximum bytes of a line.
     pub max_line_bytes: usize,
 }
 
@@ -88,71 +88,71 @@ pub struct Asked {
 pub struct Row {
     /// The file and the line, for errors.
     pub place: String,
-    /// The value of each field, null if there is none; nothing of an empty line among JSON lines. A field that is no list is a
-    /// string, and there if it has to be.
+    /// The value of each field, null if missing; none for an empty line among JSON lines. A non-list field is a
+    /// string, and present if required.
     pub fields: Option<Vec<Value>>,
-    /// The row as it stood, beside which the answer is written.
+    /// The original row, which the answer is added to.
     pub kept: Kept,
-    /// Whether the line is longer than what was read of it.
+    /// Whether the line was cut.
     goes_on: bool,
-    /// How much of the file it is; 0 where that is not known.
+    /// The row's bytes in the file; 0 if unknown.
     pub bytes: usize,
 }
 
-/// A row as it stood.
+/// An original row.
 #[derive(Debug)]
 pub enum Kept {
     /// A text, which is not printed again.
     Nothing,
-    /// A JSON object as it was written, and its keys.
+    /// A JSON object as written, and its keys.
     Object { text: String, keys: Vec<String> },
     /// The cells of a line of CSV or TSV.
     Cells(Vec<Value>),
 }
 
 impl Row {
-    /// A row of these fields, of which nothing else is known.
+    /// A row with only these fields.
     #[cfg(test)]
     pub fn new(fields: Option<Vec<Value>>) -> Self {
         Self { place: "row".into(), fields, kept: Kept::Nothing, goes_on: false, bytes: 0 }
     }
 
-    /// The text of a command that reads one; it is empty in an empty line.
+    /// The text of a single-text command; empty for an empty line.
     pub fn text(&self) -> &str {
         self.fields.as_ref().and_then(|fields| fields.first()?.as_str()).unwrap_or_default()
     }
 
-    /// The text, and whether it goes on.
+    /// The text, and whether it was cut.
     pub fn line(&self) -> Line<'_> {
         Line { text: self.text(), goes_on: self.goes_on }
     }
 }
 
-/// Rows, read some at a time.
+/// Rows, read in batches.
 pub struct Input {
     source: Source,
     asked: Asked,
-    /// The fields that are read from the column of their own name.
+    /// Fields read from the column of the same name.
     own: Vec<&'static str>,
-    /// What ended the last rows before their time; told by the next call, after their answers.
+    /// The error that ended the last batch early; returned by the next call, after that batch's answers.
     failed: Option<Error>,
 }
 
 enum Source {
-    /// Lines with the columns that objects are read by, or of text without.
+    /// Lines of objects, with their columns, or of text.
     Lines(Lines<Box<dyn Read>>, Option<Columns>),
-    /// A table with its columns, and how its lines are laid out if it has some.
+    /// A table with its columns, and the layout of its lines if it has any.
     Table(Table, Columns, Option<Layout>),
 }
 
-/// The columns that are read, and the field, by its place, that each is for.
+/// The columns to read, with the index of the field that each is for.
 type Columns = Vec<(usize, Column)>;
 
 impl InputArgs {
-    /// Tells of a file that is not there before a model is loaded.
+    /// Reports a missing file before a model is loaded.
     ///
     /// # Errors
-    /// That of the file system.
+    /// The file system's error.
     pub fn check(&self) -> Result<()> {
         match &self.input {
             Some(path) => fs::metadata(path).map(drop).with_context(|| cannot_read(path)),
@@ -163,8 +163,8 @@ impl InputArgs {
     /// Opens the input.
     ///
     /// # Errors
-    /// [`WrongUsage`] for options that the format or the command has no use for; a file that cannot be read; columns that are not
-    /// there.
+    /// [`WrongUsage`] for options that do not apply to the format or command; a file that cannot be read;
+    /// missing columns.
     pub fn open(&self, asked: Asked) -> Result<Input> {
         let format = self.format(asked.default);
         let columns = self.columns(&asked, format)?;
@@ -213,16 +213,16 @@ impl InputArgs {
         let known = || asked.fields.iter().map(|key| key.name).collect::<Vec<_>>().join(", ");
         for (place, (field, column)) in self.columns.iter().enumerate() {
             let Some(key) = asked.fields.iter().find(|key| key.name == field) else {
-                return wrong(anyhow!("--columns: there is no field `{field}`; expected one of {}", known()));
+                return wrong(anyhow!("--columns: no field `{field}`; expected one of {}", known()));
             };
             if !key.list && self.columns[..place].iter().any(|(other, _)| other == field) {
                 return wrong(anyhow!(
-                    "--columns: the field `{field}` is named twice; expected one column of it"
+                    "--columns: the field `{field}` is given twice; expected one column for it"
                 ));
             }
             if format == Format::Lines {
                 return wrong(anyhow!(
-                    "lines of text have no columns for --columns; say with --input-format what the input is"
+                    "lines of text have no columns for --columns; set the input's format with --input-format"
                 ));
             }
             if let (Format::Jsonl, Column::Number(number)) = (format, column) {
@@ -250,7 +250,7 @@ impl InputArgs {
         ];
         match given.iter().find(|(_, given)| *given) {
             Some((option, _)) if !matches!(format, Format::Csv | Format::Tsv) => Err(WrongUsage::new(
-                anyhow!("{option} is for CSV and TSV; say with --input-format which of them the input is"),
+                anyhow!("{option} is for CSV and TSV; set one of them with --input-format"),
             )
             .into()),
             _ => Ok(()),
@@ -276,7 +276,7 @@ impl InputArgs {
         let table = match &self.input {
             Some(path) => Table::open(path, &source, requested)?,
             None if format == DataFormat::Parquet => {
-                let error = anyhow!("Parquet cannot be read from standard input; name a file with --input");
+                let error = anyhow!("Parquet cannot be read from standard input; give a file with --input");
                 return Err(WrongUsage::new(error).into());
             }
             None => Table::read(Box::new(stdin().lock()), "standard input", &source, requested)?,
@@ -299,7 +299,7 @@ impl Input {
     /// The next rows, `most` at most; none at the end.
     ///
     /// # Errors
-    /// A row that cannot be read, by its place, once those before it have been handed out.
+    /// An unreadable row, with its location, after the rows before it have been returned.
     pub fn read(&mut self, most: usize) -> Result<Vec<Row>> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -323,7 +323,7 @@ impl Input {
         matches!(self.source, Source::Lines(_, None))
     }
 
-    /// How lines of CSV or TSV are laid out.
+    /// The layout of CSV or TSV lines.
     pub fn layout(&self) -> Option<Layout> {
         match &self.source {
             Source::Table(_, _, layout) => *layout,
@@ -331,7 +331,7 @@ impl Input {
         }
     }
 
-    /// The table that is read, if it is one.
+    /// The table, if the input is one.
     pub fn table(&self) -> Option<&Table> {
         match &self.source {
             Source::Table(table, ..) => Some(table),
@@ -339,12 +339,12 @@ impl Input {
         }
     }
 
-    /// The fields that are read from the column or key of their own name.
+    /// Fields read from the column or key of the same name.
     pub fn own(&self) -> &[&'static str] {
         &self.own
     }
 
-    /// All bytes of a file of lines; of other input it is not known how much there is.
+    /// The total bytes of a file of lines; unknown for other input.
     pub fn size(&self) -> Option<u64> {
         match &self.source {
             Source::Lines(lines, _) => lines.size(),
@@ -352,7 +352,7 @@ impl Input {
         }
     }
 
-    /// What the tokenizer says of a row's text, with the row's place.
+    /// A tokenizer error on a row's text, with the row's location.
     pub fn failure(&self, row: &Row, error: cloze_tokenizer::Error) -> Error {
         let error = Error::new(error);
         let error = match (&self.source, row.goes_on) {
@@ -367,7 +367,7 @@ fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", path.display())
 }
 
-/// Rows of lines: of objects where there are columns.
+/// Rows from lines: objects if there are columns.
 fn of_lines(
     lines: &mut Lines<Box<dyn Read>>,
     columns: Option<&Columns>,
@@ -393,7 +393,7 @@ fn of_lines(
     Ok(())
 }
 
-/// The fields of a row that is a text.
+/// The fields of a row that is a single text.
 fn text_alone(text: String, asked: &Asked) -> Vec<Value> {
     let mut fields = vec![Value::Null; asked.fields.len()];
     if let Some(first) = fields.first_mut() {
@@ -402,7 +402,7 @@ fn text_alone(text: String, asked: &Asked) -> Vec<Value> {
     fields
 }
 
-/// The fields in a line of JSON, and what is kept of it.
+/// The fields of a line of JSON, and the part to keep.
 fn of_json(text: &str, columns: &Columns, asked: &Asked) -> Result<(Vec<Value>, Kept), String> {
     let expected = asked.expected;
     let value =
@@ -436,7 +436,7 @@ fn of_json(text: &str, columns: &Columns, asked: &Asked) -> Result<(Vec<Value>, 
     Ok((fields, kept(text.to_owned(), object, columns, asked)))
 }
 
-/// An object without what the answer holds in its place.
+/// An object without the fields that the answer replaces.
 fn kept(text: String, mut object: Map<String, Value>, columns: &Columns, asked: &Asked) -> Kept {
     let mut text = text;
     for (place, column) in columns {
@@ -450,7 +450,8 @@ fn kept(text: String, mut object: Map<String, Value>, columns: &Columns, asked: 
     Kept::Object { text, keys: object.into_iter().map(|(key, _)| key).collect() }
 }
 
-/// The fields that cells make; several cells of one make a list. What is no text where one is expected is an error.
+/// The fields from cells; several cells of one field make a list. A non-text cell is an error if text is
+/// expected.
 fn fields(cells: Vec<Value>, columns: &Columns, asked: &Asked) -> Result<Vec<Value>, String> {
     let mut of_fields: Vec<Vec<Value>> = vec![Vec::new(); asked.fields.len()];
     for (cell, (place, _)) in cells.into_iter().zip(columns) {
@@ -473,7 +474,7 @@ fn fields(cells: Vec<Value>, columns: &Columns, asked: &Asked) -> Result<Vec<Val
     Ok(fields)
 }
 
-/// Rows of a table: lines of cells, or objects.
+/// Rows from a table: lines of cells, or objects.
 fn of_table(
     table: &mut Table,
     columns: &Columns,
@@ -502,7 +503,7 @@ fn of_table(
     Ok(())
 }
 
-/// Names for a message, not too many of them.
+/// Names for a message, abbreviated if there are many.
 pub fn shown(names: &[String]) -> String {
     const SHOWN: usize = 20;
     let mut shown: Vec<String> =
@@ -584,7 +585,7 @@ mod tests {
             (
                 "{}",
                 &["text=a", "text=b"],
-                "--columns: the field `text` is named twice; expected one column of it",
+                "--columns: the field `text` is given twice; expected one column for it",
             ),
         ] {
             assert_eq!(read(line, columns).unwrap_err(), problem);

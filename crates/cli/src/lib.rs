@@ -1,6 +1,6 @@
 //! Transformers from raw text to a working model: the whole of cloze behind one dependency.
 //!
-//! Three lines use a model, which is a folder in Hugging Face's format or a name on its hub:
+//! A model, which is a Hugging Face folder or a name on the hub, takes three lines to use:
 //!
 //! ```no_run
 //! use cloze::Embedder;
@@ -18,16 +18,17 @@
 //! | fill masks | [`MaskFiller`] | a [`Candidate`] for each likely word |
 //! | classify texts | [`Classifier`] | a [`Class`] for each text |
 //! | find entities | [`Tagger`] | a [`TaggedText`] for each text |
-//! | put texts in order for a query | [`Reranker`] | a [`Ranked`] for each text |
+//! | rerank texts for a query | [`Reranker`] | a [`Ranked`] for each text |
 //! | answer questions | [`Answerer`] | an [`Answer`] for each question |
 //! | translate texts | [`Translator`] | a [`Translation`] for each text |
-//! | go on from texts | [`Generator`] | a [`Continuation`] for each text |
+//! | continue texts | [`Generator`] | a [`Continuation`] for each text |
 //!
-//! Threads may share one of each. [`device::open`] opens the best device of the build, and each also takes a device
-//! of burn's.
+//! Each can be shared between threads. [`device::open`] opens the build's best device, and each also takes any
+//! burn device.
 //!
-//! Below that are the crates of cloze, under their names: [`tokenizer`], [`data`], [`ops`], [`model`], [`trainer`],
-//! [`evaluation`], [`search`] and [`hub`], and the framework that they are made with, [`burn`], in the version that fits them.
+//! Underneath are cloze's crates, under their names: [`tokenizer`], [`data`], [`ops`], [`model`], [`trainer`],
+//! [`evaluation`], [`search`] and [`hub`], and the framework they are built on, [`burn`], in a matching
+//! version.
 //!
 //! # Features
 //!
@@ -36,7 +37,7 @@
 //! | `flex` (default) | the CPU, pure Rust, with fused operations |
 //! | `wgpu`, `cuda`, `tch`, `ndarray` | burn's other backends |
 //! | `hub` (default) | models by name |
-//! | `program` (default) | the program `cloze`; a library's user leaves it out |
+//! | `program` (default) | the program `cloze`; disable it for library use |
 
 mod answerer;
 mod classifier;

@@ -9,62 +9,62 @@ use clap::builder::RangedU64ValueParser;
 use cloze_data::not_utf8;
 use cloze_tokenizer::Sequence;
 
-/// Bytes read ahead at most.
+/// Maximum bytes of read-ahead.
 const READ_AHEAD: usize = 1 << 20;
 
-/// Lines of a batch at most where a model answers: results of this many are in memory at once, and short ones cost
-/// more than their bytes.
+/// Maximum lines of a batch for a model: this many results are in memory at once, and short ones cost more than
+/// their bytes.
 pub const BATCH: usize = 2048;
 
-/// Lines of a batch at most where a tokenizer alone works on them: results take little memory.
+/// Maximum lines of a batch for a tokenizer alone: results take little memory.
 pub const BATCH_OF_IDS: usize = 1 << 16;
 
-/// How long a line may be unless it is set, in bytes: as training data has it.
+/// The default maximum line length in bytes, as for training data.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// What `--max-line-bytes` takes.
+/// Parses `--max-line-bytes`.
 pub fn limit() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
 }
 
-/// How UTF-8 may begin to say that it is that.
+/// The UTF-8 byte-order mark.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// UTF-8 lines in batches: what is there now, one line at least. A byte-order mark before the first is left out.
+/// UTF-8 lines in batches: whatever is available now, at least one line. A leading byte-order mark is skipped.
 ///
-/// So a file is worked through many lines at a time, and a person or program that waits for the
-/// answer to each line gets it.
+/// This way a file is processed many lines at a time, while a person or program that waits for each answer gets
+/// it.
 pub struct Lines<R> {
     input: BufReader<R>,
-    /// The longest line, in bytes.
+    /// The maximum line length in bytes.
     max: usize,
-    /// What becomes of a longer one.
+    /// What to do with longer lines.
     longer: Longer,
-    /// What errors call the input.
+    /// The input's name in error messages.
     name: String,
-    /// A file's bytes.
+    /// The file's size in bytes.
     size: Option<u64>,
     /// Lines read so far.
     count: usize,
-    /// What ended the last batch before its time; told by the next call, after its lines' results.
+    /// The error that ended the last batch early; returned by the next call, after that batch's results.
     failed: Option<anyhow::Error>,
 }
 
-/// What becomes of a line that is longer than lines may be.
+/// What to do with a line that exceeds the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Longer {
-    /// It is an error.
+    /// Fail.
     Refused,
-    /// Its beginning is handed out; the rest is read and forgotten.
+    /// Return its beginning and discard the rest.
     Cut,
 }
 
-/// A line without its end.
+/// A line without its line ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// The line, or what is kept of it.
+    /// The line, or the part that was kept.
     pub text: &'a str,
-    /// Whether the line goes on behind `text`.
+    /// Whether the line was cut after `text`.
     pub goes_on: bool,
 }
 
@@ -83,14 +83,14 @@ impl<'a> From<Line<'a>> for Sequence<'a> {
     }
 }
 
-/// Lines that were read together. Their text is in one piece of memory, which the next batch takes over.
+/// Lines that were read together. Their text shares a buffer that the next batch reuses.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// The number of the first line, from 1.
     first: usize,
-    /// The lines one after another, without their ends.
+    /// The concatenated lines, without line endings.
     text: String,
-    /// Where in `text` each line ends, and whether it goes on.
+    /// Where in `text` each line ends, and whether it was cut.
     ends: Vec<(usize, bool)>,
 }
 
@@ -100,12 +100,12 @@ impl Batch {
         self.first
     }
 
-    /// How many lines there are.
+    /// The number of lines.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The line at a place, counted from 0.
+    /// The line at an index.
     pub fn line(&self, place: usize) -> Line<'_> {
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before].0);
         let (end, goes_on) = self.ends[place];
@@ -144,7 +144,7 @@ impl Lines<StdinLock<'static>> {
 }
 
 impl Lines<Box<dyn Read>> {
-    /// The lines of a file, or of standard input where there is none.
+    /// The lines of a file, or of standard input if no file is given.
     pub fn of(path: Option<&Path>, max: usize) -> Result<Self> {
         let new = |input: Box<dyn Read>, name: &str| Self::new(input, name, max, Longer::Refused);
         match path {
@@ -160,44 +160,45 @@ impl Lines<Box<dyn Read>> {
 }
 
 impl<R: Read> Lines<R> {
-    /// Lines of at most `max` bytes of an input that errors call `name`; `longer` ones are refused or cut.
+    /// Lines of at most `max` bytes; `name` is the input's name in error messages; `longer` lines are refused
+    /// or cut.
     pub fn new(input: R, name: &str, max: usize, longer: Longer) -> Self {
         let input = BufReader::with_capacity(READ_AHEAD, input);
         Self { input, max, longer, name: name.to_owned(), size: None, count: 0, failed: None }
     }
 
-    /// The same lines, of which longer ones are refused or cut as `longer` says.
+    /// The same lines, with longer ones refused or cut as set.
     pub fn with_longer(self, longer: Longer) -> Self {
         Self { longer, ..self }
     }
 
-    /// All bytes of a file, line ends among them; of other input it is not known how much there is.
+    /// The total bytes of a file, line endings included; unknown for other input.
     pub fn size(&self) -> Option<u64> {
         self.size
     }
 
-    /// A line by its number, as errors name it.
+    /// A line's location for error messages, by number.
     pub fn place(&self, number: usize) -> String {
         format!("{}, line {number}", self.name)
     }
 
-    /// What the tokenizer says of a line, with the line's place.
+    /// A tokenizer error on a line, with the line's location.
     pub fn failure(&self, number: usize, line: Line, error: cloze_tokenizer::Error) -> anyhow::Error {
         let error = anyhow::Error::new(error);
         let error = if line.goes_on { error.context(self.too_long()) } else { error };
         error.context(self.place(number))
     }
 
-    /// What is wrong with a longer line.
+    /// The message for a line that is too long.
     pub fn too_long(&self) -> String {
         format!("longer than `--max-line-bytes` = {}", self.max)
     }
 
-    /// Reads the next lines into `batch`, `most` at most and one at least; whether there was one.
+    /// Reads the next lines into `batch`, `most` at most and at least one; returns whether there was one.
     ///
     /// # Errors
-    /// A line that is not UTF-8 (as far as it is kept) or too long, by its number, once the lines before it have been
-    /// handed out.
+    /// A line that is too long or, in the part that is kept, not UTF-8; returned with its number after the
+    /// lines before it.
     pub fn read(&mut self, most: usize, batch: &mut Batch) -> Result<bool> {
         batch.clear(self.count + 1);
         if let Some(error) = self.failed.take() {
@@ -224,7 +225,7 @@ impl<R: Read> Lines<R> {
         Ok(batch.len() > 0)
     }
 
-    /// Takes a line that is at hand and has nothing special about it, as nearly all have.
+    /// Fast path: a buffered ordinary line.
     fn take_line(&mut self, batch: &mut Batch) -> bool {
         let buffer = self.input.buffer();
         let mut rest = buffer;
@@ -243,7 +244,7 @@ impl<R: Read> Lines<R> {
         true
     }
 
-    /// Reads a line of any kind; whether there was one.
+    /// Reads any kind of line; returns whether there was one.
     fn read_line(&mut self, batch: &mut Batch) -> Result<bool> {
         let number = self.count + 1;
         let mut line = Vec::new();
@@ -293,7 +294,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Reads to the end of a line without keeping it.
+    /// Skips to the end of a line.
     fn skip_line(&mut self) -> std::io::Result<()> {
         loop {
             let buffer = self.input.fill_buf()?;

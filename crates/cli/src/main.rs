@@ -38,10 +38,10 @@ use cloze::device;
 
 use crate::failure::WrongUsage;
 
-/// Threads that `RAYON_NUM_THREADS` may ask for: many more take minutes to start and then run one after another.
+/// The maximum of `RAYON_NUM_THREADS`: more threads take minutes to start and then run one after another.
 const MOST_THREADS: usize = 1024;
 
-/// How many threads share out work: what `RAYON_NUM_THREADS` says, or one for each core.
+/// The number of worker threads: `RAYON_NUM_THREADS`, or one per core.
 fn n_threads() -> anyhow::Result<usize> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let Some(asked) = std::env::var_os("RAYON_NUM_THREADS").filter(|asked| !asked.is_empty()) else {
@@ -58,8 +58,8 @@ fn n_threads() -> anyhow::Result<usize> {
     }
 }
 
-/// Makes this thread one of the pool that shares out work: what it asks the others for then begins at once, where
-/// a stranger to the pool would fall asleep until they have done all of it.
+/// Makes this thread part of the thread pool: work that it spawns then starts at once, whereas a thread outside
+/// the pool would sleep until all of it is done.
 fn join_pool() -> anyhow::Result<()> {
     let n_threads = n_threads()?;
     // A pool of this thread alone would do nothing while it waits for a file or for another thread.

@@ -1,4 +1,4 @@
-//! Words for masks.
+//! Mask filling.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use cloze_trainer::fill_mask::{Candidate, FillMask};
 
 use crate::{Error, Result, names};
 
-/// A tokenizer and a masked language model. Threads may share one.
+/// A tokenizer and a masked language model. Can be shared between threads.
 ///
 /// ```no_run
 /// let device = cloze::device::open(None)?;
@@ -21,18 +21,18 @@ use crate::{Error, Result, names};
 pub struct MaskFiller(FillMask);
 
 impl MaskFiller {
-    /// Loads a model's folder, or a model by its name on the hub (see [`names::find`]). For 8 bits, make one `from` a
-    /// [`FillMask`].
+    /// Loads a model folder, or a model by its hub name (see [`names::find`]). For 8-bit weights, construct one
+    /// `from` a [`FillMask`].
     ///
     /// # Errors
-    /// As [`names::find`], and whatever is missing or damaged in the folder, by name; a model without a masked-LM
-    /// head, a tokenizer without a mask.
+    /// Those of [`names::find`]; a missing or damaged file in the folder; a model without a masked-LM head; a
+    /// tokenizer without a mask token.
     pub fn load(model: impl AsRef<Path>, device: &Device) -> Result<Self> {
         Ok(FillMask::load(&names::find(model)?, device)?.into())
     }
 
-    /// For each text, for each mask in it, the `top_k` most probable pieces, best first. Each mask is filled on its
-    /// own; the others stay.
+    /// For each text, for each mask in it, the `top_k` most probable pieces, best first. Each mask is filled
+    /// independently; the others stay masked.
     ///
     /// # Errors
     /// [`Error::Input`] with the first text that has no mask or too many tokens.
@@ -43,7 +43,7 @@ impl MaskFiller {
         texts.iter().enumerate().map(fill).collect()
     }
 
-    /// The mask as it is written in a text, `[MASK]` or `<mask>`.
+    /// The mask token as written in a text, `[MASK]` or `<mask>`.
     pub fn mask_token(&self) -> &str {
         self.0.mask_token()
     }

@@ -1,4 +1,4 @@
-//! How much memory a device has.
+//! A device's memory size.
 
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 use std::path::Path;
@@ -9,8 +9,8 @@ use burn::tensor::Device;
 use cloze::device::{Available, DeviceName};
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 
-/// How many bytes of memory a device has, swapped ones among them, as far as the machine and this process's control
-/// group say; none of a device with memory of its own.
+/// The bytes of memory a device has, including swap, limited by this process's control group; none for a device
+/// with its own memory.
 pub fn of(device: &Device) -> Option<u64> {
     if !uses_main_memory(device) {
         return None;
@@ -27,7 +27,7 @@ pub fn of(device: &Device) -> Option<u64> {
     (memory > 0).then(|| memory.saturating_add(system.total_swap()))
 }
 
-/// How many bytes of memory an available device has: the machine's, or those of its card as far as drivers tell.
+/// The bytes of memory an available device has: the machine's, or its card's if the driver reports it.
 pub fn of_available(available: &Available, device: &Device) -> Option<u64> {
     match available.is_software() {
         true => of(&DeviceName::Flex.open().ok()?),
@@ -35,7 +35,7 @@ pub fn of_available(available: &Available, device: &Device) -> Option<u64> {
     }
 }
 
-/// What the driver says of a card's own memory: AMD's in a file, NVIDIA's by its program.
+/// A card's own memory as reported by the driver: from a file for AMD, from a program for NVIDIA.
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 fn of_card(device: &Device) -> Option<u64> {
     let address = device.identity()?.physical?.pci_address?.to_string();
@@ -56,7 +56,7 @@ fn of_card(_: &Device) -> Option<u64> {
     None
 }
 
-/// From lines such as `00000000:65:00.0, 81559`, in MiB. Domains have four digits or eight.
+/// Parses lines such as `00000000:65:00.0, 81559`, in MiB. Domains have four or eight digits.
 #[cfg(any(feature = "wgpu", feature = "cuda", test))]
 fn of_nvidia_card(lines: &str, address: &str) -> Option<u64> {
     let mebibytes = lines.lines().find_map(|line| {
@@ -67,7 +67,7 @@ fn of_nvidia_card(lines: &str, address: &str) -> Option<u64> {
     Some(mebibytes? << 20)
 }
 
-/// Whether the device computes in the machine's main memory.
+/// Whether the device computes in main memory.
 fn uses_main_memory(device: &Device) -> bool {
     let is_open = |name: DeviceName| name.open().is_ok_and(|found| found == device.clone().inner());
     [DeviceName::Flex, DeviceName::NdArray, DeviceName::Tch(None)].into_iter().any(is_open)

@@ -1,4 +1,4 @@
-//! What `--model` means: a folder, or a model on the hub.
+//! Resolves `--model`: a folder, or a model on the hub.
 
 use std::path::{Path, PathBuf};
 
@@ -8,18 +8,18 @@ use cloze_search::ModelIdentity;
 
 use crate::output::say;
 
-/// The help of `--model`, where a model's name does as well.
+/// Help for `--model` where hub names are accepted.
 #[cfg(feature = "hub")]
 pub const HELP: &str =
     "A folder in Hugging Face's format (config.json, weights and a tokenizer), or a model's name on the hub";
-/// The help of `--model`.
+/// Help for `--model`.
 #[cfg(not(feature = "hub"))]
 pub const HELP: &str = "A folder in Hugging Face's format: config.json, weights and a tokenizer";
 
-/// The folder of the model that `text` means; see `cloze pull` for what is downloaded, and where to.
+/// The folder of the model named by `text`; see `cloze pull` for what is downloaded, and where to.
 ///
 /// # Errors
-/// As [`cloze::names::find`].
+/// Those of [`cloze::names::find`].
 pub fn folder(text: &str) -> Result<PathBuf> {
     #[cfg(feature = "hub")]
     let folder = crate::hub::with_progress(|progress| cloze::names::find_with(text, progress))?;
@@ -29,36 +29,32 @@ pub fn folder(text: &str) -> Result<PathBuf> {
     for (file, keys) in unknown_settings(&folder).unwrap_or_default() {
         let keys: Vec<String> = keys.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
         let keys = keys.join(", ");
-        say(format_args!(
-            "{}: nothing is known of {keys}, which are left alone",
-            folder.join(file).display()
-        ));
+        say(format_args!("{}: unknown keys {keys} are ignored", folder.join(file).display()));
     }
     Ok(folder)
 }
 
-/// Which model is taken for another one.
+/// A substitute for the expected model.
 #[derive(Default, clap::Args)]
 pub struct OtherModel {
-    /// Use a model whose files have this hash, or one that begins so, as if it were the one that made the vectors. A refusal names
-    /// the hash.
+    /// Accept a model whose files have this hash, or a hash with this prefix, in place of the one that made the
+    /// vectors. The refusal message gives the hash.
     #[arg(long, value_name = "HASH", value_parser = hash)]
     accept_model: Option<String>,
 }
 
-/// Characters of a hash that tell one model from another.
+/// The minimum prefix of a hash.
 const SHORTEST_HASH: usize = 8;
 
 fn hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() >= SHORTEST_HASH && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let expected =
-        format!("expected {SHORTEST_HASH} hexadecimal digits or more, as the refusal of a model names them");
+    let expected = format!("expected {SHORTEST_HASH} hexadecimal digits or more, from the refusal message");
     is_hash.then(|| text.to_ascii_lowercase()).ok_or(expected)
 }
 
 impl OtherModel {
-    /// A hash to compare with the `expected` one: this one if the folder's is the same, also as earlier versions made it, or is
-    /// accepted in its place, which is told; else the folder's.
+    /// The hash to compare with the `expected` one: `expected` itself if the folder's hash matches, also as
+    /// earlier versions computed it, or if the substitute is accepted, which is reported; else the folder's.
     pub fn hash(&self, folder: &Path, expected: Option<&str>) -> Result<String> {
         let found = ModelIdentity::hash_of(folder)?;
         let Some(expected) = expected.filter(|expected| *expected != found) else { return Ok(found) };
@@ -76,7 +72,7 @@ impl OtherModel {
         Ok(found)
     }
 
-    /// What can be done about a refusal of the model with this hash.
+    /// Adds advice to a refusal of the model with this hash.
     pub fn hint(error: impl Into<Error>, found: &str) -> Error {
         let error = error.into();
         let short = found.get(..12).unwrap_or(found);
@@ -84,7 +80,7 @@ impl OtherModel {
     }
 }
 
-/// What is kept of a model's name: where a folder is, whoever looks for it from wherever, or the name on the hub.
+/// The form in which a model's name is stored: an absolute path for a folder, or the name on the hub.
 pub fn lasting_name(text: &str) -> String {
     let path = Path::new(text);
     match std::path::absolute(path) {

@@ -9,16 +9,16 @@ use cloze_hub::{Hub, HubConfig, Model, ModelName, Progress, Proxy, Source};
 
 use crate::{Error, Result};
 
-/// The folder of the model that `name` means: a folder in Hugging Face's format, or with the feature `hub` a model's
-/// name on the hub, which is downloaded to the cache that Python's programs use unless it is there.
+/// The folder of the model `name`: a folder in Hugging Face's format, or with the feature `hub` a hub name,
+/// which is downloaded if needed to the cache that Python programs use.
 ///
-/// An existing folder wins over a name, and what is written as only a path is (`./x`, `/x`) is one. The
-/// environment says where the cache and the server are, by the variables of Python's `huggingface_hub`: `HF_HOME`,
-/// `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, and those for a proxy.
+/// An existing folder takes precedence over a hub name, and anything that can only be a path (`./x`, `/x`) is
+/// one. The environment sets the cache and the server, with the variables of Python's `huggingface_hub`:
+/// `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, and those for a proxy.
 ///
 /// # Errors
-/// [`Error::NoFolder`], [`Error::RunFolder`]; with the feature `hub`, [`Error::BadName`] for what is neither a folder
-/// nor a name, and [`Error::NoModel`] for a name without a model.
+/// [`Error::NoFolder`], [`Error::RunFolder`]; with the feature `hub`, [`Error::BadName`] for text that is
+/// neither a folder nor a name, and [`Error::NoModel`] for a name without a model.
 pub fn find(name: impl AsRef<Path>) -> Result<PathBuf> {
     #[cfg(feature = "hub")]
     return find_with(name, &mut ());
@@ -29,10 +29,10 @@ pub fn find(name: impl AsRef<Path>) -> Result<PathBuf> {
     )
 }
 
-/// As [`find`]; `progress` sees what is downloaded.
+/// Same as [`find`], reporting downloads to `progress`.
 ///
 /// # Errors
-/// As [`find`].
+/// Those of [`find`].
 #[cfg(feature = "hub")]
 pub fn find_with(name: impl AsRef<Path>, progress: &mut dyn Progress) -> Result<PathBuf> {
     let path = name.as_ref();
@@ -50,8 +50,8 @@ pub fn find_with(name: impl AsRef<Path>, progress: &mut dyn Progress) -> Result<
     }
 }
 
-/// The model `name`, downloaded if need be, as the environment sets the hub up (see [`find`]); `progress` sees what is
-/// downloaded.
+/// The model `name`, downloaded if needed, with the hub configured by the environment (see [`find`]);
+/// `progress` reports downloads.
 ///
 /// # Errors
 /// [`Error::NoHome`], [`Error::Hub`].
@@ -60,7 +60,7 @@ pub fn fetch(name: &ModelName, progress: &mut dyn Progress) -> Result<Model> {
     Ok(Hub::new(config(|key| env::var(key).ok())?)?.fetch(name, progress)?)
 }
 
-/// The configuration that the environment's variables give, named as Python's `huggingface_hub` has them.
+/// The configuration from the environment variables of Python's `huggingface_hub`.
 #[cfg(feature = "hub")]
 fn config(variable: impl Fn(&str) -> Option<String>) -> Result<HubConfig> {
     let given = |key: &str| variable(key).filter(|value| !value.trim().is_empty());
@@ -92,8 +92,8 @@ fn config(variable: impl Fn(&str) -> Option<String>) -> Result<HubConfig> {
     Ok(config)
 }
 
-/// The folder, if it is there (else `hint` says what else may have been meant) and not that of a run, which has
-/// its model in a folder of its own.
+/// Checks that the folder exists (else `hint` suggests what was meant) and is not a run folder, whose model is
+/// in a subfolder.
 fn checked(folder: PathBuf, hint: &'static str) -> Result<PathBuf> {
     if !folder.exists() {
         return Err(Error::NoFolder { folder, hint });

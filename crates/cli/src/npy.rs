@@ -8,24 +8,24 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::output::Output;
 
-/// A header's bytes: what a shape of any numbers takes, and a multiple of 64 as the format wants.
+/// Bytes of the header: large enough for any shape, and a multiple of 64 as the format requires.
 const HEADER: usize = 128;
 
 /// An array whose rows are written one after another.
 ///
-/// The header says how many rows there are, which is known at the end. A new file's header is written then; for any
-/// other output the rows wait in a temporary file.
+/// The header holds the number of rows, which is known only at the end. For a new file it is written then; for
+/// any other output, rows are buffered in a temporary file.
 pub struct Npy {
     element: Element,
     output: Output,
     waiting: Option<BufWriter<File>>,
-    /// What the rows are, as errors say it.
+    /// What the rows are called in error messages.
     rows: &'static str,
     /// Bytes of rows so far.
     bytes: u64,
 }
 
-/// What an array is of.
+/// The element type of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Element {
     /// 32-bit floats, little-endian.
@@ -35,7 +35,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// NumPy's name of it.
+    /// NumPy's name for it.
     fn name(self) -> &'static str {
         match self {
             Self::F32 => "<f4",
@@ -45,7 +45,7 @@ impl Element {
 }
 
 impl Npy {
-    /// An array to write to `output`, to which nothing has been written yet; errors call its rows `rows`.
+    /// An array to write to `output`, which must be empty; error messages call its rows `rows`.
     pub fn new(element: Element, rows: &'static str, mut output: Output) -> Result<Self> {
         let waiting = match output.is_new_file() {
             true => {
@@ -60,7 +60,7 @@ impl Npy {
         Ok(Self { element, output, waiting, rows, bytes: 0 })
     }
 
-    /// Appends rows, or parts of them.
+    /// Appends rows or parts of rows.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len() as u64;
         match &mut self.waiting {
@@ -69,7 +69,7 @@ impl Npy {
         }
     }
 
-    /// Ends an array of rows of `width` elements each, or of single elements where there is no width.
+    /// Finishes an array of rows of `width` elements each, or of scalars without a width.
     pub fn finish(mut self, width: Option<usize>) -> Result<()> {
         // Elements of either kind have four bytes.
         let elements = self.bytes / 4;
@@ -97,7 +97,7 @@ impl Npy {
     }
 }
 
-/// What went wrong with the temporary file.
+/// The context of a temporary-file error.
 fn waiting_for(rows: &str) -> String {
     format!("cannot keep {rows} in a temporary file")
 }
@@ -116,15 +116,15 @@ fn header(element: Element, shape: &str) -> Vec<u8> {
 /// The vectors of a file, `[rows · width]`, and their width.
 ///
 /// # Errors
-/// A file that cannot be read; another format or another kind of array than one of `[rows, width]` floats of 32 or 64 bits,
-/// little-endian and row by row; a file that ends before the array does.
+/// A file that cannot be read or is truncated; anything other than a row-major array of `[rows, width]`
+/// little-endian floats of 32 or 64 bits.
 pub fn read(path: &Path) -> Result<(Vec<f32>, usize)> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     read_bytes(&bytes).map_err(|problem| anyhow!("{}: {problem}", path.display()))
 }
 
 fn read_bytes(bytes: &[u8]) -> Result<(Vec<f32>, usize), String> {
-    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("it is no array in NumPy's format")?;
+    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("it is not an array in NumPy's format")?;
     let cut = || "it ends within its header".to_owned();
     // Two bytes of the version, then the header's length, in two bytes in version 1 and in four in later ones.
     let (length, rest) = match rest {
@@ -230,7 +230,7 @@ mod tests {
         };
         let most = format!("({0}, {0})", usize::MAX);
         let cases = [
-            (read_bytes(b"{}").unwrap_err(), "it is no array in NumPy's format"),
+            (read_bytes(b"{}").unwrap_err(), "it is not an array in NumPy's format"),
             (read_bytes(b"\x93NUMPY\x01\x00\xff").unwrap_err(), "it ends within its header"),
             (read_bytes(b"\x93NUMPY\x01\x00\xff\x00{").unwrap_err(), "it ends within its header"),
             (

@@ -1,4 +1,4 @@
-//! Where results go: standard output or a file.
+//! Output to standard output or a file.
 
 use std::fmt::Display;
 #[cfg(unix)]
@@ -13,13 +13,13 @@ use tempfile::TempPath;
 
 use crate::failure::ClosedPipe;
 
-/// Buffered standard output, whose reader may go away ([`ClosedPipe`]), or a file that is found whole or not at all.
+/// Buffered standard output, whose reader may go away ([`ClosedPipe`]), or a file that is written atomically.
 pub struct Output {
     writer: BufWriter<Box<dyn Write>>,
     file: Option<Place>,
 }
 
-/// Where a file is to be, and the file under way beside it, which is removed unless it takes that place.
+/// A file's final path, and the temporary file next to it, which is removed unless it is renamed to that path.
 struct Place {
     path: PathBuf,
     partial: Option<TempPath>,
@@ -31,8 +31,8 @@ impl Output {
         Self { writer: BufWriter::with_capacity(1 << 16, Box::new(io::stdout().lock())), file: None }
     }
 
-    /// A file, or standard output where there is none. What is no regular file, such as a pipe, is written to as
-    /// it is. Of two processes that write the same file, the one that ends last wins.
+    /// A file, or standard output if there is none. Anything but a regular file, such as a pipe, is written to
+    /// directly. If two processes write the same file, the last to finish wins.
     pub fn of(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path else {
             return Ok(Self::new());
@@ -50,23 +50,23 @@ impl Output {
         Ok(Self { writer, file: Some(Place { path: path.to_owned(), partial }) })
     }
 
-    /// Writes `text` and a line's end.
+    /// Writes `text` and a newline.
     pub fn line(&mut self, text: impl Display) -> Result<()> {
         writeln!(self.writer, "{text}").or_else(|error| self.failed(error))
     }
 
-    /// Writes `bytes` as they are.
+    /// Writes `bytes`.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.writer.write_all(bytes).or_else(|error| self.failed(error))
     }
 
-    /// Whether this is a new file, whose start can be written again.
+    /// Whether this is a new file, whose start can be rewritten.
     pub fn is_new_file(&self) -> bool {
         self.file.as_ref().is_some_and(|place| place.partial.is_some())
     }
 
-    /// Writes `bytes` in place of the first ones of a new file ([`is_new_file`](Self::is_new_file)); of other output
-    /// nothing is left to change.
+    /// Overwrites the first bytes of a new file ([`is_new_file`](Self::is_new_file)) with `bytes`; other output
+    /// cannot be changed any more.
     pub fn rewrite_start(&mut self, bytes: &[u8]) -> Result<()> {
         self.flush()?;
         let Some(Place { path, partial: Some(partial) }) = &self.file else {
@@ -76,12 +76,12 @@ impl Output {
         written.with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Hands on what is buffered; call it or [`finish`](Self::finish) at the end, or the last error is lost.
+    /// Flushes the buffer; call it or [`finish`](Self::finish) at the end, or the last error is lost.
     pub fn flush(&mut self) -> Result<()> {
         self.writer.flush().or_else(|error| self.failed(error))
     }
 
-    /// Puts a file in its place. One that was not finished is removed.
+    /// Moves a file to its final path. An unfinished file is removed.
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
         match self.file.take() {
@@ -106,7 +106,7 @@ impl Output {
     }
 }
 
-/// A new file in the folder of `path`, under a name that no other process has.
+/// A new file in the folder of `path`, under a unique name.
 fn beside(path: &Path) -> io::Result<(File, TempPath)> {
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
@@ -117,13 +117,13 @@ fn beside(path: &Path) -> io::Result<(File, TempPath)> {
     Ok(builder.tempfile_in(folder)?.into_parts())
 }
 
-/// Shows a line on standard error. Text of the user's in it does nothing to a terminal; a standard error that cannot be
-/// written to, as a file on a full disk, ends nothing.
+/// Prints a line on standard error. Control characters in the user's text are escaped; write errors, such as a
+/// full disk, are ignored.
 pub fn say(line: impl Display) {
     let _ = writeln!(io::stderr(), "{}", printable(&line.to_string()));
 }
 
-/// Writes a file that is found whole or not at all.
+/// Writes a file atomically.
 pub fn write_atomic(path: &Path, text: &str) -> Result<()> {
     let mut output = Output::of(Some(path))?;
     output.bytes(text.as_bytes())?;

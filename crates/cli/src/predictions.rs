@@ -38,7 +38,7 @@ pub fn predict<A: DeserializeOwned>(
     values.into_iter().map(|value| serde_json::from_value(value).map_err(Error::Answer)).collect()
 }
 
-/// The model's answers to inputs as they are, and how many inputs were cut.
+/// The model's raw answers to inputs, and how many inputs were truncated.
 ///
 /// # Errors
 /// Those of [`predict`].
@@ -54,7 +54,7 @@ pub fn predict_lines(
     }
 }
 
-/// Byte offsets in a text by character offsets.
+/// Maps character offsets in a text to byte offsets.
 pub struct ByteOffsets(HashMap<usize, usize>);
 
 impl ByteOffsets {
@@ -73,7 +73,7 @@ impl ByteOffsets {
         Self(places)
     }
 
-    /// A range of characters as a range of bytes.
+    /// Converts a character range to a byte range.
     pub fn range(&self, start: usize, end: usize) -> Option<Range<usize>> {
         Some(*self.0.get(&start)?..*self.0.get(&end)?)
     }

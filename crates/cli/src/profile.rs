@@ -1,7 +1,7 @@
 //! `--profile`: where the time of a step goes.
 //!
-//! The libraries mark operations and phases with spans of `tracing`, which cost nothing until someone
-//! listens. Here two listeners do, for some steps: one sums up, one writes the trace.
+//! The libraries mark operations and phases with `tracing` spans, which cost nothing without a subscriber. Here
+//! two layers subscribe for some steps: one sums up, one writes the trace.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -26,35 +26,35 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::warnings;
 
-/// Steps before the first that is measured: caches fill, memory is got from the system.
+/// Warm-up steps before the first measured one: caches fill and memory is allocated.
 const WARM_UP: u64 = 5;
-/// Kernels of a graphics processor that are named.
+/// Maximum number of GPU kernels shown.
 const MOST_KERNELS: usize = 20;
 
-/// What was measured of one kind of span.
+/// Measurements of one kind of span.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sum {
     calls: u64,
-    /// From entering to leaving.
+    /// Total time from entering to leaving.
     total: Duration,
-    /// The same without the spans inside.
+    /// The same without nested spans.
     own: Duration,
     flops: u64,
 }
 
-/// The sums by place (a phase or an operation) and name, of the thread that trains.
+/// The sums by kind (phase or operation) and name, for the training thread.
 type Sums = HashMap<(bool, &'static str), Sum>;
 
-/// A listener that sums up.
+/// A layer that sums up.
 struct Summing(Arc<Mutex<Sums>>);
 
-/// What a span carries.
+/// A span's data.
 struct Work {
     flops: u64,
 }
 
 thread_local! {
-    /// The spans that are open: when they began, and how much of the time since was spent inside others.
+    /// The open spans: when they began, and how much time was spent in nested ones.
     static OPEN: RefCell<Vec<(Instant, Duration)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -106,15 +106,15 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Summing {
     }
 }
 
-/// A run's progress that listens to some of its steps.
+/// A run's progress that profiles some of its steps.
 pub struct Profiled<P> {
     shown: P,
     steps: u64,
     trace: PathBuf,
     device: Device,
-    /// Of the machine's matrix product, in floating-point operations a second.
+    /// The machine's matrix-product rate, in floating-point operations per second.
     rate: f64,
-    /// Steps made.
+    /// Steps so far.
     seen: u64,
     state: State,
 }
@@ -125,19 +125,19 @@ enum State {
     Done,
 }
 
-/// What listens.
+/// The active subscriber.
 struct Listener {
     sums: Arc<Mutex<Sums>>,
     on: Arc<AtomicBool>,
-    /// Writes the trace's end when dropped.
+    /// Finishes the trace when dropped.
     writer: tracing_chrome::FlushGuard,
-    /// Of a graphics processor.
+    /// Of a GPU.
     kernels: KernelTimes,
     steps: u64,
 }
 
 impl Listener {
-    /// Listens from now on; the trace goes to `trace`.
+    /// Starts profiling; the trace is written to `trace`.
     fn start(trace: &Path) -> Result<Self> {
         let file = File::create(trace).with_context(|| format!("cannot write {}", trace.display()))?;
         let (chrome, writer) = ChromeLayerBuilder::new().writer(file).include_args(true).build();
@@ -153,7 +153,7 @@ impl Listener {
         Ok(Self { sums, on, writer, kernels: KernelTimes::start(), steps: 0 })
     }
 
-    /// Stops listening and closes the trace; what was summed up.
+    /// Stops profiling and closes the trace; returns the sums.
     fn stop(self) -> (Sums, Vec<KernelTime>) {
         self.on.store(false, Ordering::Relaxed);
         drop(self.writer);
@@ -163,14 +163,14 @@ impl Listener {
 }
 
 impl<P: RunProgress> Profiled<P> {
-    /// Listens to `steps` steps once training is warm; the trace is written beside `trace` until it is
-    /// whole.
+    /// Profiles `steps` steps after warm-up; the trace is written to a temporary file next to `trace` until it
+    /// is complete.
     pub fn new(shown: P, steps: u64, trace: PathBuf, device: &Device) -> Self {
         let (device, rate) = (device.clone(), product_rate(device));
         Self { shown, steps, trace, device, rate, seen: 0, state: State::WarmingUp }
     }
 
-    /// Ends the profile and shows it.
+    /// Ends the profile and prints it.
     fn close(&mut self) {
         match std::mem::replace(&mut self.state, State::Done) {
             State::WarmingUp => self.shown.note(&format!(
@@ -194,7 +194,7 @@ impl<P: RunProgress> Profiled<P> {
     }
 }
 
-/// Where the trace is written until it is whole.
+/// The temporary path of an unfinished trace.
 fn unfinished(trace: &Path) -> PathBuf {
     trace.with_extension("json.part")
 }
@@ -233,7 +233,7 @@ impl<P: RunProgress> RunProgress for Profiled<P> {
     }
 }
 
-/// How fast the device multiplies square matrices of 1,024, the best of some tries.
+/// The rate at which the device multiplies 1,024 × 1,024 matrices, the best of several tries.
 fn product_rate(device: &Device) -> f64 {
     const N: usize = 1024;
     let matrix = || Tensor::<2>::random([N, N], Distribution::Uniform(-1.0, 1.0), device);
@@ -248,8 +248,8 @@ fn product_rate(device: &Device) -> f64 {
     2.0 * (N * N * N) as f64 / tries.fold(f64::INFINITY, f64::min)
 }
 
-/// Kernels of a graphics processor, the longest first. They add up to less than the step where it waits for the processor;
-/// phases and operations are then the times in which the processor fills its queue.
+/// GPU kernels, the longest first. They add up to less than the step if the GPU waits for the CPU; phases and
+/// operations are then the time the CPU takes to fill its queue.
 fn table_of_kernels(kernels: &[KernelTime], steps: u64) -> String {
     let all: Duration = kernels.iter().map(|kernel| kernel.time).sum();
     let mut table = Table::new();

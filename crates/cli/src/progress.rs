@@ -1,4 +1,4 @@
-//! How far a command has got.
+//! Progress display of a command.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, Prog
 
 use crate::output::say;
 
-/// What is done, the pace and the time left on standard error, of work that takes longer than two seconds: a live
-/// line on a terminal that shows no results, else a line every ten seconds.
+/// Work done, rate and time left on standard error, for work that takes longer than two seconds: a live line on
+/// a terminal that shows no results, else a line every ten seconds.
 pub struct Progress {
-    /// What is counted, as `lines`.
+    /// The unit counted, such as `lines`.
     unit: &'static str,
     start: Instant,
     shown: Instant,
@@ -34,7 +34,7 @@ impl Progress {
         Self { unit, start: now, shown: now, live }
     }
 
-    /// So many are done, and this share of all the work, where that is known.
+    /// Shows how much is done, and which share of all work, if known.
     pub fn show(&mut self, done: usize, share: Option<f64>) {
         let elapsed = self.start.elapsed();
         if elapsed < Self::FIRST {
@@ -50,7 +50,7 @@ impl Progress {
         }
     }
 
-    /// Takes the live line away.
+    /// Clears the live line.
     pub fn finish(&self) {
         if let Some(bar) = &self.live {
             bar.finish_and_clear();
@@ -59,7 +59,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// An error's line does not stand behind a live one.
+    /// Keeps an error line from following a live one.
     fn drop(&mut self) {
         self.finish();
     }

@@ -1,4 +1,4 @@
-//! Texts in order for a query.
+//! Reranks texts for a query.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::predictions::{for_task, predict_lines};
 use crate::{Error, Result, names};
 
-/// A tokenizer and a cross-encoder, which reads a query and a text together and says how well the text fits. Threads may
-/// share one.
+/// A tokenizer and a cross-encoder, which reads a query and a text together and scores how well the text fits.
+/// Can be shared between threads.
 ///
-/// It is slower than comparing vectors, and better: an [`Embedder`](crate::Embedder) or an index finds candidates, a
-/// re-ranker puts them in order.
+/// It is slower than comparing vectors, and better: an [`Embedder`](crate::Embedder) or an index retrieves
+/// candidates, a reranker sorts them.
 ///
 /// ```no_run
 /// let device = cloze::device::open(None)?;
@@ -27,60 +27,60 @@ use crate::{Error, Result, names};
 #[derive(Debug)]
 pub struct Reranker {
     predictor: Predictor,
-    /// The class whose probability is the score; none of a model with one output.
+    /// The class whose probability is the score; none for a model with one output.
     positive: Option<String>,
 }
 
-/// A text and how well it fits.
+/// A text's index and score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Ranked {
-    /// The text's place among those that were given.
+    /// The text's index among those given.
     pub place: usize,
-    /// How well it fits: what the model's only output says, or the probability of the second or positive of two classes.
+    /// The score: the model's only output, or the probability of the second or positive of two classes.
     pub score: f64,
 }
 
 impl Ranked {
-    /// The text at a place, with its score.
+    /// The text at an index, with its score.
     pub fn new(place: usize, score: f64) -> Self {
         Self { place, score }
     }
 }
 
-/// The texts of several queries in order.
+/// The ranked texts of several queries.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Rankings {
-    /// For each query its texts, the best first. Of equals the first given comes first.
+    /// The texts of each query, the best first. Ties keep the given order.
     pub queries: Vec<Vec<Ranked>>,
-    /// How many pairs of a query and a text were longer than the model takes, and were cut.
+    /// The number of query–text pairs that were truncated to the model's maximum length.
     pub truncated: usize,
 }
 
 impl Reranker {
-    /// Loads a model's folder, or a model by its name on the hub (see [`names::find`]): one with a number for a pair of
-    /// texts, or with two classes. For 8 bits, make one from a [`Predictor`].
+    /// Loads a model folder, or a model by its hub name (see [`names::find`]): one that gives a number for a
+    /// pair of texts, or has two classes. For 8-bit weights, construct one from a [`Predictor`].
     ///
     /// # Errors
-    /// As [`names::find`], and whatever is missing or damaged in the folder, by name; [`Error::WrongTask`].
+    /// Those of [`names::find`]; a missing or damaged file in the folder; [`Error::WrongTask`].
     pub fn load(model: impl AsRef<Path>, device: &Device) -> Result<Self> {
         Predictor::load(&names::find(model)?, device, false)?.try_into()
     }
 
-    /// The texts in order for a query, the best first.
+    /// The texts ranked for a query, the best first.
     ///
     /// # Errors
-    /// [`Error::Input`] for a model of single texts, and for what the tokenizer fails on.
+    /// [`Error::Input`] for a model of single texts, and for text that the tokenizer fails on.
     pub fn rank<T: AsRef<str>>(&self, query: &str, texts: &[T]) -> Result<Vec<Ranked>> {
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         Ok(self.rank_all(&[(query, texts)])?.queries.swap_remove(0))
     }
 
-    /// The texts of each query in order.
+    /// The ranked texts of each query.
     ///
     /// # Errors
-    /// Those of [`rank`](Self::rank), with the place of the first query that they are of.
+    /// Those of [`rank`](Self::rank), with the index of the first query concerned.
     pub fn rank_all<Q: AsRef<str>, T: AsRef<str>>(&self, queries: &[(Q, Vec<T>)]) -> Result<Rankings> {
         let pairs = queries.iter().flat_map(|(query, texts)| {
             texts.iter().map(|text| json!({ "text": query.as_ref(), "pair": text.as_ref() }))
@@ -99,12 +99,12 @@ impl Reranker {
         Ok(Rankings { queries: ranked.collect(), truncated })
     }
 
-    /// The most tokens of a query and a text together, special ones among them.
+    /// The maximum tokens of a query and a text together, special tokens included.
     pub fn max_len(&self) -> usize {
         self.predictor.max_len()
     }
 
-    /// How well a text fits, by the model's answer.
+    /// The score in the model's answer.
     fn score(&self, answer: &Value) -> f64 {
         let score = match &self.positive {
             None => answer.get("value"),
@@ -114,7 +114,7 @@ impl Reranker {
     }
 }
 
-/// The query that the pair at a place is of.
+/// The query of the pair at an index.
 fn owner<Q, T>(queries: &[(Q, Vec<T>)], place: usize) -> usize {
     let mut before = 0;
     let is_of = |(_, texts): &(Q, Vec<T>)| {

@@ -1,4 +1,4 @@
-//! Rows of files, or lines of standard input, read a batch at a time.
+//! Rows of files, or lines of standard input, read in batches.
 
 use std::path::Path;
 
@@ -12,47 +12,47 @@ use crate::lines::{self, BATCH, Batch, Lines};
 
 #[derive(clap::Args)]
 pub struct RowFiles {
-    /// Files with a text a row; standard input, with a text a line, if there is none.
+    /// Files with one text per row (default: standard input, one text per line).
     #[arg(value_name = "FILE")]
     files: Vec<String>,
     /// The files' format.
     #[arg(long = "input-format", alias = "format", value_name = "FORMAT", value_enum, default_value_t = Format::Auto)]
     format: Format,
-    /// What separates the columns of CSV and TSV, such as ";": one ASCII character.
+    /// The column separator of CSV and TSV, such as ";": one ASCII character.
     #[arg(long, value_name = "CHAR")]
     delimiter: Option<char>,
-    /// Bytes of a line at most; a longer one is an error.
+    /// Maximum bytes of a line; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Format {
-    /// As the file's ending says: .jsonl, .csv, .tsv, .parquet; lines of text if it is .txt or none.
+    /// From the file extension: .jsonl, .csv, .tsv, .parquet; lines of text for .txt or no extension.
     Auto,
-    /// A text a line.
+    /// One text per line.
     Lines,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Jsonl,
-    /// Fields between commas.
+    /// Comma-separated fields.
     Csv,
-    /// Fields between tabs.
+    /// Tab-separated fields.
     Tsv,
     /// Parquet.
     Parquet,
 }
 
-/// The columns that are read.
+/// The columns to read.
 pub struct RowColumns {
-    /// Each of them, the text's first.
+    /// The columns, the text's first.
     pub columns: Vec<RecordColumn>,
-    /// The option that named some, which lines of text do not have.
+    /// The option that named columns, which lines of text do not have.
     pub named_by: Option<&'static str>,
 }
 
 impl RowColumns {
-    /// The column of `field`: the one of `given` that names it and must be there, or one of the field's own name, which must be
-    /// if it is `required`.
+    /// The column of `field`: the one that `given` names, which must exist, or one of the field's own name,
+    /// which must exist if `required`.
     pub fn column(field: &str, given: &[(String, Column)], required: bool) -> RecordColumn {
         let given = given.iter().find(|(name, _)| name == field).map(|(_, column)| column.clone());
         let required = required || given.is_some();
@@ -61,7 +61,7 @@ impl RowColumns {
     }
 }
 
-/// What an option takes that says which column one of `fields` is.
+/// Parses an option that gives the column of one of `fields`.
 pub fn column(text: &str, fields: &[&str]) -> Result<(String, Column), String> {
     let (field, name) = text.split_once('=').unwrap_or_default();
     if !fields.contains(&field) || name.is_empty() {
@@ -71,7 +71,7 @@ pub fn column(text: &str, fields: &[&str]) -> Result<(String, Column), String> {
     Ok((field.into(), column_of(name)?))
 }
 
-/// What an option takes that says which column a field is, where the fields are known later.
+/// Parses an option that gives a field's column, if the fields are known only later.
 pub fn any_column(text: &str) -> Result<(String, Column), String> {
     match text.split_once('=') {
         Some((field, name)) if !field.is_empty() && !name.is_empty() => Ok((field.into(), column_of(name)?)),
@@ -79,7 +79,7 @@ pub fn any_column(text: &str) -> Result<(String, Column), String> {
     }
 }
 
-/// A column by its number or name.
+/// Parses a column's number or name.
 fn column_of(name: &str) -> Result<Column, String> {
     match name.parse() {
         Ok(0) => Err("columns are counted from 1".to_owned()),
@@ -97,30 +97,30 @@ pub fn check_once(columns: &[(String, Column)]) -> Result<()> {
     match (0..columns.len()).find(is_named_before) {
         Some(i) => {
             let error =
-                anyhow!("--columns: the field `{}` is named twice; expected one column of it", columns[i].0);
+                anyhow!("--columns: the field `{}` is given twice; expected one column for it", columns[i].0);
             Err(WrongUsage::new(error).into())
         }
         None => Ok(()),
     }
 }
 
-/// A row and where it was read.
+/// A row and its location in the input.
 pub struct Placed {
     pub place: String,
-    /// A cell for each column; of a line the text alone.
+    /// A cell for each column; for a line, only the text.
     pub cells: Vec<Value>,
 }
 
 impl Placed {
-    /// The error of a row whose text is none.
+    /// The error for a row whose text is missing or not a string.
     pub fn no_text(place: &str) -> anyhow::Error {
-        anyhow!("{place}: the text is no string; name its column with --columns text=COLUMN")
+        anyhow!("{place}: the text is not a string; name its column with --columns text=COLUMN")
     }
 }
 
-/// Rows, read a batch at a time.
+/// Rows, read in batches.
 pub struct Rows {
-    /// What is still to be read, the first on top.
+    /// The remaining sources, the next one last.
     rest: Vec<Source>,
 }
 
@@ -133,7 +133,7 @@ impl RowFiles {
     /// Opens the files.
     ///
     /// # Errors
-    /// [`WrongUsage`] if columns of lines are named; files that cannot be read.
+    /// [`WrongUsage`] if columns are named for lines; files that cannot be read.
     pub fn open(&self, columns: &RowColumns) -> Result<Rows> {
         let mut rest = Vec::new();
         if self.files.is_empty() {
@@ -148,7 +148,7 @@ impl RowFiles {
         Ok(Rows { rest })
     }
 
-    /// Lines have no columns.
+    /// Refuses columns for lines.
     fn check_lines(&self, columns: &RowColumns) -> Result<()> {
         if let Some(named_by) = columns.named_by {
             let error = anyhow!("lines of text have no columns for {named_by}; name a file that has some");
@@ -189,7 +189,7 @@ impl RowFiles {
 }
 
 impl Rows {
-    /// The next rows, as many as are embedded together; none at the end.
+    /// The next batch of rows to embed together; empty at the end.
     pub fn batch(&mut self) -> Result<Vec<Placed>> {
         let mut found = Vec::new();
         while found.len() < BATCH {

@@ -1,4 +1,5 @@
-//! Options that had another name once. Old names still work, as hidden aliases of clap's, and standard error names the new one.
+//! Renamed options. Old names still work, as hidden clap aliases, and a note on standard error gives the new
+//! one.
 
 use std::ffi::OsString;
 
@@ -17,7 +18,7 @@ const RENAMED: [(&[&str], &str, &str); 5] = [
     ),
 ];
 
-/// Names the new spelling of each old one in a command line, which is that of a valid call.
+/// Prints the new spelling of each old one in a valid command line.
 pub fn tell(args: &[OsString]) {
     renamed(args).for_each(|(old, new)| say(format_args!("note: {old} is called {new} now")));
 }

@@ -1,4 +1,4 @@
-//! Signals. Ctrl-C: once asks, twice insists.
+//! Signals. Ctrl-C: the first stops gracefully, the second at once.
 
 use std::process;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 
 use crate::output::say;
 
-/// Lets a write beyond the greatest size of a file (`ulimit -f`) fail as one to a full disk does, with an error that
-/// says so. The signal that comes with it ends the program without a word otherwise.
+/// Makes a write beyond the file-size limit (`ulimit -f`) fail with an error, like a full disk. By default its
+/// signal ends the program silently.
 pub fn ignore_file_size_signal() {
     #[cfg(unix)]
     // SAFETY: no handler is installed, and nothing else in the program asks for this signal.
@@ -18,11 +18,11 @@ pub fn ignore_file_size_signal() {
     }
 }
 
-/// The flag that the first Ctrl-C (or SIGTERM, SIGHUP) raises: whoever watches it saves and ends.
-/// The second ends the program at once, with the status a shell gives an interrupted one.
+/// The flag that the first Ctrl-C (or SIGTERM, SIGHUP) raises: code that watches it saves and ends. The second
+/// ends the program at once, with a shell's status for an interrupted program.
 ///
 /// # Errors
-/// When the system refuses a handler, or one is installed already.
+/// If the system refuses a handler, or one is already installed.
 pub fn on_ctrl_c() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&stop);

@@ -1,4 +1,4 @@
-//! Entities in texts.
+//! Named-entity recognition.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::predictions::{ByteOffsets, for_task, predict};
 use crate::{Error, Result, names};
 
-/// A tokenizer and a model that tags the words of texts, by which entities are found. Threads may share one.
+/// A tokenizer and a model that tags words to find entities. Can be shared between threads.
 ///
 /// ```no_run
 /// let device = cloze::device::open(None)?;
@@ -24,29 +24,29 @@ use crate::{Error, Result, names};
 #[derive(Debug)]
 pub struct Tagger(Predictor);
 
-/// The words of a text and what they are.
+/// The words of a text, with tags and entities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaggedText {
-    /// The words, which white space divides.
+    /// The words, split at white space.
     pub words: Vec<String>,
     /// Their tags, such as `B-PER`.
     pub tags: Vec<String>,
-    /// The entities that the tags make, in order.
+    /// The entities from the tags, in order.
     pub entities: Vec<Entity>,
 }
 
-/// Words that name something.
+/// A named entity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entity {
-    /// What it is, such as `PER`.
+    /// Its type, such as `PER`.
     pub label: String,
     /// Its text.
     pub text: String,
-    /// Its words' places.
+    /// Its word range.
     pub words: Range<usize>,
-    /// Its bytes in the text.
+    /// Its byte range in the text.
     pub bytes: Range<usize>,
 }
 
@@ -69,19 +69,19 @@ struct AnsweredEntity {
 }
 
 impl Tagger {
-    /// Loads a model's folder, or a model by its name on the hub (see [`names::find`]). For 8 bits, make one from a
-    /// [`Predictor`].
+    /// Loads a model folder, or a model by its hub name (see [`names::find`]). For 8-bit weights, construct one
+    /// from a [`Predictor`].
     ///
     /// # Errors
-    /// As [`names::find`], and whatever is missing or damaged in the folder, by name; [`Error::WrongTask`].
+    /// Those of [`names::find`]; a missing or damaged file in the folder; [`Error::WrongTask`].
     pub fn load(model: impl AsRef<Path>, device: &Device) -> Result<Self> {
         Predictor::load(&names::find(model)?, device, false)?.try_into()
     }
 
-    /// The tags and entities of each text. Models are trained on words with punctuation apart: `London .`
+    /// The tags and entities of each text. Models are trained on words with punctuation split off: `London .`
     ///
     /// # Errors
-    /// An output that is not finite.
+    /// Non-finite model outputs.
     pub fn tag<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<TaggedText>> {
         let answers: Vec<Answered> =
             predict(&self.0, texts.iter().map(|text| json!({ "text": text.as_ref() })))?;

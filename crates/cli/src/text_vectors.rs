@@ -1,4 +1,4 @@
-//! The vectors of texts.
+//! Text embedding for commands.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::progress::Progress;
 
 #[derive(clap::Args)]
 pub struct PromptArgs {
-    /// Put the folder's prompt of this name before each text (default: as the folder says, else none).
+    /// Put the folder's prompt of this name before each text (default: from the folder, else none).
     #[arg(long, value_name = "NAME")]
     prompt: Option<String>,
     /// Put this text before each text.
@@ -34,7 +34,7 @@ impl PromptArgs {
     }
 }
 
-/// A model that makes vectors, not yet loaded: what stands before texts may differ from one call to the next.
+/// An embedding model, not yet loaded: the prompt may differ between calls.
 pub struct Model<'a> {
     pub folder: PathBuf,
     device: Device,
@@ -42,7 +42,7 @@ pub struct Model<'a> {
     compute: &'a Compute,
 }
 
-/// The vectors of texts, in their order.
+/// The vectors of texts, in order.
 pub struct Embedded {
     values: Vec<f32>,
     width: usize,
@@ -55,12 +55,12 @@ impl Embedded {
         Ok(Vectors::new(&self.values, self.width)?)
     }
 
-    /// All numbers, one vector after the other, and a vector's width.
+    /// All elements, row by row, and a vector's width.
     pub fn into_values(self) -> (Vec<f32>, usize) {
         (self.values, self.width)
     }
 
-    /// The vectors of the first half of the texts, and of the second.
+    /// The vectors of the first and of the second half of the texts.
     pub fn halves(self) -> [Self; 2] {
         let n = self.values.len() / self.width / 2;
         self.split(n)
@@ -75,13 +75,13 @@ impl Embedded {
 }
 
 impl<'a> Model<'a> {
-    /// Finds a model by its folder or name and opens the device. `batch_tokens` are worked on at a time.
+    /// Finds a model by its folder or name and opens the device; processes `batch_tokens` at a time.
     pub fn open(name: &str, batch_tokens: usize, compute: &'a Compute) -> Result<Self> {
         Ok(Self { folder: model::folder(name)?, device: compute.open()?, batch_tokens, compute })
     }
 
-    /// The vectors of texts, each behind the prompt. Equal texts are embedded once. How far it has got is shown, and how
-    /// many texts were cut.
+    /// The vectors of texts, each after the prompt. Duplicate texts are embedded once. Shows progress, and
+    /// reports how many texts were truncated.
     pub fn embed(&self, texts: &[&str], prompt: Option<Prompt>) -> Result<Embedded> {
         let Self { batch_tokens, compute, .. } = *self;
         let config = EmbedConfig { prompt, batch_tokens, int8: compute.int8, ..EmbedConfig::default() };

@@ -1,4 +1,4 @@
-//! Texts in one language to texts in another.
+//! Translation.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use cloze_trainer::translate::{self, TranslateConfig, Translation};
 
 use crate::{Error, Result, names};
 
-/// Tokenizers and a model that translates. Threads may share one.
+/// Tokenizers and a translation model. Can be shared between threads.
 ///
 /// ```no_run
 /// let device = cloze::device::open(None)?;
@@ -21,15 +21,15 @@ use crate::{Error, Result, names};
 pub struct Translator(translate::Translator);
 
 impl Translator {
-    /// Loads a model's folder, or a model by its name on the hub (see [`names::find`]).
+    /// Loads a model folder, or a model by its hub name (see [`names::find`]).
     ///
     /// # Errors
-    /// As [`names::find`], and whatever is missing or damaged in the folder, by name.
+    /// Those of [`names::find`]; a missing or damaged file in the folder.
     pub fn load(model: impl AsRef<Path>, device: &Device) -> Result<Self> {
         Self::load_with(model, TranslateConfig::default(), device)
     }
 
-    /// [`load`](Self::load), to decode otherwise than the folder says.
+    /// [`load`](Self::load) with decoding settings that override the folder's.
     ///
     /// # Errors
     /// Those of [`load`](Self::load), and an invalid `config`.
@@ -37,20 +37,20 @@ impl Translator {
         Ok(translate::Translator::load(&names::find(model)?, config, device)?.into())
     }
 
-    /// The best translation of each text, in their order. Texts longer than [`max_len`](Self::max_len) are translated
+    /// The best translation of each text, in order. Texts longer than [`max_len`](Self::max_len) are translated
     /// without their ends.
     ///
     /// # Errors
-    /// As [`translate_n`](Self::translate_n).
+    /// Those of [`translate_n`](Self::translate_n).
     pub fn translate<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Translation>> {
         let all = self.translate_n(texts)?;
         Ok(all.into_iter().filter_map(|translations| translations.into_iter().next()).collect())
     }
 
-    /// As many translations of each text as [`TranslateConfig::n_best`] says, the best first.
+    /// [`TranslateConfig::n_best`] translations of each text, the best first.
     ///
     /// # Errors
-    /// [`Error::Input`] with the first text that the tokenizer fails on, or whose output is not finite.
+    /// [`Error::Input`] with the first text that the tokenizer fails on, or whose outputs are not finite.
     pub fn translate_n<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Vec<Translation>>> {
         let texts: Vec<Sequence> = texts.iter().map(|text| Sequence::Text(text.as_ref())).collect();
         let translations = self.0.translate(&texts, &[]).map_err(|error| match error {
@@ -63,7 +63,7 @@ impl Translator {
         placed.map(|(place, found)| found.map_err(|source| Error::Input { place, source })).collect()
     }
 
-    /// The most tokens of a text, special ones among them.
+    /// The maximum tokens of a text, special tokens included.
     pub fn max_len(&self) -> usize {
         self.0.max_len()
     }

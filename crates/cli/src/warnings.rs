@@ -1,4 +1,4 @@
-//! What the libraries warn of, each once, on standard error.
+//! Prints the libraries' warnings on standard error, each once.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -15,11 +15,12 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::output::say;
 
 thread_local! {
-    /// Listens on the main thread until a profile listens everywhere.
+    /// Subscribes on the main thread until a profile subscribes globally.
     static HERE: RefCell<Option<DefaultGuard>> = const { RefCell::new(None) };
 }
 
-/// Listens from now on. A process can listen everywhere but once, so a run that will be profiled listens on this thread first.
+/// Subscribes from now on. A process can set a global subscriber only once, so a run to be profiled subscribes
+/// on this thread first.
 pub fn listen(will_be_profiled: bool) {
     let subscriber = tracing_subscriber::registry().with(layer());
     match will_be_profiled {
@@ -29,12 +30,12 @@ pub fn listen(will_be_profiled: bool) {
     }
 }
 
-/// Ends listening on this thread: a subscriber with a [`layer`] follows.
+/// Unsubscribes this thread, for a subscriber with a [`layer`] to follow.
 pub fn hand_over() {
     HERE.set(None);
 }
 
-/// The part of a subscriber that prints warnings.
+/// The subscriber layer that prints warnings.
 pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
     Warnings::default().with_filter(LevelFilter::WARN)
 }

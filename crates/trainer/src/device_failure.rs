@@ -1,30 +1,30 @@
-//! What a device says when it fails, told from what its backend's panic says.
+//! Classifies device failures by the panic messages of their backends.
 //!
 //! burn's operations return no errors. The texts are those of CubeCL 0.11.3 (`IoError`, `LaunchError` and `ServerError` in
 //! cubecl-runtime, `device_poison.rs` in cubecl-wgpu), wgpu 30, cudarc 0.19 and libtorch 2.9.
 
 use std::fmt;
 
-/// Why a device failed, as far as its backend's words tell.
+/// Why a device failed, as far as the backend's message tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceFailure {
-    /// It has too little memory for what it was to do.
+    /// Out of memory.
     OutOfMemory,
-    /// It is gone, or a kernel has left it in a state that only a new process ends.
+    /// It is gone, or a kernel left it in a state that requires a new process.
     Lost,
-    /// Its driver, or a library of CUDA's, is missing or older than the build needs.
+    /// Its driver or a CUDA library is missing or older than the build needs.
     Driver,
-    /// It cannot compute what it was to: an adapter without a feature, or with a limit that is too low.
+    /// It lacks what the computation needs: a missing adapter feature, or a limit that is too low.
     Feature,
-    /// There is none.
+    /// There is no device.
     Absent,
     /// Anything else.
     Other,
 }
 
-/// Words that tell of a failure, in lower case. The first that are found count: a message about memory may say of the driver
-/// too that it refused.
+/// Phrases that identify a failure, in lower case. The first match counts: a message about memory may also
+/// mention the driver.
 const WORDS: [(DeviceFailure, &[&str]); 5] = [
     (
         DeviceFailure::OutOfMemory,
@@ -111,14 +111,14 @@ const WORDS: [(DeviceFailure, &[&str]); 5] = [
 ];
 
 impl DeviceFailure {
-    /// What a panic's message tells of.
+    /// Classifies a panic message.
     pub fn of(said: &str) -> Self {
         let lower = said.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
         let found = WORDS.iter().find(|(_, words)| words.iter().any(|word| lower.contains(word)));
         found.map_or(Self::Other, |(failure, _)| *failure)
     }
 
-    /// What to do about it, whatever was computed; nothing where that depends on it, or is not known.
+    /// Advice that holds for any computation; `None` if it depends on the computation or the cause is unknown.
     pub fn advice(self) -> Option<&'static str> {
         match self {
             Self::OutOfMemory | Self::Other => None,
@@ -129,13 +129,13 @@ impl DeviceFailure {
             Self::Feature => Some(
                 "the device or its driver lacks what that needs: `cloze devices --check` shows which devices compute",
             ),
-            Self::Absent => Some("`cloze devices` lists those that there are"),
+            Self::Absent => Some("`cloze devices` lists those available"),
         }
     }
 }
 
-/// What a backend said, on one line, without the places in the code that it came from, and what to do where that does not depend
-/// on the work.
+/// A backend's message on one line, without code locations, plus any advice that does not depend on the
+/// computation.
 ///
 /// ```
 /// use cloze_trainer::device_failure::Told;

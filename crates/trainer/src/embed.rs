@@ -18,21 +18,21 @@ use std::path::Path;
 
 pub use cloze_model::bert::{Pooling, SentencePooling};
 
-/// What overrides the settings in a model's folder.
+/// Overrides for the settings in a model folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedConfig {
-    /// The pooling. Default: what the folder's sentence-transformers modules say, or the mean if there are none.
+    /// The pooling. Default: from the folder's sentence-transformers modules, or the mean if there are none.
     pub pooling: Option<SentencePooling>,
-    /// Whether embeddings are scaled to length 1. Default: what the modules say, or no if there are none.
+    /// Whether embeddings are scaled to length 1. Default: from the modules, or no if there are none.
     pub normalize: Option<bool>,
-    /// What is put before each text. Default: what the folder says, or nothing.
+    /// Prefix of each text. Default: from the folder, or nothing.
     pub prompt: Option<Prompt>,
-    /// The language that all texts are in, where the model has language embeddings (XLM): a name in the folder's `lang2id`,
+    /// The language of all texts, if the model has language embeddings (XLM): a name in the folder's `lang2id`,
     /// or a number. Default: the folder's `lang_id`.
     pub language: Option<String>,
-    /// The most tokens in a batch, including padding if the device needs it. A longer text is a batch of its own.
+    /// Maximum tokens per batch, including padding if the device needs it. A longer text is a batch of its own.
     pub batch_tokens: usize,
-    /// Whether the layers multiply in 8 bits: faster, and a little less exact.
+    /// Whether the layers multiply in 8 bits: faster and slightly less exact.
     pub int8: bool,
 }
 
@@ -42,7 +42,7 @@ impl Default for EmbedConfig {
     }
 }
 
-/// What is put before a text that is embedded, such as `"search_query: "`.
+/// A prefix of embedded texts, such as `"search_query: "`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
     /// The folder's prompt of this name.
@@ -78,7 +78,7 @@ pub struct Embedder {
     normalize: bool,
     lowercase: bool,
     prompt: String,
-    /// Whether the tokens of a prompt are not to be pooled.
+    /// Whether to exclude the prompt's tokens from pooling.
     excludes_prompt: bool,
     batch_tokens: usize,
     d_model: usize,
@@ -97,18 +97,18 @@ pub struct Embeddings {
 }
 
 impl Embeddings {
-    /// How many texts were longer than [`Embedder::max_len`] and were cut at their ends.
+    /// The number of texts that were truncated to [`Embedder::max_len`].
     pub fn truncated(&self) -> usize {
         self.texts.iter().filter(|text| text.truncated).count()
     }
 }
 
-/// What was read of a text.
+/// How much of a text was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextRead {
-    /// Its tokens, special ones and those of the prompt among them.
+    /// Its tokens, including special tokens and the prompt's.
     pub tokens: usize,
-    /// Whether it was longer than [`Embedder::max_len`] and was cut at its end.
+    /// Whether it was truncated to [`Embedder::max_len`].
     pub truncated: bool,
 }
 
@@ -118,12 +118,12 @@ impl From<&Encoding> for TextRead {
     }
 }
 
-/// A text to be embedded, and what is to replace the embedder's own settings for it.
+/// A text to embed, with overrides of the embedder's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedRequest {
     /// The text.
     pub text: String,
-    /// What is put before it.
+    /// Its prefix.
     pub prompt: Option<String>,
     /// How its states are pooled.
     pub pooling: Option<SentencePooling>,
@@ -138,7 +138,7 @@ impl EmbedRequest {
     }
 }
 
-/// A text that was encoded.
+/// An encoded text.
 #[derive(Debug)]
 pub struct EmbedUnit {
     encoding: Encoding,
@@ -149,9 +149,9 @@ pub struct EmbedUnit {
 /// The embedding of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedding {
-    /// [`Embedder::width`] numbers, or what the request's pooling gives.
+    /// [`Embedder::width`] elements, or what the request's pooling gives.
     pub values: Vec<f32>,
-    /// What was read of the text.
+    /// How much of the text was read.
     pub text: TextRead,
 }
 
@@ -220,13 +220,13 @@ impl Respond for Embedder {
 }
 
 impl Embedder {
-    /// Loads a Hugging Face folder: `config.json`, `model.safetensors`, a tokenizer, and the modules of
-    /// sentence-transformers if it has them. `device` is one without autodiff.
+    /// Loads a Hugging Face folder: `config.json`, `model.safetensors`, a tokenizer, and the
+    /// sentence-transformers modules if there are any. `device` must be one without autodiff.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder, by name; a pooling or module of sentence-transformers
-    /// that is not known here; a language that the model does not have; a prompt that the folder does not have, or whose tokens it does not pool; a pooling of
-    /// more layers than there are;
+    /// A missing or damaged file in the folder; an unsupported pooling or sentence-transformers module; a
+    /// language that the model does not have; a prompt that the folder does not have, or one whose tokens this
+    /// pooling cannot exclude; a pooling of more layers than the model has;
     /// [`VocabularyMismatch`](crate::TrainerError::VocabularyMismatch),
     /// [`UnfitTokenizer`](crate::TrainerError::UnfitTokenizer).
     pub fn load(folder: &Path, config: EmbedConfig, device: &Device) -> Result<Self> {
@@ -281,7 +281,7 @@ impl Embedder {
         Ok(Self { pooling, ..embedder })
     }
 
-    /// A pooling of texts behind this prompt, whose tokens it leaves out where the model's modules say so.
+    /// The pooling of texts after this prompt, excluding the prompt's tokens if the model's modules say so.
     fn pooling_behind(&self, prompt: &str, pooling: &SentencePooling) -> Result<SentencePooling> {
         if !self.excludes_prompt || prompt.is_empty() {
             return Ok(pooling.clone().after(0)?);
@@ -291,17 +291,17 @@ impl Embedder {
         Ok(pooling.clone().after(encoding.len() - usize::from(ends))?)
     }
 
-    /// Features of an embedding by this pooling.
+    /// Width of an embedding with this pooling.
     fn width_of(&self, pooling: &SentencePooling) -> usize {
         if self.dense.is_empty() { pooling.width(self.d_model) } else { self.width }
     }
 
-    /// Features of an embedding.
+    /// Width of an embedding.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The most tokens of a text, special ones among them; longer texts are cut at their ends.
+    /// The maximum tokens of a text, special tokens included; longer texts are truncated.
     pub fn max_len(&self) -> usize {
         self.max_len
     }
@@ -316,7 +316,7 @@ impl Embedder {
         self.normalize
     }
 
-    /// Which parameters the checkpoint lacks, and which of its tensors are not used.
+    /// The parameters missing from the checkpoint, and its unused tensors.
     pub fn report(&self) -> &LoadReport {
         &self.report
     }
@@ -331,15 +331,15 @@ impl Embedder {
         self.embed_sequences(&texts)
     }
 
-    /// Embeds texts, words, and beginnings of texts that go on ([`Sequence::Beginning`]).
+    /// Embeds texts, words, and truncated texts ([`Sequence::Beginning`]).
     ///
     /// # Errors
-    /// Those of [`embed`](Self::embed), and for a beginning that does not decide the embedding.
+    /// Those of [`embed`](Self::embed), and for a truncated text that does not determine the embedding.
     pub fn embed_sequences(&self, texts: &[Sequence<'_>]) -> Result<Embeddings> {
         on_awake_cores(&self.device, || self.embed_here(texts))
     }
 
-    /// Encodes texts behind a prompt. Before words stand the prompt's words.
+    /// Encodes texts after a prompt. Word sequences get the prompt's words in front.
     fn encode_behind(&self, prompt: &str, texts: &[Sequence<'_>]) -> Result<Vec<Encoding>> {
         let encode = |texts: &[Sequence]| self.tokenizer.encode_inputs(texts, true, OffsetUnit::Bytes);
         if !self.lowercase && prompt.is_empty() {
@@ -385,7 +385,7 @@ impl Embedder {
         Ok(Embeddings { values, texts: encodings.iter().map(TextRead::from).collect() })
     }
 
-    /// Writes the pooled states of texts into `values`, `[texts · width]`, which are zeros.
+    /// Writes the pooled states of texts into `values`, `[texts · width]`, which are initially zero.
     fn pool(&self, pooling: &SentencePooling, encodings: &[&Encoding], width: usize, values: &mut [f32]) {
         // Texts with the same tokens are computed once, by the first of them.
         let mut firsts: HashMap<(&[u32], &[u32]), usize> = HashMap::new();
@@ -422,11 +422,11 @@ impl Embedder {
     }
 }
 
-/// The tokenizer and the encoder of a folder, made for inference: in 8 bits or not, on `device`, and for texts of a
-/// `language` if there is one.
+/// The tokenizer and the encoder of a folder, prepared for inference: 8-bit or not, on `device`, for texts of
+/// an optional `language`.
 ///
 /// # Errors
-/// Those of [`Embedder::load`] that are of no pooling.
+/// Those of [`Embedder::load`], except for pooling.
 pub(crate) fn load_encoder(
     folder: &Path,
     language: Option<&str>,
@@ -454,8 +454,8 @@ pub(crate) fn load_encoder(
     Ok((tokenizer, bert, model, report))
 }
 
-/// Batches of sequences of these `lengths`, which ascend: as many as have at most this many tokens, with their padding unless
-/// they are packed, and one at least.
+/// Batches of sequences with these ascending `lengths`: each has at most this many tokens (with padding, unless
+/// packed), or a single sequence.
 pub(crate) fn batches(
     lengths: &[usize],
     batch_tokens: usize,
@@ -475,7 +475,7 @@ pub(crate) fn batches(
     })
 }
 
-/// Scales a vector to length 1. A vector of zeros stays as it is.
+/// Scales a vector to length 1. A zero vector stays zero.
 fn normalize(embedding: &mut [f32]) {
     let norm = embedding.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-12);
     embedding.iter_mut().for_each(|x| *x /= norm);

@@ -1,4 +1,4 @@
-//! The crate's errors: each one line that says where, what was found, what was expected.
+//! The crate's errors: each is one line with the location, what was found, and what was expected.
 
 use crate::engine::Kept;
 use cloze_data::DataError;
@@ -12,25 +12,25 @@ use std::sync::Arc;
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, TrainerError>;
 
-/// Errors in what a user supplies: configs, run folders, checkpoints, corpora.
+/// Errors in user input: configs, run folders, checkpoints, corpora.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainerError {
     /// A file or folder could not be read, written or created.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried, as a verb: `"read"`, `"write"`.
+        /// The attempted action, as a verb: `"read"`, `"write"`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         source: std::io::Error,
     },
 
     /// A config that is not TOML, or a `--set` that is not `KEY=VALUE`.
     #[error("{place}: {message}")]
     ConfigSyntax {
-        /// Where it stands.
+        /// Its location.
         place: Place,
         /// What is wrong and what was expected.
         message: String,
@@ -39,7 +39,7 @@ pub enum TrainerError {
     /// A malformed group of parameters.
     #[error("optimizer.groups[{group}].parameters = {pattern:?}: {reason}")]
     ParamGroup {
-        /// The group's number, from 0.
+        /// The group's index.
         group: usize,
         /// Its pattern.
         pattern: String,
@@ -50,7 +50,7 @@ pub enum TrainerError {
     /// An unknown config key.
     #[error("{place}: unknown key `{key}`; {hint}")]
     UnknownKey {
-        /// Where it stands.
+        /// Its location.
         place: Place,
         /// The dotted key.
         key: String,
@@ -61,16 +61,16 @@ pub enum TrainerError {
     /// A missing config key without a default.
     #[error("{place}: missing key `{key}`, which has no default")]
     MissingKey {
-        /// The table that lacks it.
+        /// The table that should have it.
         place: Place,
         /// The dotted key.
         key: String,
     },
 
-    /// A config value of the wrong type, out of range, or in contradiction to another one.
+    /// A config value of the wrong type, out of range, or inconsistent with another one.
     #[error("{place}: `{key}` is {found}; expected {expected}")]
     BadValue {
-        /// Where it stands.
+        /// Its location.
         place: Place,
         /// The dotted key.
         key: String,
@@ -80,7 +80,7 @@ pub enum TrainerError {
         expected: String,
     },
 
-    /// A config value that does not suit the data.
+    /// A config value that does not fit the data.
     #[error("`{key}` is {found}; expected {expected}")]
     Setting {
         /// The dotted key.
@@ -94,28 +94,26 @@ pub enum TrainerError {
     /// A run that needs more memory than the machine has.
     #[error("the run needs at least {needs} of memory, but this machine has {has}: lower {keys}")]
     Memory {
-        /// The least memory that it needs.
+        /// The minimum memory that it needs.
         needs: String,
         /// The machine's memory.
         has: String,
-        /// The config keys that decide it, with their values.
+        /// The config keys that determine it, with their values.
         keys: String,
     },
 
-    /// A checkpoint that was made with other examples.
+    /// A checkpoint made with other examples.
     #[error("{} was made with other training examples than those read now; restore them, or start a new run with --out", checkpoint.display())]
     ExamplesChanged {
         /// The checkpoint.
         checkpoint: PathBuf,
     },
 
-    /// An empty text, with a tokenizer that has no piece to begin texts with.
-    #[error(
-        "the text is empty, and the tokenizer has no piece that begins texts; expected a text to continue"
-    )]
+    /// An empty text, with a tokenizer that has no begin-of-text piece.
+    #[error("the text is empty, and the tokenizer has no begin-of-text piece; expected a text to continue")]
     EmptyPrompt,
 
-    /// A model's folder without a valid task.
+    /// A model folder without a valid task.
     #[error("{}: {reason}", path.display())]
     BadTaskFile {
         /// The file.
@@ -124,7 +122,7 @@ pub enum TrainerError {
         reason: String,
     },
 
-    /// A file of weights that belong to another model.
+    /// A weights file of another model.
     #[error("{}: {reason}; expected the parameters of this model", path.display())]
     BadWeights {
         /// The file.
@@ -138,41 +136,41 @@ pub enum TrainerError {
     NoTaskHead {
         /// The model's folder.
         folder: PathBuf,
-        /// The first tensor that is missing.
+        /// The first missing tensor.
         missing: String,
     },
 
-    /// An input that a model's task cannot take.
+    /// An input that a model's task does not accept.
     #[error("{problem}")]
     BadInput {
         /// What is wrong with it, and what was expected.
         problem: String,
     },
 
-    /// A model whose weights are finite, but whose output is not.
+    /// A model with finite weights but non-finite output.
     #[error(
         "the model's output is not finite: its weights are damaged or too large, or its config.json belongs to \
          other weights"
     )]
     OutputNotFinite,
-    /// The best model of a run, which is its result, is not in its place any more.
+    /// The best model of a run, which is its result, is missing or changed.
     #[error(
-        "the best model, of step {step}, is changed in {} or gone from there: --resume makes it again, from the \
+        "the best model, of step {step}, was changed in {} or removed from there: --resume recreates it from the \
          newest checkpoint that leads to it",
         path.display()
     )]
     #[non_exhaustive]
     BestModelLost {
-        /// Where it was.
+        /// Its expected path.
         path: PathBuf,
-        /// The step that it was the model after.
+        /// The model's step.
         step: u64,
     },
 
-    /// There are no examples to train on or to evaluate with.
+    /// No examples to train on or to evaluate with.
     #[error("the {split} data has no examples")]
     NoExamples {
-        /// Which data.
+        /// The split.
         split: &'static str,
     },
 
@@ -183,18 +181,18 @@ pub enum TrainerError {
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// The parser's reason.
+        /// The parser's message.
         reason: String,
     },
 
-    /// A new run into a folder that already holds one.
+    /// A new run in a folder that already holds one.
     #[error("{} already holds a run: continue it with --resume, or choose another folder with --out", path.display())]
     RunExists {
         /// The folder.
         path: PathBuf,
     },
 
-    /// A run's folder that holds other files.
+    /// A run folder that holds other files.
     #[error("{} holds files that are not from a run of cloze ({found}): choose a new or empty folder with --out", path.display())]
     NotARun {
         /// The folder.
@@ -244,7 +242,7 @@ pub enum TrainerError {
         tokenizer: PathBuf,
     },
 
-    /// An extension of a run that does not go with it.
+    /// A run extension that is invalid or does not match the run.
     #[error("the extension `{name}`: {problem}")]
     Extension {
         /// Its name.
@@ -260,7 +258,7 @@ pub enum TrainerError {
         problem: String,
     },
 
-    /// An objective that does not give one count and one sum for each of its terms: a mistake in its code.
+    /// An objective whose counts or sums do not match its terms: a bug in its code.
     #[error("the training objective {problem}")]
     Objective {
         /// What is wrong with it, and what was expected.
@@ -277,38 +275,38 @@ pub enum TrainerError {
     NonFinite {
         /// The step.
         step: u64,
-        /// Each term of the loss.
+        /// The value of each loss term.
         losses: String,
         /// The gradients' global norm.
         grad_norm: f64,
         /// The epoch of the batch's first example.
         epoch: u64,
-        /// The batch's first example in it.
+        /// The batch's first example in that epoch.
         example: u64,
         /// The newest checkpoint.
         checkpoint: Option<PathBuf>,
     },
 
-    /// A device that failed in the middle of a run.
+    /// A device failure during a run.
     #[error("step {step}: the device failed: {reason}; {kept}")]
     DeviceFailed {
-        /// The step that was not made.
+        /// The failed step.
         step: u64,
-        /// What the backend said.
+        /// The backend's message.
         reason: String,
-        /// What is left of the run.
+        /// What remains of the run.
         kept: Kept,
     },
 
-    /// The corpus, its preparation or its batches.
+    /// An error in the corpus, its preparation or its batches.
     #[error(transparent)]
     Data(#[from] DataError),
 
-    /// The tokenizer.
+    /// A tokenizer error.
     #[error(transparent)]
     Tokenizer(#[from] cloze_tokenizer::Error),
 
-    /// The model's configuration or weight files.
+    /// An error in the model's configuration or weight files.
     #[error(transparent)]
     Model(#[from] ModelError),
 
@@ -321,8 +319,8 @@ pub enum TrainerError {
         missing: String,
     },
 
-    /// A request whose computation panicked: a mistake of this program.
-    #[error("the request failed in a way that it should not: {reason}")]
+    /// A request whose computation panicked: a bug in this program.
+    #[error("internal error in the request: {reason}")]
     Panicked {
         /// The panic's message.
         reason: String,
@@ -346,7 +344,7 @@ pub enum TrainerError {
         model: usize,
     },
 
-    /// A tokenizer with output that the model cannot take.
+    /// A tokenizer whose output the model does not accept.
     #[error("{}: the tokenizer does not fit the model", folder.join("tokenizer.json").display())]
     UnfitTokenizer {
         /// The model's folder.
@@ -355,17 +353,17 @@ pub enum TrainerError {
         source: cloze_tokenizer::Error,
     },
 
-    /// A text to fill that has no mask.
-    #[error("nothing to fill in \"{text}\": write {mask} where a word is wanted")]
+    /// A text to fill without a mask.
+    #[error("nothing to fill in \"{text}\": write {mask} in place of a word")]
     NothingToFill {
         /// The text.
         text: String,
-        /// How a mask is written.
+        /// The mask token.
         mask: String,
     },
 
     /// A damaged folder of sense vectors.
-    #[error("{}: {reason}; make it again with `cloze senses train`", path.display())]
+    #[error("{}: {reason}; recreate it with `cloze senses train`", path.display())]
     BadSenses {
         /// The file.
         path: PathBuf,
@@ -373,7 +371,7 @@ pub enum TrainerError {
         reason: String,
     },
 
-    /// Sense vectors that another model made, or other states of it.
+    /// Sense vectors made by another model, or from other layers of it.
     #[error(
         "the model is not the one that made the sense vectors: its {part} is {found}, theirs is {expected}; use the \
          same model, or learn them again"
@@ -381,13 +379,13 @@ pub enum TrainerError {
     OtherSenseModel {
         /// What differs.
         part: &'static str,
-        /// That of the sense vectors.
+        /// The sense vectors' value.
         expected: String,
-        /// That of the model.
+        /// The model's value.
         found: String,
     },
 
-    /// A file of a WordNet database that cannot be used.
+    /// An unusable file of a WordNet database.
     #[error("{}{}: {reason}", path.display(), line.map_or(String::new(), |line| format!(":{line}")))]
     BadWordNet {
         /// The file.
@@ -398,7 +396,7 @@ pub enum TrainerError {
         reason: String,
     },
 
-    /// A text or a file of texts that cannot be used.
+    /// An unusable text or file of texts.
     #[error("{}: {reason}", path.display())]
     Text {
         /// The file.
@@ -407,33 +405,33 @@ pub enum TrainerError {
         reason: String,
     },
 
-    /// A text longer than the model's positions.
+    /// A text longer than the model's maximum.
     #[error("the text has {tokens} tokens, but the model in {} takes at most {max}: shorten it", folder.display())]
     TextTooLong {
         /// The model's folder.
         folder: PathBuf,
         /// Tokens of the text.
         tokens: usize,
-        /// The model's positions.
+        /// The model's maximum.
         max: usize,
     },
 
-    /// An evaluation: tags, figures. A report's file that cannot be written is a [`TrainerError::Io`].
+    /// An evaluation error: tags, metrics. A report file that cannot be written is a [`TrainerError::Io`].
     #[error(transparent)]
     Evaluation(EvaluationError),
 
     /// The learning curve could not be drawn.
     #[error("cannot draw the learning curve {}: {reason}", path.display())]
     Plot {
-        /// The picture's file.
+        /// The plot's file.
         path: PathBuf,
-        /// The plotting library's reason.
+        /// The plotting library's message.
         reason: String,
     },
 }
 
 impl TrainerError {
-    /// Whether the cause is a setting in the configuration, rather than data, a model or the machine.
+    /// Whether the cause is a setting in the configuration, as opposed to data, a model or the machine.
     pub fn is_of_config(&self) -> bool {
         match self {
             Self::ConfigSyntax { .. }
@@ -482,7 +480,7 @@ impl From<EvaluationError> for TrainerError {
     }
 }
 
-/// Where a config value was given: a line of a file, or a `--set` argument.
+/// Where a config value was set: a line of a file, or a `--set` argument.
 ///
 /// Shown as `configs/run.toml:12` or `--set train.steps=10`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -492,7 +490,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A config file as a whole, for keys that it leaves to the defaults.
+    /// A config file as a whole, for keys that it does not set.
     pub fn file(path: &Path) -> Self {
         Self { source: path.display().to_string().into(), line: None }
     }

@@ -1,4 +1,4 @@
-//! Filling masks: asking a pretrained BERT for the pieces that masks stand for.
+//! Mask filling: predicting masked pieces with a pretrained BERT.
 
 use crate::fit::check_fit;
 use crate::input;
@@ -30,12 +30,12 @@ pub struct FillMask {
 
 linear_maps!(FillMask { model });
 
-/// A piece that a mask may stand for.
+/// A candidate piece for a mask.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// The piece's id.
     pub id: u32,
-    /// The piece as the vocabulary has it.
+    /// The piece as in the vocabulary.
     pub token: String,
     /// Its probability among all pieces.
     pub probability: f32,
@@ -43,28 +43,28 @@ pub struct Candidate {
     pub filled: String,
 }
 
-/// A text whose masks are to be filled.
+/// A text whose masks to fill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FillRequest {
     /// The text, with [masks](FillMask::mask_token).
     pub text: String,
-    /// How many candidates there are for each mask.
+    /// Number of candidates for each mask.
     pub top_k: usize,
 }
 
-/// A text that was encoded.
+/// An encoded text.
 #[derive(Debug)]
 pub struct FillUnit {
     request: FillRequest,
     encoding: Encoding,
-    /// The places of the masks.
+    /// The positions of the masks.
     masks: Vec<usize>,
 }
 
 impl Respond for FillMask {
     type Request = FillRequest;
     type Unit = FillUnit;
-    /// For each mask its candidates, best first.
+    /// The candidates for each mask, best first.
     type Answer = Vec<Vec<Candidate>>;
 
     fn encode(&self, request: FillRequest) -> Result<FillUnit> {
@@ -113,9 +113,9 @@ impl FillMask {
     /// Loads a Hugging Face folder: `config.json`, `model.safetensors` and a tokenizer.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::NoMlmHead`] for a model
-    /// without the head, [`TrainerError::NoMaskToken`] for a tokenizer without a mask,
-    /// [`TrainerError::VocabularyMismatch`] and [`TrainerError::UnfitTokenizer`] for one of another model.
+    /// A missing or damaged file in the folder; [`TrainerError::NoMlmHead`] for a model without the head,
+    /// [`TrainerError::NoMaskToken`] for a tokenizer without a mask token, [`TrainerError::VocabularyMismatch`]
+    /// and [`TrainerError::UnfitTokenizer`] for a tokenizer of another model.
     pub fn load(folder: &Path, device: &Device) -> Result<Self> {
         let mut tokenizer = Tokenizer::load(folder)?;
         // A text is a batch of its own, and the model is given no mask of the padding.
@@ -144,7 +144,7 @@ impl FillMask {
         })
     }
 
-    /// The mask as it is written in a text, `[MASK]` or `<mask>`.
+    /// The mask token as written in a text, `[MASK]` or `<mask>`.
     pub fn mask_token(&self) -> &str {
         self.tokenizer.id_to_token(self.mask).unwrap_or("[MASK]")
     }
@@ -159,7 +159,7 @@ impl FillMask {
         self.answer(&[&unit]).remove(0)
     }
 
-    /// The candidates of all masks of a text, by the states of their tokens, `[masks, d]`.
+    /// The candidates of all masks of a text, from the masked tokens' states, `[masks, d]`.
     fn filled(&self, unit: &FillUnit, states: Tensor<2>) -> Result<Vec<Vec<Candidate>>> {
         // Each text by itself: the rows of a product may change its last digits.
         let logits = self.model.mlm.forward(states, self.model.bert.embeddings.tokens.weight.val());
@@ -172,17 +172,17 @@ impl FillMask {
         rows.map(|(row, position)| self.candidates(unit, *position, row)).collect()
     }
 
-    /// Encodes texts as long as they are, whatever the tokenizer's file says.
+    /// Encodes texts without truncation, whatever the tokenizer's file says.
     pub(crate) fn set_whole_texts(&mut self) -> Result<()> {
         Ok(self.tokenizer.set_truncation(None)?)
     }
 
-    /// The sum of `−log P` of each token of a text, given all others, and how many they are: each is masked alone, in a copy
-    /// of the text of its own; copies of about `batch_tokens` tokens are worked on together. A text that is longer than
-    /// the model takes is cut into parts.
+    /// The sum of `−log P` over the tokens of a text, each given all others, and the number of tokens. Each
+    /// token is masked alone in its own copy of the text; copies are batched to about `batch_tokens` tokens. A
+    /// text longer than the model's maximum is split.
     ///
     /// # Errors
-    /// A text that the tokenizer refuses.
+    /// A text that the tokenizer rejects.
     pub(crate) fn pseudo_losses(&self, text: &str, batch_tokens: usize) -> Result<(f64, u64)> {
         let ids: Vec<i32> = self.tokenizer.encode_ids(text, false)?.iter().map(|id| *id as i32).collect();
         let special = self.tokenizer.special_ids();

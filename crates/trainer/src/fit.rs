@@ -1,14 +1,14 @@
-//! Whether a tokenizer and a model belong together.
+//! Checks that a tokenizer and a model match.
 
 use crate::{Result, TrainerError};
 use cloze_model::bert::BertConfig;
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 
-/// Fails unless the model takes whatever the tokenizer makes of a text, or of `pairs` of texts too.
+/// Checks that the model accepts whatever the tokenizer outputs for a text, and for `pairs` of texts.
 ///
 /// # Errors
-/// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`], which name the model's `folder`.
+/// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`], naming the model's `folder`.
 pub(crate) fn check_fit(
     tokenizer: &Tokenizer,
     encoder: &BertConfig,
@@ -23,10 +23,10 @@ pub(crate) fn check_fit(
         .map_err(|source| TrainerError::UnfitTokenizer { folder: folder.into(), source })
 }
 
-/// Fails unless a model of `vocab_size` pieces has an embedding of each of the tokenizer's.
+/// Checks that a model with `vocab_size` pieces has an embedding for each of the tokenizer's.
 ///
 /// # Errors
-/// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`], which name the model's `folder`.
+/// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`], naming the model's `folder`.
 pub(crate) fn check_vocabulary(tokenizer: &Tokenizer, folder: &Path, vocab_size: usize) -> Result<()> {
     let found = tokenizer.vocab_size();
     if found > vocab_size {

@@ -1,4 +1,4 @@
-//! Writing on: a trained language model asked how texts go on.
+//! Text generation with a trained language model.
 
 use crate::fit::check_vocabulary;
 use crate::{Result, TrainerError};
@@ -16,35 +16,35 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How texts go on.
+/// How texts are continued.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GenerateConfig {
-    /// How tokens are chosen; none: as `decoding` and the model's folder say, else the most likely one each time.
+    /// How tokens are chosen. Default: from `decoding` and the model folder, else greedy.
     pub search: Option<Search>,
-    /// What takes precedence over the settings of decoding in the model's folder, and what of them is left out. Where
-    /// neither says how many tokens are written, they are [`MAX_NEW`](Self::MAX_NEW) at most.
+    /// Decoding settings that override or remove those of the model folder. If neither sets a maximum length,
+    /// it is [`MAX_NEW`](Self::MAX_NEW).
     pub decoding: DecodeOptions,
-    /// Continuations of each text.
+    /// Continuations per text.
     pub n: usize,
-    /// Of the random numbers, together with the text: the same text and seed give the same continuations.
+    /// Random seed; the same text and seed give the same continuations.
     pub seed: u64,
-    /// Texts that are worked on at a time, at most.
+    /// Maximum number of texts processed at a time.
     pub batch: usize,
-    /// Whether linear maps multiply in 8 bits: faster, and a little less exact.
+    /// Whether linear layers multiply in 8 bits: faster and slightly less exact.
     pub int8: bool,
-    /// Whether the tokens of a text see one another, and not only those before them: for a model that was trained so,
-    /// with prefixes (Raffel et al. 2020, §3.2.1). What is written sees what is before it in either case.
+    /// Whether the prompt's tokens attend to one another bidirectionally: for models trained with prefixes
+    /// (Raffel et al. 2020, §3.2.1). Generated tokens are causal in either case.
     pub bidirectional_prompts: bool,
 }
 
 impl GenerateConfig {
-    /// Tokens that are written at most where nothing says how many.
+    /// The default maximum of new tokens.
     pub const MAX_NEW: usize = 64;
 }
 
 impl Default for GenerateConfig {
-    /// As the model's folder says.
+    /// The model folder's settings.
     fn default() -> Self {
         Self {
             search: None,
@@ -58,38 +58,38 @@ impl Default for GenerateConfig {
     }
 }
 
-/// How a text goes on, where not as the [`Generator`] says.
+/// How a text is continued, if different from the [`Generator`]'s settings.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct GenerateSettings {
-    /// How tokens are chosen; none: as `decoding` and the generator say.
+    /// How tokens are chosen. Default: from `decoding` and the generator.
     pub search: Option<Search>,
-    /// What takes precedence over the generator's settings of decoding.
+    /// Decoding settings that override the generator's.
     pub decoding: DecodeSettings,
-    /// Continuations of the text.
+    /// Continuations per text.
     pub n: Option<usize>,
-    /// Of the random numbers, together with the text.
+    /// Random seed, used together with the text.
     pub seed: Option<u64>,
 }
 
-/// A text that is encoded, and how it goes on.
+/// An encoded text and how to continue it.
 #[derive(Debug)]
 pub struct EncodedPrompt {
     pub(crate) request: Request,
     pub(crate) decode: Arc<DecodeConfig>,
-    /// Whether its beginning was left out, for it has more tokens than the model takes.
+    /// Whether its beginning was dropped because it exceeds the model's maximum.
     pub is_cut: bool,
 }
 
 impl EncodedPrompt {
-    /// How many tokens it and its continuations have at most.
+    /// The maximum total tokens of the prompt and its continuations.
     pub fn n_tokens(&self) -> usize {
         let Request { input, max_new, .. } = &self.request;
         input.len() + max_new.saturating_mul(self.decode.width())
     }
 }
 
-/// What is reported of each continuation as it grows: the text's number, the continuation's, and what was added to it.
+/// Called as each continuation grows: the text's index, the continuation's, and the added text.
 pub type TextListener<'a> = Box<dyn FnMut(usize, usize, &str) + Send + 'a>;
 
 /// A tokenizer and a language model from one folder.
@@ -103,31 +103,31 @@ pub struct Generator {
     config: GenerateConfig,
     settings: DecodeSettings,
     defaults: Arc<DecodeConfig>,
-    /// What an empty text begins with.
+    /// The first token for an empty text.
     begin: Option<u32>,
-    /// What the tokenizer puts at the end of texts, if anything.
+    /// The token that the tokenizer appends to texts, if any.
     end: Option<u32>,
 }
 
-/// How a text goes on.
+/// A continuation of a text.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Continuation {
-    /// What was written behind the text.
+    /// The generated text.
     pub text: String,
-    /// What continuations of a beam are ordered by; else the log-probability.
+    /// The ranking score in beam search; else the log-probability.
     pub score: f64,
-    /// The logarithm of its probability.
+    /// Its log-probability.
     pub log_prob: f64,
-    /// How many tokens were written.
+    /// Number of generated tokens.
     pub n_tokens: usize,
-    /// Whether the model ended the text; otherwise it was cut at its greatest length.
+    /// Whether the model ended the text; otherwise it reached the maximum length.
     pub ended: bool,
 }
 
-/// Texts and how they go on, in order.
+/// The continuations of texts, in order.
 pub struct Continuations<'a> {
-    /// Of how many texts the beginning was left out, for they have more tokens than the model takes.
+    /// The number of texts whose beginning was dropped because they exceed the model's maximum.
     pub truncated: usize,
     continuations: Box<dyn Iterator<Item = Result<Vec<Continuation>>> + 'a>,
 }
@@ -140,7 +140,7 @@ impl Iterator for Continuations<'_> {
     }
 }
 
-/// The error for invalid settings of a search from the caller, not from the model's folder.
+/// Maps invalid search settings to an error about the caller's settings, not the model folder's.
 pub(crate) fn of_search(error: ModelError) -> TrainerError {
     match error {
         ModelError::Setting { key, found, expected } => {
@@ -150,7 +150,7 @@ pub(crate) fn of_search(error: ModelError) -> TrainerError {
     }
 }
 
-/// Checks how many texts are worked on at a time.
+/// Checks the number of texts processed at a time.
 pub(crate) fn check_batch(batch: usize) -> Result<()> {
     match batch {
         0 => Err(TrainerError::Setting {
@@ -180,12 +180,12 @@ impl<M: LanguageModel + Debug + Send> AnyLanguageModel for M {
 }
 
 impl Generator {
-    /// Loads a Hugging Face folder of a language model: `config.json`, weights and a tokenizer. `device` is one without
-    /// autodiff.
+    /// Loads the Hugging Face folder of a language model: `config.json`, weights and a tokenizer. `device` must
+    /// be one without autodiff.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::VocabularyMismatch`];
-    /// [`TrainerError::Setting`] for an invalid `config`.
+    /// A missing or damaged file in the folder; [`TrainerError::VocabularyMismatch`]; [`TrainerError::Setting`]
+    /// for an invalid `config`.
     pub fn load(folder: &Path, config: GenerateConfig, device: &Device) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
         let init = &mut ParamInit::new(device, 0);
@@ -208,7 +208,7 @@ impl Generator {
         Self::of_folder(folder, tokenizer, model, config, device)
     }
 
-    /// With a folder's model, and what its other files say of how it generates.
+    /// A generator with a folder's model and generation settings.
     fn of_folder<M: LanguageModel + Debug + Send + 'static>(
         folder: &Path,
         tokenizer: Tokenizer,
@@ -225,7 +225,8 @@ impl Generator {
         Self::with_settings(tokenizer, model, settings, config, device)
     }
 
-    /// With an existing model, and the ids that end its texts. How the model reads prompts is its own affair.
+    /// A generator with an existing model, and its end-of-text ids. The model itself decides how it reads
+    /// prompts.
     ///
     /// # Errors
     /// An invalid `config`.
@@ -275,7 +276,7 @@ impl Generator {
         })
     }
 
-    /// How many tokens a text may have; longer ones lose their beginnings. None if there is no limit.
+    /// The maximum tokens of a text; longer ones lose their beginnings. None if there is no limit.
     pub fn max_len(&self) -> Option<usize> {
         self.max_len_with(&self.settings)
     }
@@ -287,17 +288,18 @@ impl Generator {
         self.model.most_tokens().map(|most| most.saturating_sub(max_new).max(most / 2).max(1))
     }
 
-    /// Whether continuations are those of a beam, which are not there before their end.
+    /// Whether beam search is used, whose continuations are only available at the end.
     pub fn has_beam(&self) -> bool {
         matches!(self.defaults.search, Search::Beam(_))
     }
 
-    /// Goes on from texts: for each its continuations, in the order of the texts, as they come. `listener` hears of each
-    /// continuation as it grows, unless there is a beam: the text's number, the continuation's, and what was added to it.
+    /// Continues texts: an iterator over the continuations of each text, in order, as they finish. Without a
+    /// beam, `listener` is called as each continuation grows, with the text's index, the continuation's, and
+    /// the added text.
     ///
     /// # Errors
-    /// [`cloze_tokenizer::Error::Batch`] with the first text that the tokenizer fails on, or that is empty where the
-    /// tokenizer has no token to begin with. Of each text: [`TrainerError::Model`] for an output that is not finite.
+    /// [`cloze_tokenizer::Error::Batch`] with the first text that the tokenizer fails on, or that is empty if
+    /// the tokenizer has no begin-of-text token. For each text: [`TrainerError::Model`] for non-finite outputs.
     pub fn generate<'a>(
         &'a self,
         texts: &[&str],
@@ -331,10 +333,10 @@ impl Generator {
         Ok(Continuations { truncated, continuations: Box::new(continuations) })
     }
 
-    /// Encodes a text, to go on as these settings say.
+    /// Encodes a text to be continued with these settings.
     ///
     /// # Errors
-    /// A text that the tokenizer fails on, or that is empty where the tokenizer has no token to begin with;
+    /// A text that the tokenizer fails on, or that is empty if the tokenizer has no begin-of-text token;
     /// [`TrainerError::Setting`] for invalid settings.
     pub fn encode_text(&self, text: &str, settings: &GenerateSettings) -> Result<EncodedPrompt> {
         let GenerateSettings { search, decoding, n, seed } = settings;
@@ -347,12 +349,12 @@ impl Generator {
         self.prompt(ids, &whole, &Arc::new(decode), seed.unwrap_or(self.config.seed))
     }
 
-    /// Decodes nothing yet: what is [submitted](Decoding::submit) to it goes on by this model.
+    /// A decoder with this model; [submit](Decoding::submit) prompts to it.
     pub(crate) fn decoding(&self) -> Decoding<'_> {
         self.model.decoding(&self.device)
     }
 
-    /// A prompt of a text's tokens.
+    /// A prompt from a text's tokens.
     fn prompt(
         &self,
         mut ids: Vec<u32>,
@@ -391,7 +393,7 @@ impl Generator {
         })
     }
 
-    /// The text of tokens behind a prompt.
+    /// The text of tokens after a prompt.
     fn written(&self, prompt: &[i32], tokens: &[i32]) -> Result<String> {
         let ids = |ids: &[i32]| ids.iter().map(|id| *id as u32).collect::<Vec<u32>>();
         let tokens = ids(tokens);
@@ -406,12 +408,12 @@ impl Generator {
     }
 }
 
-/// How many tokens are written at most behind this many others.
+/// The maximum number of new tokens after this many others.
 fn max_new(settings: &DecodeSettings, before: usize) -> usize {
     settings.max_new(before).unwrap_or(GenerateConfig::MAX_NEW)
 }
 
-/// Refuses settings of decoding that a request cannot have.
+/// Rejects decoding settings that a request cannot have.
 pub(crate) fn check_request(settings: &DecodeSettings) -> Result<()> {
     let refuse = |key: &str, found: String, expected: &str| {
         Err(TrainerError::Setting { key: key.into(), found, expected: expected.into() })
@@ -423,8 +425,8 @@ pub(crate) fn check_request(settings: &DecodeSettings) -> Result<()> {
     }
 }
 
-/// How tokens are chosen for a request whose own settings are `asked` and whose settings altogether are `whole`, where the
-/// others' are chosen by `default`.
+/// How tokens are chosen for a request whose own settings are `asked` and merged settings are `whole`;
+/// `default` is for requests without their own choice.
 pub(crate) fn search_of(asked: &DecodeSettings, whole: &DecodeSettings, default: &Search) -> Search {
     match (default, asked.sample) {
         (Search::Sample(drawn), None | Some(true)) if !matches!(asked.beams, Some(2..)) => {

@@ -1,15 +1,15 @@
-//! Lower layers that begin to learn later.
+//! Gradual unfreezing of lower layers.
 
 use crate::engine::Epochs;
 use crate::engine::optimizer::ParamGroup;
 use crate::layer_decay::layer_decay;
 use cloze_model::HasBackbone;
 
-/// Gradual unfreezing (Howard & Ruder 2018, §3.3) of a model's backbone: heads are trained from the beginning, the last
-/// layer from the second epoch on, each layer below one epoch later than the one above it, and the embeddings last.
-/// `decay` is that of [`layer_decay`]; ULMFiT's discriminative rates have 1 / 2.6 (§3.2).
+/// Gradual unfreezing (Howard & Ruder 2018, §3.3) of a model's backbone: heads are trained from the start, the
+/// last layer from the second epoch on, each lower layer one epoch after the one above it, and the embeddings
+/// last. `decay` is that of [`layer_decay`]; ULMFiT's discriminative rates use 1 / 2.6 (§3.2).
 ///
-/// A run of too few epochs never trains the lowest layers.
+/// A run with too few epochs never trains the lowest layers.
 ///
 /// ```
 /// # use burn::tensor::Device;

@@ -1,4 +1,4 @@
-//! What a pretraining run starts from: random weights, or those of a checkpoint.
+//! A pretraining run's initial weights: random, or a checkpoint's.
 
 use crate::config::languages::may_reset_positions;
 use crate::config::{ModelSection, ObjectiveSection, PretrainedModel, RunConfig};
@@ -15,10 +15,10 @@ use cloze_model::huggingface::{Architecture, Family, LoadReport, PretrainedFolde
 use cloze_model::{HasBackbone, ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 
-/// Tells the initial parameters' random numbers from all others that a seed gives.
+/// Separates the random stream of the initial parameters from all others of a seed.
 const INIT_STREAM: u64 = 0x1217;
 
-/// Refuses a model that could not be saved at the end of its run, with the key that has to change.
+/// Rejects a model that could not be saved at the end of its run, naming the key to change.
 fn check_saving(encoder: &BertConfig, save: &SaveConfig) -> Result<()> {
     save.check(encoder).map_err(|error| match error {
         ModelError::Setting { key, found, expected } => {
@@ -28,7 +28,7 @@ fn check_saving(encoder: &BertConfig, save: &SaveConfig) -> Result<()> {
     })
 }
 
-/// Refuses a span boundary objective on examples that nothing stands around.
+/// Rejects a span boundary objective on examples without boundary tokens.
 fn check_boundaries(config: &RunConfig, tokenizer: &Tokenizer) -> Result<()> {
     let special = config.examples.special(tokenizer)?;
     if special.begin.is_some() && special.end.is_some() {
@@ -44,13 +44,13 @@ fn check_boundaries(config: &RunConfig, tokenizer: &Tokenizer) -> Result<()> {
 pub(crate) struct InitialModel<M> {
     pub encoder: BertConfig,
     pub model: M,
-    /// What it is saved as.
+    /// The format it is saved in.
     pub save: SaveConfig,
-    /// Which parameters the checkpoint lacks, and which of its tensors are not used.
+    /// The parameters missing from the checkpoint, and its unused tensors.
     pub report: LoadReport,
 }
 
-/// The error of a config's key.
+/// The error for a config key.
 fn refused(key: &str, found: impl Into<String>, expected: impl Into<String>) -> TrainerError {
     TrainerError::Setting { key: key.into(), found: found.into(), expected: expected.into() }
 }
@@ -60,12 +60,12 @@ fn new_parameters(config: &RunConfig, device: &Device) -> ParamInit {
 }
 
 impl InitialModel<BertForPreTraining> {
-    /// The BERT that `config` says, for `tokenizer`, on a device with this many bytes of `memory`.
+    /// The BERT configured by `config` for `tokenizer`, on a device with this many bytes of `memory`.
     ///
     /// # Errors
-    /// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint; a
-    /// config that asks for what the checkpoint's family does not have, or for longer sequences than it takes;
-    /// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`].
+    /// Sizes that are inconsistent or too large for memory; a model that could not be saved; checkpoint errors;
+    /// a config that asks for something that the checkpoint's family does not support, or for longer sequences
+    /// than it accepts; [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`].
     pub fn new(
         config: &RunConfig,
         tokenizer: &Tokenizer,
@@ -93,8 +93,8 @@ impl InitialModel<BertForPreTraining> {
         }
     }
 
-    /// With a head for pairs if there are pairs, and one for spans' `boundaries` if they are asked for. Heads that the
-    /// checkpoint lacks are new.
+    /// A checkpoint's model, with a head for pairs if there are pairs, and one for span `boundaries` if
+    /// requested. Heads missing from the checkpoint are new.
     fn pretrained(
         config: &RunConfig,
         section: &PretrainedModel,
@@ -123,13 +123,13 @@ impl InitialModel<BertForPreTraining> {
 }
 
 impl InitialModel<Electra> {
-    /// The ELECTRA that `config` says, with a generator of this size, for `tokenizer`, on a device with this many bytes of
-    /// `memory`; and the configurations of both encoders.
+    /// The ELECTRA configured by `config`, with a generator of this size, for `tokenizer`, on a device with
+    /// this many bytes of `memory`; and the configurations of both encoders.
     ///
-    /// A checkpoint is that of a discriminator. Its generator is in a folder of it, as such runs save it, or else new.
+    /// A checkpoint is a discriminator's. Its generator is in a subfolder, as saved by such runs, or else new.
     ///
     /// # Errors
-    /// As for BERT; a checkpoint of another family; a generator of another size in the checkpoint.
+    /// Those of BERT; a checkpoint of another family; a generator of another size in the checkpoint.
     pub fn electra(
         config: &RunConfig,
         generator_size: f64,
@@ -181,8 +181,8 @@ impl InitialModel<Electra> {
     }
 }
 
-/// The names of the languages that a checkpoint's types of tokens are after a run: those of the run's corpus if they are its
-/// languages, else as before.
+/// The language names of a checkpoint's token types after a run: those of the run's corpus if token types are
+/// its languages, else unchanged.
 fn languages(pretrained: &PretrainedFolder, config: &RunConfig) -> Vec<String> {
     match config.model.has_language_embeddings() {
         true => config.language_names(),
@@ -190,7 +190,7 @@ fn languages(pretrained: &PretrainedFolder, config: &RunConfig) -> Vec<String> {
     }
 }
 
-/// The encoder of a checkpoint that pretraining continues from, with the config's dropout.
+/// The encoder of a checkpoint to continue pretraining from, with the config's dropout.
 fn encoder_of(
     pretrained: &PretrainedFolder,
     config: &RunConfig,
@@ -205,7 +205,7 @@ fn encoder_of(
         return Err(refused("examples.pairs.kind", "of sentence pairs", expected));
     }
     if has_pairs && encoder.n_token_types == 1 {
-        let expected = "doc-sentences or full-sentences: the checkpoint knows one type of tokens, and the second \
+        let expected = "doc-sentences or full-sentences: the checkpoint has only one token type, and the second \
                         sentence needs another";
         return Err(refused("examples.pairs.kind", "of sentence pairs", expected));
     }
@@ -218,13 +218,13 @@ fn encoder_of(
     let (types, languages) = (encoder.n_token_types, config.corpus.languages.len());
     if section.language_embeddings && types != languages {
         let expected = format!(
-            "false, or as many languages in `corpus.languages` as the checkpoint has types of tokens: {types}, not {languages}"
+            "false, or as many languages in `corpus.languages` as the checkpoint has token types: {types}, not {languages}"
         );
         return Err(refused("model.language_embeddings", "true", expected));
     }
     if !config.objective.parallel().is_empty() && !may_reset_positions(&encoder) {
         let expected = format!(
-            "\"masked\": in {} positions are not added to the embeddings alone, so they cannot be counted anew",
+            "\"masked\": in {} positions are not added to the embeddings alone, so they cannot be restarted",
             save.family
         );
         return Err(refused("objective.kind", "\"translation-language-model\"", expected));

@@ -1,4 +1,4 @@
-//! A batch of tokens on the device: the one way from `data`'s vectors to the model's input.
+//! A batch of tokens on the device: converts `data`'s vectors to the model's input.
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_data::{Sight, TokenBatch};
@@ -6,11 +6,11 @@ use cloze_model::bert::{Bert, BertInput};
 use cloze_model::blocks::{Attention, Positions};
 use cloze_model::ops;
 
-/// A batch as the encoder takes it fastest: packed where it takes that, else padded; [in its
+/// A batch in the encoder's fastest form: packed if supported, else padded; [in its
 /// language](in_language).
 ///
 /// # Panics
-/// If the batch has no sequence.
+/// If the batch is empty.
 pub fn input<A: Attention, P: Positions>(
     bert: &Bert<A, P>,
     tokens: &TokenBatch,
@@ -23,18 +23,18 @@ pub fn input<A: Attention, P: Positions>(
     in_language(input, bert)
 }
 
-/// The same input with every token in the encoder's [language](cloze_model::bert::BertConfig::language), if it has one,
-/// whatever types the tokenizer gives the segments of a pair.
+/// The same input with every token in the encoder's [language](cloze_model::bert::BertConfig::language), if it
+/// has one, regardless of the token types of a pair's segments.
 pub fn in_language<A: Attention, P: Positions>(input: BertInput, bert: &Bert<A, P>) -> BertInput {
     let Some(language) = bert.embeddings.language else { return input };
     let types = Tensor::full(input.input_ids.dims(), language as i32, &input.input_ids.device());
     input.with_token_types(types)
 }
 
-/// A batch without padding, all sequences in one row, `[1, n_tokens]`. Tokens have the batch's numbers.
+/// A batch without padding, all sequences in one row, `[1, n_tokens]`. Tokens are in the batch's order.
 ///
 /// # Panics
-/// If the batch has no sequence.
+/// If the batch is empty.
 pub fn packed(tokens: &TokenBatch, device: &Device) -> BertInput {
     let row = |values: &[i32]| {
         Tensor::<2, Int>::from_data(TensorData::new(values.to_vec(), [1, tokens.n_tokens()]), device)
@@ -48,8 +48,8 @@ pub fn packed(tokens: &TokenBatch, device: &Device) -> BertInput {
     }
 }
 
-/// A batch with a sequence a row, `[batch, len]`; [`TokenBatch::padded_places`] says where its tokens are. A batch
-/// without padding has no mask: nothing to add to the scores.
+/// A batch with one sequence per row, `[batch, len]`; [`TokenBatch::padded_places`] gives the positions of its
+/// tokens. A batch without padding has no mask.
 pub fn padded(tokens: &TokenBatch, device: &Device) -> BertInput {
     let padded = tokens.padded();
     let shape = [padded.batch_size, padded.seq_len];
@@ -67,7 +67,7 @@ pub fn padded(tokens: &TokenBatch, device: &Device) -> BertInput {
     }
 }
 
-/// Says what the tokens of each sequence see, unless all see all.
+/// Sets which tokens each token attends to, unless attention is full.
 fn with_sights(input: BertInput, tokens: &TokenBatch) -> BertInput {
     if tokens.sights().iter().all(|sight| *sight == Sight::All) {
         return input;

@@ -1,16 +1,16 @@
-//! Lower layers that learn more slowly.
+//! Layer-wise learning-rate decay.
 
 use crate::engine::optimizer::ParamGroup;
 use cloze_model::{Backbone, HasBackbone};
 
 /// The groups of layer-wise learning-rate decay (Sun et al. 2019, §5.4.3) for a model's backbone: its last
-/// layer has `decay` times the learning rate, each layer below `decay` times that of the one above it, and the
-/// embeddings once more. Heads and the pooler keep the whole rate.
+/// layer has `decay` times the learning rate, each lower layer `decay` times that of the one above it, and the
+/// embeddings `decay` times that of the first layer. Heads and the pooler keep the full rate.
 ///
-/// Sun et al. begin with the whole rate in the last layer, ELECTRA's code (Clark et al. 2020) with `decay²`.
+/// Sun et al. start with the full rate in the last layer, ELECTRA's code (Clark et al. 2020) with `decay²`.
 ///
-/// Layers that share their parameters are one layer here. Put groups that a user gives before these: the first that
-/// matches a parameter counts.
+/// Layers that share their parameters count as one layer. Put user-defined groups before these: the first group
+/// that matches a parameter applies.
 ///
 /// ```
 /// # use burn::tensor::Device;

@@ -1,7 +1,7 @@
-//! Training and using models: the engine that carries out runs, pretraining, fine-tuning, and predictors.
+//! Training and using models: the training engine, pretraining, fine-tuning, and predictors.
 //!
-//! A run is a value: [`config::RunConfig`] says all of a pretraining run and [`pretraining::pretrain`] carries it out;
-//! [`finetune`] has the like for labelled data. Both are recipes of the [`engine`], which trains any
+//! A run is a value: [`config::RunConfig`] describes a pretraining run and [`pretraining::pretrain`] runs it;
+//! [`finetune`] is the equivalent for labelled data. Both are recipes of the [`engine`], which trains any
 //! [`engine::Recipe`]: steps, metrics, evaluations, checkpoints, early stopping, the exported model.
 
 pub mod awd_lstm;

@@ -1,4 +1,4 @@
-//! How much memory a run needs, computed before it allocates.
+//! Estimates a run's memory before it allocates.
 
 use crate::config::{ObjectiveSection, RunConfig, TrainSection};
 use crate::{Result, TrainerError, recompute};
@@ -11,44 +11,44 @@ use std::path::Path;
 
 /// Bytes of an FP32 number.
 pub(crate) const FLOAT: u64 = 4;
-/// Numbers that an optimiser keeps for each one that it trains: both moments.
+/// Elements that an optimiser keeps per trained parameter: both moments.
 pub(crate) const MOMENTS: u64 = 2;
-/// Bytes of a token in a batch: its id, its type, and whether it is ignored.
+/// Bytes of a token in a batch: its id, its type, and its mask.
 const TOKEN: u64 = 9;
 /// The shortest possible sequence, in tokens: one token between two special ones.
 const SHORTEST: f64 = 3.0;
 
-/// How much memory training needs, in bytes, on a device with [fused operations](cloze_model::ops). Other devices keep
-/// more of the forward pass. A number that overflows is [`u64::MAX`].
+/// The memory of training, in bytes, on a device with [fused operations](cloze_model::ops). Other devices keep
+/// more of the forward pass. Overflow saturates at [`u64::MAX`].
 ///
 /// Shown as `about 1.9 GB: parameters 438 MB, …`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryEstimate {
-    /// The model's.
+    /// The model's parameters.
     pub parameters: u64,
-    /// Those of the parameters that are trained.
+    /// Gradients of the trained parameters.
     pub gradients: u64,
     /// The optimiser's moments.
     pub moments: u64,
-    /// What the forward pass of one micro-batch keeps for the backward pass. 0 if the model is partly frozen: it then
+    /// Activations of one micro-batch kept for the backward pass. 0 if the model is partly frozen: it then
     /// keeps less, by an amount that depends on what is frozen.
     pub activations: u64,
-    /// What `activations` would be with recomputed layers.
+    /// The value of `activations` with recomputed layers.
     pub recomputed: u64,
     /// The micro-batches.
     pub batches: u64,
-    /// The copy of the parameters from which the model is saved at the end. A checkpoint is written tensor by tensor.
+    /// The copy of the parameters for saving the model at the end. A checkpoint is written tensor by tensor.
     pub saving: u64,
 }
 
 /// The size of a micro-batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Load {
-    /// Sequences of a micro-batch.
+    /// Sequences per micro-batch.
     pub sequences: u64,
-    /// Tokens of each on average, without padding.
+    /// Mean tokens per sequence, without padding.
     pub mean_len: f64,
-    /// The share of the tokens that are predicted from the whole vocabulary.
+    /// The fraction of tokens predicted from the whole vocabulary.
     pub predicted: f64,
     /// Micro-batches in memory.
     pub batches: u64,
@@ -57,7 +57,7 @@ pub struct Load {
 }
 
 impl MemoryEstimate {
-    /// Of training `trained` of the `parameters` of a model that stands on `encoder`.
+    /// The memory of training `trained` of the `parameters` of a model on `encoder`.
     pub fn new(encoder: &BertConfig, parameters: u64, trained: u64, load: Load) -> Self {
         let Load { sequences, mean_len, predicted, batches, recompute } = load;
         let tokens = whole(sequences as f64 * mean_len);
@@ -94,7 +94,7 @@ impl MemoryEstimate {
         }
     }
 
-    /// With the forward pass of a second encoder, whose parameters are among those of the first, in the same steps.
+    /// Adds the activations of a second encoder in the same steps, whose parameters are counted with the first.
     fn with_activations_of(self, other: &Self) -> Self {
         Self {
             activations: self.activations.saturating_add(other.activations),
@@ -103,14 +103,13 @@ impl MemoryEstimate {
         }
     }
 
-    /// What a step needs at the moment when it needs most: in the backward pass gradients take the place of
-    /// activations.
+    /// The peak memory of a step: in the backward pass, gradients replace activations.
     pub fn step(&self) -> u64 {
         sum([self.parameters, self.moments, self.gradients.max(self.activations), self.batches])
     }
 
-    /// A step, and saving after the last one: an allocator that keeps what a step has freed seldom reuses it for
-    /// copies of that size.
+    /// A step, plus saving after the last one: an allocator that keeps what a step has freed seldom reuses it
+    /// for copies of that size.
     pub fn total(&self) -> u64 {
         sum([self.step(), self.saving])
     }
@@ -128,17 +127,17 @@ impl fmt::Display for MemoryEstimate {
     }
 }
 
-/// The keys of a config that decide how much memory a run needs, with their values, so that an error can name them.
+/// The config keys that determine a run's memory, with their values, for error messages.
 pub(crate) struct Keys {
-    /// Of the model's size.
+    /// Keys of the model's size.
     pub model: String,
-    /// Of a batch's size.
+    /// Keys of the batch size.
     pub batch: String,
-    /// Whether layers could be recomputed, and are not.
+    /// Whether layers could be recomputed but are not.
     pub can_recompute: bool,
 }
 
-/// Refuses a run whose steps need at least `least`, if the machine is known to have less.
+/// Rejects a run whose steps need at least `least`, if the machine is known to have less.
 ///
 /// # Errors
 /// [`TrainerError::Memory`].
@@ -159,7 +158,7 @@ pub(crate) fn check(least: &MemoryEstimate, memory: Option<u64>, keys: &Keys) ->
     Err(TrainerError::Memory { needs: bytes(least.step()), has: bytes(has), keys })
 }
 
-/// What pretraining needs, with examples of `mean_len` tokens on average.
+/// The memory of pretraining with examples of `mean_len` tokens on average.
 pub(crate) fn pretraining(
     config: &RunConfig,
     encoder: &BertConfig,
@@ -192,10 +191,11 @@ pub(crate) fn pretraining(
     }
 }
 
-/// Refuses a new model that cannot be pretrained here, however short its examples are. Nothing is allocated for it.
+/// Rejects a new model that is too large to be pretrained here even with the shortest examples. Allocates
+/// nothing.
 ///
 /// # Errors
-/// [`TrainerError::Memory`], and those of an `encoder` that does not fit together.
+/// [`TrainerError::Memory`], and those of an inconsistent `encoder`.
 pub(crate) fn check_new(
     config: &RunConfig,
     encoder: &BertConfig,
@@ -214,7 +214,7 @@ pub(crate) fn check_new(
     check(&least, memory, &pretraining_keys(config, encoder, device))
 }
 
-/// How many numbers a model's parameters have. Initial values that are not drawn yet stay so.
+/// The number of a model's parameters. Does not initialise deferred parameters.
 pub(crate) fn n_parameters<M: Module>(model: &M) -> u64 {
     let sizes = weights::shapes(model).into_iter().map(|(_, shape)| shape);
     sizes.fold(0, |all, shape| all.saturating_add(product(shape.into_iter().map(|size| size as u64))))
@@ -230,7 +230,7 @@ pub(crate) struct Sizes {
 }
 
 impl Keys {
-    /// Those of a run on raw text, whose sequences have the length of a key.
+    /// The sizes of a run on raw text, whose sequence length is set by a key.
     pub fn of_text(
         checkpoint: Option<&Path>,
         sizes: &Sizes,
@@ -274,7 +274,7 @@ fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
     numbers.into_iter().fold(0, u64::saturating_add)
 }
 
-/// Bytes for people, in powers of ten: `512 kB`, `1.85 GB`.
+/// Human-readable bytes, in powers of ten: `512 kB`, `1.85 GB`.
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 7] = ["bytes", "kB", "MB", "GB", "TB", "PB", "EB"];
     let mut value = n as f64;

@@ -1,35 +1,34 @@
-//! Hard negatives: for each pair of texts the texts of a pool that a model finds most like the first, without its positives.
+//! Hard negative mining: for each pair of texts, finds the texts of a pool that a model considers most similar
+//! to the first, excluding its positives.
 //!
-//! Which of the nearest texts are taken is decided as by sentence-transformers' `mine_hard_negatives`, and nothing of it is
-//! random.
+//! The selection follows sentence-transformers' `mine_hard_negatives`, and is deterministic.
 
 use cloze_evaluation::embeddings::{Documents, Similarity, Vectors};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-/// Which of the nearest texts are negatives. Similarities are cosines.
+/// Criteria for negatives. Similarities are cosines.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MiningConfig {
-    /// Negatives of a pair at most.
+    /// Maximum negatives per pair.
     pub negatives: usize,
-    /// How many of the nearest texts that pass all else are passed over: they are the likeliest to be positives that no one
-    /// marked.
+    /// Number of nearest eligible texts to skip: they are the most likely to be unlabelled positives.
     pub range_min: usize,
-    /// How many of the nearest texts, positives not counted, are looked at.
+    /// Number of nearest texts to consider, not counting positives.
     pub range_max: usize,
-    /// By how much less like the anchor than its positive a negative is to be.
+    /// How much less similar to the anchor than its positive a negative must be.
     pub margin: Option<f64>,
-    /// A negative is to be at most `1 − relative_margin` times as like the anchor as its positive.
+    /// A negative's similarity to the anchor must be at most `1 − relative_margin` times the positive's.
     pub relative_margin: Option<f64>,
-    /// The greatest similarity of a negative.
+    /// Maximum similarity of a negative.
     pub max_score: Option<f64>,
-    /// The least similarity of a negative.
+    /// Minimum similarity of a negative.
     pub min_score: Option<f64>,
 }
 
 impl MiningConfig {
-    /// So many negatives of each pair, the nearest of ten times as many.
+    /// This many negatives per pair, chosen from the nearest ten times as many.
     pub fn new(negatives: usize) -> Self {
         Self {
             negatives,
@@ -42,7 +41,8 @@ impl MiningConfig {
         }
     }
 
-    /// Whether a text as like the anchor as `score` may be a negative beside a positive as like as `positive`.
+    /// Whether a text with similarity `score` to the anchor may be a negative if the positive has similarity
+    /// `positive`.
     fn takes(&self, score: f64, positive: f64) -> bool {
         // A bound that there is none of holds.
         self.margin.is_none_or(|margin| score + margin <= positive)
@@ -52,25 +52,26 @@ impl MiningConfig {
     }
 }
 
-/// A text that is less like an anchor than its positive is.
+/// A negative for an anchor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Negative {
-    /// Its place in the pool.
+    /// Its index in the pool.
     pub place: usize,
     /// Its cosine with the anchor.
     pub score: f64,
 }
 
-/// The negatives of each pair of an anchor and a positive, the most like the anchor first, from a pool of distinct texts. Each
-/// text of a pair has its vector in the same row of `anchors` and `positives`, each text of the pool in `pool`.
+/// The negatives of each pair of an anchor and a positive, most similar first, from a pool of distinct texts.
+/// The vectors of a pair's texts are in the same rows of `anchors` and `positives`, those of the pool in
+/// `pool`.
 ///
-/// No positive of the same anchor is a negative, nor is the anchor itself. Where an anchor has several positives, margins are
-/// from the least like it. Of texts that are equally like it the greater in bytes comes first, so the result depends on nothing
-/// but the arguments.
+/// Neither the anchor nor any of its positives is a negative. For several positives, margins are relative to
+/// the least similar one. Ties are broken by text, the greater in bytes first, so the result depends only on
+/// the arguments.
 ///
 /// # Panics
-/// If there are not as many vectors as texts, or vectors differ in width.
+/// If the numbers of vectors and texts differ, or vectors differ in width.
 pub fn hard_negatives(
     pairs: &[(&str, &str)],
     [anchors, positives, pool_vectors]: [Vectors<'_>; 3],

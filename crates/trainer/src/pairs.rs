@@ -1,5 +1,4 @@
-//! What training on pairs of a source and a target has in common, whatever the pairs are: the loss of each target token,
-//! its figures, and how a model is saved.
+//! Common parts of training on source–target pairs: the loss of each target token, its metrics, and saving.
 
 use crate::Result;
 use crate::engine::{Advance, load_parameters, save_parameters};
@@ -11,26 +10,26 @@ use cloze_model::{ParamInit, Sequences, weights};
 use cloze_ops::CrossEntropy;
 use std::path::Path;
 
-/// The figures of a model on pairs.
+/// The metrics of a model on pairs.
 pub(crate) mod figure {
-    /// The mean cross-entropy of a target token, in nats, of the very target: no label is smoothed.
+    /// The mean cross-entropy of a target token, in nats, without label smoothing.
     pub const LOSS: &str = "loss";
     /// Its exponential: the effective number of choices.
     pub const PERPLEXITY: &str = "perplexity";
-    /// Share of the target tokens that are predicted first, given those before.
+    /// Fraction of the target tokens that are ranked first, given the previous ones.
     pub const TOKEN_ACCURACY: &str = "token_accuracy";
 }
 
-/// The cross-entropy of each target token, given the source and the target's tokens before.
+/// The cross-entropy of each target token, given the source and the previous target tokens.
 pub(crate) struct PairLoss {
-    /// What decoding begins with.
+    /// The first token of decoding.
     pub begin: u32,
-    /// The loss that is trained with.
+    /// The training loss.
     pub training: CrossEntropy,
 }
 
 impl PairLoss {
-    /// What the mean of a batch's loss is over.
+    /// The denominator of a batch's mean loss.
     pub fn counts(batch: &PairBatch) -> Vec<f64> {
         vec![batch.target.ids.len() as f64]
     }
@@ -40,7 +39,7 @@ impl PairLoss {
         vec![self.losses(model, batch, &self.training, device).0.sum()]
     }
 
-    /// The loss of each target token of a batch, and the logits they come from.
+    /// The loss of each target token of a batch, and its logits.
     fn losses<M: EncoderDecoder>(
         &self,
         model: &M,
@@ -57,7 +56,7 @@ impl PairLoss {
         (loss.forward(logits.clone(), labels), logits)
     }
 
-    /// The figures of a model on batches.
+    /// Evaluates a model on batches.
     pub fn measure<M: EncoderDecoder>(
         &self,
         model: &M,
@@ -89,7 +88,7 @@ impl PairLoss {
     }
 }
 
-/// What a model reads of a batch: the sources, and the targets behind the piece that decoding begins with, without their
+/// A model's inputs for a batch: the sources, and the targets after the first token of decoding, without their
 /// last tokens.
 pub fn inputs(batch: &PairBatch, begin: u32) -> (Sequences, Sequences) {
     let mut shifted = Vec::new();
@@ -103,7 +102,7 @@ pub fn inputs(batch: &PairBatch, begin: u32) -> (Sequences, Sequences) {
     (batch.source.iter().collect(), target)
 }
 
-/// How a kind of model is saved and read.
+/// How a kind of model is saved and loaded.
 pub trait ModelFormat<M>: Sync {
     /// Saves a model in an existing empty folder.
     ///
@@ -111,14 +110,14 @@ pub trait ModelFormat<M>: Sync {
     /// A file that cannot be written.
     fn save(&self, model: &M, folder: &Path) -> Result<()>;
 
-    /// The parameters that were saved, in a model like this one.
+    /// Loads saved parameters into a model like this one.
     ///
     /// # Errors
-    /// A file that cannot be read.
+    /// An unreadable file.
     fn load(&self, model: M, folder: &Path) -> Result<M>;
 }
 
-/// A model's parameters by their own paths.
+/// Saves a model's parameters under their own paths.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OwnParameters;
 

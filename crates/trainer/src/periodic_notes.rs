@@ -1,4 +1,4 @@
-//! Notes on what takes long before the first step.
+//! Notes on slow work before the first step.
 
 use crate::metrics::progress::RunProgress;
 use cloze_evaluation::table;
@@ -6,8 +6,7 @@ use cloze_tokenizer::train::TrainProgress;
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// Notes on a stretch of work before the first step: none within the first two seconds, then one every
-/// two.
+/// Notes on a phase of work before the first step: none within the first two seconds, then one every two.
 pub(crate) struct PeriodicNotes<'a> {
     start: Instant,
     shown: Cell<Instant>,
@@ -15,7 +14,7 @@ pub(crate) struct PeriodicNotes<'a> {
 }
 
 impl<'a> PeriodicNotes<'a> {
-    /// Until the first note, and between two.
+    /// Time until the first note, and between notes.
     const EVERY: Duration = Duration::from_secs(2);
 
     pub fn new(progress: &'a mut dyn RunProgress) -> Self {
@@ -23,7 +22,7 @@ impl<'a> PeriodicNotes<'a> {
         Self { start: now, shown: Cell::new(now), progress: RefCell::new(progress) }
     }
 
-    /// Shows a note if it is time for one; `note` is given the seconds since the start.
+    /// Shows a note if one is due; `note` gets the seconds since the start.
     pub fn note(&self, note: impl FnOnce(f64) -> String) {
         let now = Instant::now();
         if now - self.shown.get() >= Self::EVERY {
@@ -49,7 +48,7 @@ impl cloze_data::Progress for PeriodicNotes<'_> {
     }
 }
 
-/// How far training a tokenizer is, as a note.
+/// A note on the progress of training a tokenizer.
 pub(crate) fn training_tokenizer(progress: TrainProgress, seconds: f64) -> String {
     match progress {
         TrainProgress::Counting { bytes, words, .. } => format!(

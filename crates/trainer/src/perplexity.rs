@@ -1,4 +1,4 @@
-//! How well a language model predicts a text: perplexity of left-to-right models, pseudo-perplexity of masked ones.
+//! Evaluates language models on a text: perplexity of left-to-right models, pseudo-perplexity of masked ones.
 
 use crate::fill_mask::FillMask;
 use crate::fit::check_vocabulary;
@@ -14,14 +14,14 @@ use serde::Serialize;
 use std::io::{BufRead, ErrorKind, Read};
 use std::path::Path;
 
-/// Bytes of text that are tokenised at a time, at most: a piece ends at a line's end where there is one, else before a
-/// word. A word that is longer is read in parts.
+/// Maximum bytes of text tokenised at a time: a piece ends at a line's end if possible, else before a word. A
+/// longer word is read in parts.
 const PIECE: usize = 1 << 20;
 
-/// Tokens that a model works on at a time, about.
+/// Approximate number of tokens processed at a time.
 const BATCH_TOKENS: usize = 4096;
 
-/// A model that is asked how likely a text is.
+/// A model for scoring texts.
 #[derive(Debug)]
 pub enum Perplexity {
     /// A left-to-right model.
@@ -39,44 +39,44 @@ impl LinearMaps for Perplexity {
     }
 }
 
-/// A left-to-right model, and the windows in which it reads.
+/// A left-to-right model and its windows.
 #[derive(Debug)]
 pub struct LeftToRightPerplexity {
     model: Gpt,
     tokenizer: Tokenizer,
     device: Device,
-    /// Tokens of a window.
+    /// Tokens per window.
     window: usize,
-    /// How far apart windows begin.
+    /// Tokens between the starts of consecutive windows.
     stride: usize,
 }
 
-/// What was found of a text.
+/// The score of a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct TextScore {
     /// The sum of the predicted tokens' `−log P`, in nats.
     pub nats: f64,
-    /// Tokens that were predicted: of a left-to-right model all but the first, unless the tokenizer begins texts with a
-    /// piece of its own.
+    /// Number of predicted tokens: for a left-to-right model all but the first, unless the tokenizer adds a
+    /// begin-of-text piece.
     pub tokens: u64,
     /// Bytes of the text.
     pub bytes: u64,
-    /// Words of the text, between white space.
+    /// Whitespace-separated words of the text.
     pub words: u64,
 }
 
 impl TextScore {
-    /// Among how many tokens the model wavers: the exponential of the mean of `−log P`.
+    /// The effective number of choices per token: the exponential of the mean of `−log P`.
     pub fn perplexity(&self) -> f64 {
         (self.nats / self.tokens as f64).exp()
     }
 
-    /// The same of words: comparable between vocabularies.
+    /// The perplexity per word: comparable across vocabularies.
     pub fn word_perplexity(&self) -> f64 {
         (self.nats / self.words as f64).exp()
     }
 
-    /// Bits that a byte of the text takes: comparable between vocabularies.
+    /// Bits per byte of the text: comparable across vocabularies.
     pub fn bits_per_byte(&self) -> f64 {
         self.nats / std::f64::consts::LN_2 / self.bytes as f64
     }
@@ -92,12 +92,12 @@ impl std::ops::AddAssign for TextScore {
 }
 
 impl Perplexity {
-    /// Loads a Hugging Face folder. `stride` is how far apart the windows of a left-to-right model begin, in tokens: from 1
-    /// to its positions, which is how long a window is; half of them where it is not given.
+    /// Loads a Hugging Face folder. `stride` is the number of tokens between the starts of a left-to-right
+    /// model's windows, from 1 to its positions, which are the window length. Default: half the positions.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::Setting`] for an invalid stride, or
-    /// beside a masked model; [`TrainerError::VocabularyMismatch`].
+    /// A missing or damaged file in the folder; [`TrainerError::Setting`] for an invalid stride, or any stride
+    /// for a masked model; [`TrainerError::VocabularyMismatch`].
     pub fn load(folder: &Path, stride: Option<usize>, device: &Device) -> Result<Self> {
         let kind = model_type(folder)?;
         let refuse = |found: usize, expected: String| {
@@ -130,12 +130,13 @@ impl Perplexity {
         Ok(Self::LeftToRight(Box::new(LeftToRightPerplexity { model, tokenizer, device, window, stride })))
     }
 
-    /// The score of a text, of which little is in memory at a time; `path` is what errors call it.
+    /// The score of a text, which is streamed; `path` is its name in error messages.
     ///
-    /// A left-to-right model reads windows of as many tokens as it has positions, which begin a stride apart; of each, the
-    /// tokens are predicted that no window before had (transformers, "Perplexity of fixed-length models"). A masked model
-    /// reads lines, longer ones in parts, and predicts each token with that token alone masked, given all others
-    /// (Salazar et al. 2020, "Masked Language Model Scoring", eq. 1 and 3). A word of more than a megabyte is read in parts.
+    /// A left-to-right model reads windows as long as its positions, a stride apart; each window predicts the
+    /// tokens that no earlier window predicted (transformers, "Perplexity of fixed-length models"). A masked
+    /// model reads lines, longer ones in parts, and predicts each token with only that token masked, given all
+    /// others (Salazar et al. 2020, "Masked Language Model Scoring", eq. 1 and 3). A word of more than a
+    /// megabyte is read in parts.
     ///
     /// # Errors
     /// [`TrainerError::Io`]; [`TrainerError::Text`] for a text that is not UTF-8 or in which no token is predicted;
@@ -200,7 +201,7 @@ impl LeftToRightPerplexity {
         Ok(score)
     }
 
-    /// The sum of `−log P` over the windows' new tokens; the batch is empty afterwards.
+    /// The sum of `−log P` over the windows' new tokens; empties the batch.
     fn nats(&self, batch: &mut Windows) -> f64 {
         let Windows { sequences, next, wanted, .. } = std::mem::take(batch);
         if sequences.is_empty() {
@@ -211,19 +212,19 @@ impl LeftToRightPerplexity {
     }
 }
 
-/// Windows that are read together.
+/// Windows that are processed together.
 #[derive(Default)]
 struct Windows {
     sequences: Sequences,
-    /// The ids that the wanted tokens are followed by.
+    /// The ids of the target tokens.
     next: Vec<i32>,
-    /// The tokens whose successors are predicted, numbered through.
+    /// The indices of the tokens whose successors are predicted.
     wanted: Vec<i32>,
     n_tokens: usize,
 }
 
 impl Windows {
-    /// A window's tokens, of which those after the first `done` are to be predicted.
+    /// Adds a window's tokens; those after the first `done` are to be predicted.
     fn push(&mut self, ids: &[i32], done: usize) {
         // What the last token is followed by is another window's.
         let len = ids.len() - 1;
@@ -248,11 +249,11 @@ fn masked_score<R: BufRead>(model: &FillMask, pieces: &mut Pieces<'_, R>) -> Res
     Ok(score)
 }
 
-/// A text in pieces that end at lines' ends, or where there are none, at white space.
+/// A text in pieces that end at line ends, or else at white space.
 struct Pieces<'a, R> {
     text: R,
     path: &'a Path,
-    /// What was read and not handed out.
+    /// Text that was read but not yet returned.
     rest: Vec<u8>,
     first: bool,
     /// Whether the last piece ends within a word.
@@ -265,7 +266,7 @@ impl<R: BufRead> Pieces<'_, R> {
         TrainerError::Text { path: self.path.into(), reason }
     }
 
-    /// How many words begin in a piece, which is the last one that was handed out.
+    /// The number of words that begin in a piece, which must be the last one returned.
     fn words(&mut self, piece: &str) -> u64 {
         let goes_on = self.in_word && !piece.starts_with(char::is_whitespace);
         self.in_word = !piece.ends_with(char::is_whitespace);
@@ -303,9 +304,9 @@ impl<R: BufRead> Pieces<'_, R> {
     }
 }
 
-/// Where a piece ends: behind the last line's end that has text on both sides, so that the pieces' tokens are those of the
-/// whole text for tokenizers that take white space together; else before the last white space; else, of a word without an
-/// end, before the last character.
+/// The end of a piece: after the last line end with text on both sides, so that the pieces' tokens are those of
+/// the whole text even for tokenizers that merge white space; else before the last white space; else, within a
+/// long word, before the last character.
 fn cut(bytes: &[u8]) -> usize {
     let is_text = |byte: &u8| !byte.is_ascii_whitespace();
     let line = (2..bytes.len())

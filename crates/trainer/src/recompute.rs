@@ -1,16 +1,16 @@
-//! `train.recompute`: layers whose activations the backward pass computes again.
+//! `train.recompute`: layers whose activations are recomputed in the backward pass.
 
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_model::blocks::{Encoder, MultiHeadAttention};
 use cloze_ops::can_recompute;
 
-/// Whether a run on `device`, with autodiff or without, could recompute.
+/// Whether a run on `device`, with or without autodiff, can recompute.
 pub(crate) fn is_possible(device: &Device) -> bool {
     can_recompute(&device.clone().autodiff())
 }
 
-/// Refuses to recompute on a device that cannot.
+/// Rejects recomputing on a device that does not support it.
 ///
 /// # Errors
 /// [`TrainerError::Setting`].
@@ -21,11 +21,11 @@ pub(crate) fn check(wanted: bool, device: &Device) -> Result<()> {
     Err(TrainerError::Setting {
         key: "train.recompute".into(),
         found: "true".into(),
-        expected: "false on this device: layers are recomputed on flex alone".into(),
+        expected: "false on this device: only flex can recompute layers".into(),
     })
 }
 
-/// Lets an encoder recompute its layers, or keep them.
+/// Makes an encoder recompute its layers, or not.
 pub(crate) fn set(encoder: &mut Encoder<MultiHeadAttention>, wanted: bool) {
     encoder.recompute = wanted;
 }

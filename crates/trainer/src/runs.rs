@@ -1,4 +1,4 @@
-//! The kinds of runs: which one a config file describes, and how it is carried out.
+//! The kinds of runs: which one a config file describes, and how to run it.
 //!
 //! ```no_run
 //! use cloze_trainer::config::ConfigFile;
@@ -10,8 +10,8 @@
 //! # Ok::<_, cloze_trainer::TrainerError>(())
 //! ```
 //!
-//! Another crate adds a kind by the sections that its config has, which are a [`RunKind`], and puts [`Kind::of`] them beside
-//! the others.
+//! Another crate adds a kind by implementing [`RunKind`] for its config sections, and adds [`Kind::of`] them to
+//! the table.
 
 use crate::config::{
     Averaging, AwdLstmRun, ConfigFile, DenoisingRun, ElmoRun, FolderConfig, LanguageModelRun,
@@ -28,16 +28,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// A kind of run: the sections that its config has beside the [common ones](crate::config::Common), and what is done with
-/// them. A [`Run`] of it is a [`Plan`].
+/// A kind of run: its config sections besides the [common ones](crate::config::Common), and how to run them. A
+/// [`Run`] of it is a [`Plan`].
 pub trait RunKind: Clone + Serialize + DeserializeOwned {
-    /// Keys, or starts of keys, that change no weight: a run may be resumed with other values of them.
+    /// Keys or key prefixes that do not affect the weights: a run may be resumed with other values of them.
     const FREE_KEYS: &'static [&'static str];
 
     /// Whether a config file describes such a run.
     fn is_of(file: &ConfigFile) -> bool;
 
-    /// Reads a config file with the `sets` laid over it; by default [as it stands](Run::resolve), without a check of values.
+    /// Reads a config file overridden by the `sets`; by default only [resolves](Run::resolve) it, without
+    /// checking values.
     ///
     /// # Errors
     /// Those of reading a config.
@@ -45,41 +46,43 @@ pub trait RunKind: Clone + Serialize + DeserializeOwned {
         Run::resolve(file, sets)
     }
 
-    /// What the sections say of the steps, where they do. If evaluations decide the result, no key of `eval` is free.
+    /// Steps and evaluation settings, if the run has steps. If evaluations affect the result, no key of `eval`
+    /// is free.
     fn pace(&self) -> Option<Pace> {
         None
     }
 
-    /// As [`Plan::checkpoint_mut`]; by default a run begins with no model.
+    /// See [`Plan::checkpoint_mut`]; by default a run has no initial model.
     fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
         None
     }
 
-    /// As [`Plan::inputs`].
+    /// See [`Plan::inputs`].
     ///
     /// # Errors
-    /// A file that is not there or cannot be read.
+    /// A missing or unreadable file.
     fn inputs(&self) -> Result<Vec<Input>>;
 
-    /// Carries a run out.
+    /// Runs it.
     ///
     /// # Errors
-    /// As [`Plan::run`].
+    /// Those of [`Plan::run`].
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome>;
 }
 
 impl<K: RunKind> Run<K> {
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
+    /// Resolves the config file at `path`, overridden by the `sets` (`section.key=value`).
     ///
     /// # Errors
-    /// [`TrainerError::Io`] for an unreadable file; [`TrainerError::ConfigSyntax`], [`TrainerError::UnknownKey`],
-    /// [`TrainerError::MissingKey`] and [`TrainerError::BadValue`] with the file and line, or the argument, at fault.
+    /// [`TrainerError::Io`] for an unreadable file; [`TrainerError::ConfigSyntax`],
+    /// [`TrainerError::UnknownKey`], [`TrainerError::MissingKey`] and [`TrainerError::BadValue`] with the
+    /// offending file and line, or argument.
     pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
         K::read(&ConfigFile::open(path)?, sets)
     }
 
-    /// Resolves a config's `text`, which stands in `file`, with the `sets` laid over it; `name` is the run's if the text
-    /// gives none.
+    /// Resolves a config's `text`, which comes from `file`, overridden by the `sets`; `name` is the run's if
+    /// the text gives none.
     ///
     /// # Errors
     /// Those of [`load`](Self::load).
@@ -87,7 +90,7 @@ impl<K: RunKind> Run<K> {
         K::read(&ConfigFile::parse(text, name, file)?, sets)
     }
 
-    /// What the engine needs to know of the run.
+    /// The engine's settings for the run.
     ///
     /// # Panics
     /// If the kind has no [`pace`](RunKind::pace).
@@ -132,7 +135,7 @@ impl<K: RunKind> Plan for Run<K> {
     }
 }
 
-/// A kind in a table of them.
+/// An entry in a table of kinds.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
     is_of: fn(&ConfigFile) -> bool,
@@ -140,13 +143,14 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// The kind of such runs.
+    /// The entry of a kind.
     pub const fn of<K: RunKind + 'static>() -> Self {
         Self { is_of: K::is_of, read: |file, sets| Ok(AnyPlan(Box::new(K::read(file, sets)?))) }
     }
 }
 
-/// All kinds of this crate. Their order decides only for a file that mixes the sections of several, which each of them refuses.
+/// All kinds of this crate. Their order only matters for a file that mixes sections of several kinds, which all
+/// of them reject.
 pub const KINDS: [Kind; 8] = [
     Kind::of::<Pretraining>(),
     Kind::of::<LanguageModelRun>(),
@@ -158,10 +162,10 @@ pub const KINDS: [Kind; 8] = [
     Kind::of::<TranslationRun>(),
 ];
 
-/// The run that a config file describes with the `sets` laid over it: the first of `kinds` that takes it.
+/// The run described by a config file overridden by the `sets`: of the first of `kinds` that matches.
 ///
 /// # Errors
-/// Those of reading a config; an objective that no kind has.
+/// Those of reading a config; an unknown objective.
 pub fn plan_of(file: &ConfigFile, sets: &[String], kinds: &[Kind]) -> Result<AnyPlan> {
     if let Some(kind) = kinds.iter().find(|kind| (kind.is_of)(file)) {
         return (kind.read)(file, sets);
@@ -188,12 +192,12 @@ impl AnyPlan {
         self.0.name()
     }
 
-    /// As [`Plan::checkpoint_mut`].
+    /// See [`Plan::checkpoint_mut`].
     pub fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
         self.0.checkpoint_mut()
     }
 
-    /// Carries it out.
+    /// Runs it.
     ///
     /// # Errors
     /// Those of [`Plan::run`].
@@ -201,7 +205,7 @@ impl AnyPlan {
         self.0.run(options, progress)
     }
 
-    /// Carries it out once for each seed.
+    /// Runs it once per seed.
     ///
     /// # Errors
     /// Those of [`train_seeds`].
@@ -215,7 +219,7 @@ impl AnyPlan {
     }
 }
 
-/// [`Plan`] without its type.
+/// [`Plan`], type-erased.
 trait Erased {
     fn name(&self) -> &str;
     fn checkpoint_mut(&mut self) -> Option<&mut PathBuf>;

@@ -1,4 +1,4 @@
-//! Vectors of tokens and of words: a pretrained encoder's states, each with its place in the text.
+//! Contextual vectors of tokens and words: a pretrained encoder's states, each with its position in the text.
 
 use crate::embed::{batches, load_encoder};
 use crate::input::input;
@@ -15,8 +15,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 
-/// What a token's vector is made of. Layers are numbered as in transformers' `hidden_states`: 0 is the embeddings, and each
-/// layer's states have its number from 1 on.
+/// The layers that a token's vector is made of. Layers are numbered as in transformers' `hidden_states`: 0 is
+/// the embeddings, and layers count from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Layers {
     /// The last layer's states.
@@ -24,19 +24,19 @@ pub enum Layers {
     Last,
     /// The mean of the last four layers' states.
     LastFourMean,
-    /// The last four layers' states side by side, the deepest last (Devlin et al. 2019, table 7).
+    /// The concatenated states of the last four layers, the deepest last (Devlin et al. 2019, table 7).
     LastFourConcat,
-    /// The embeddings and all layers' states side by side.
+    /// The concatenated embeddings and states of all layers.
     All,
-    /// These side by side, in this order; negative numbers count from the last layer, −1.
+    /// These layers concatenated, in this order; negative numbers count from the last layer, −1.
     Listed(Vec<i32>),
 }
 
 impl Layers {
-    /// The numbers of the states for an encoder of `n_layers` layers.
+    /// The layer numbers for an encoder with `n_layers` layers.
     ///
     /// # Errors
-    /// [`TrainerError::Setting`] for more layers than there are.
+    /// [`TrainerError::Setting`] for layers that the encoder does not have.
     fn numbers(&self, n_layers: usize) -> Result<Vec<usize>> {
         let refused =
             |found: String, expected: String| TrainerError::Setting { key: "layers".into(), found, expected };
@@ -80,7 +80,7 @@ impl fmt::Display for Layers {
     }
 }
 
-/// From `last`, `last-four-mean`, `last-four-concat`, `all`, or numbers between commas such as `0,6,-1`.
+/// Parses `last`, `last-four-mean`, `last-four-concat`, `all`, or comma-separated numbers such as `0,6,-1`.
 impl FromStr for Layers {
     type Err = String;
 
@@ -101,7 +101,7 @@ impl FromStr for Layers {
     }
 }
 
-/// How the vectors of a word's pieces become one.
+/// How the vectors of a word's pieces are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WordPooling {
     /// Their mean.
@@ -110,24 +110,24 @@ pub enum WordPooling {
     First,
 }
 
-/// What vectors are made, and how.
+/// Settings of a [`TokenEmbedder`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenEmbedConfig {
-    /// What of the encoder they are.
+    /// The layers that vectors are made of.
     pub layers: Layers,
-    /// How the pieces of a word become one vector; none: each piece has its own. Words are the tokenizer's, or those that
-    /// are given.
+    /// How the pieces of a word are combined; none: each piece has its own vector. Words are those given, or
+    /// the tokenizer's.
     pub words: Option<WordPooling>,
-    /// The most tokens that the encoder reads together, special ones among them. Longer texts are read in windows.
-    /// Default: what the tokenizer's files say, and at most the encoder's positions.
+    /// Maximum tokens of a window, special tokens included; longer texts are read in windows. Default: from the
+    /// tokenizer's files, and at most the encoder's positions.
     pub max_len: Option<usize>,
-    /// Tokens that two windows share at least. Default: a quarter of a window.
+    /// Minimum tokens shared by consecutive windows. Default: a quarter of a window.
     pub overlap: Option<usize>,
-    /// As in [`EmbedConfig`](crate::embed::EmbedConfig::language).
+    /// See [`EmbedConfig`](crate::embed::EmbedConfig::language).
     pub language: Option<String>,
-    /// The most tokens in a batch. A longer window is a batch of its own.
+    /// Maximum tokens per batch. A longer window is a batch of its own.
     pub batch_tokens: usize,
-    /// Whether the layers multiply in 8 bits: faster, and a little less exact.
+    /// Whether the layers multiply in 8 bits: faster and slightly less exact.
     pub int8: bool,
 }
 
@@ -148,11 +148,11 @@ impl Default for TokenEmbedConfig {
 /// A token or a word of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// Its text: a piece as it stands in the vocabulary, or a word as it stands in the text.
+    /// Its text: a piece as in the vocabulary, or a word as in the text.
     pub text: String,
-    /// Where it stands in the text, in characters, not bytes; where words are given, in its word.
+    /// Its position in the text, in characters, not bytes; if words are given, its position in the word.
     pub chars: Range<usize>,
-    /// The number of its word, from 0; none for a piece that is of no word.
+    /// The index of its word; none for a piece that belongs to no word.
     pub word: Option<u32>,
 }
 
@@ -165,12 +165,12 @@ pub struct TokenVectors {
     pub values: Vec<f32>,
 }
 
-/// A tokenizer and an encoder from one folder, which give each token or word of a text a vector.
+/// A tokenizer and an encoder from one folder, which compute a vector for each token or word of a text.
 ///
-/// A text that is longer than the encoder reads at once is read in windows that overlap; each token's vector is that of the
-/// window where it stands farthest from where the text was cut, the earlier one of two.
+/// A text longer than a window is read in overlapping windows; each token's vector comes from the window where
+/// it is farthest from a cut, the earlier one on ties.
 ///
-/// The prompts, the pooling and the scaling of sentence-transformers' modules are for whole texts and not used.
+/// The prompts, pooling and scaling of sentence-transformers' modules apply to whole texts and are not used.
 ///
 /// ```no_run
 /// use burn::tensor::Device;
@@ -203,20 +203,22 @@ pub struct TokenEmbedder {
     report: LoadReport,
 }
 
-/// A part of a text that is read at once.
+/// A window of a text.
 struct Window {
     text: usize,
-    /// The text's tokens in it, and those whose vectors are taken from it, counted without special tokens.
+    /// The text's tokens in the window, and those whose vectors are taken from it, not counting special tokens.
     tokens: Range<usize>,
     taken: Range<usize>,
 }
 
 impl TokenEmbedder {
-    /// Loads a Hugging Face folder: `config.json`, `model.safetensors` and a tokenizer. `device` is one without autodiff.
+    /// Loads a Hugging Face folder: `config.json`, `model.safetensors` and a tokenizer. `device` must be one
+    /// without autodiff.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder, by name; layers or a language that the model does not have; windows of
-    /// more tokens than it reads; [`VocabularyMismatch`](crate::TrainerError::VocabularyMismatch),
+    /// A missing or damaged file in the folder; layers or a language that the model does not have; windows
+    /// longer than
+    /// its positions; [`VocabularyMismatch`](crate::TrainerError::VocabularyMismatch),
     /// [`UnfitTokenizer`](crate::TrainerError::UnfitTokenizer).
     pub fn load(folder: &Path, config: TokenEmbedConfig, device: &Device) -> Result<Self> {
         let (mut tokenizer, bert, model, report) =
@@ -249,54 +251,55 @@ impl TokenEmbedder {
         })
     }
 
-    /// Features of a vector.
+    /// Width of a vector.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The most tokens that are read together, special ones among them.
+    /// The maximum tokens of a window, special tokens included.
     pub fn max_len(&self) -> usize {
         self.max_len
     }
 
-    /// Which parameters the checkpoint lacks, and which of its tensors are not used.
+    /// The parameters missing from the checkpoint, and its unused tensors.
     pub fn report(&self) -> &LoadReport {
         &self.report
     }
 
-    /// The vectors of texts, in their order.
+    /// The vectors of texts, in order.
     ///
     /// # Errors
-    /// [`cloze_tokenizer::Error::Batch`] with the first text that the tokenizer fails on; windows without room for what
-    /// they share; [`TrainerError::OutputNotFinite`].
+    /// [`cloze_tokenizer::Error::Batch`] with the first text that the tokenizer fails on; windows too short for
+    /// their overlap; [`TrainerError::OutputNotFinite`].
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<TokenVectors>> {
         let texts: Vec<Sequence> = texts.iter().map(|text| Sequence::Text(text.as_ref())).collect();
         self.embed_sequences(&texts)
     }
 
-    /// The vectors of texts and of words that are given.
+    /// The vectors of texts and of given words.
     ///
     /// # Errors
-    /// Those of [`embed`](Self::embed), and for a [beginning](Sequence::Beginning), as no text is cut.
+    /// Those of [`embed`](Self::embed), and for a [beginning](Sequence::Beginning), because texts are not
+    /// truncated.
     pub fn embed_sequences(&self, texts: &[Sequence<'_>]) -> Result<Vec<TokenVectors>> {
         self.embed_encoded(texts, &self.encode(texts)?)
     }
 
-    /// The tokens of texts: how many vectors there will be, before any is computed.
+    /// The tokens of texts: gives the number of vectors before any is computed.
     ///
     /// # Errors
-    /// [`cloze_tokenizer::Error::Batch`], as [`embed_sequences`](Self::embed_sequences).
+    /// [`cloze_tokenizer::Error::Batch`], as in [`embed_sequences`](Self::embed_sequences).
     pub fn encode(&self, texts: &[Sequence<'_>]) -> Result<Vec<Encoding>> {
         Ok(self.tokenizer.encode_inputs(texts, true, OffsetUnit::Chars)?)
     }
 
-    /// The vectors of texts whose tokens are known.
+    /// The vectors of encoded texts.
     ///
     /// # Errors
-    /// Those of [`embed_sequences`](Self::embed_sequences), but for the tokenizer's.
+    /// Those of [`embed_sequences`](Self::embed_sequences), except for tokenizer errors.
     ///
     /// # Panics
-    /// If there is not one encoding for each text.
+    /// If the number of encodings differs from the number of texts.
     pub fn embed_encoded(&self, texts: &[Sequence<'_>], encodings: &[Encoding]) -> Result<Vec<TokenVectors>> {
         assert_eq!(texts.len(), encodings.len(), "an encoding for each text");
         on_awake_cores(&self.device, || self.embed_here(texts, encodings))
@@ -337,7 +340,7 @@ impl TokenEmbedder {
             .collect())
     }
 
-    /// The windows over a text.
+    /// The windows of a text.
     fn windows(&self, text: usize, encoding: &Encoding, inner: &Range<usize>) -> Result<Vec<Window>> {
         let around = encoding.len() - inner.len();
         let room = self.max_len.saturating_sub(around);
@@ -356,7 +359,7 @@ impl TokenEmbedder {
         Ok(parts.into_iter().map(|(tokens, taken)| Window { text, tokens, taken }).collect())
     }
 
-    /// The vectors of all tokens of a batch, special ones among them, and which is the first of each window.
+    /// The vectors of all tokens of a batch, including special ones, and the index of each window's first.
     fn states(
         &self,
         batch: &[Window],
@@ -395,8 +398,8 @@ fn setting(key: &str, found: usize, expected: String) -> TrainerError {
     TrainerError::Setting { key: key.into(), found: found.to_string(), expected }
 }
 
-/// Windows of `room` tokens over `n`, each sharing `overlap` with the one before, the last of them more; and the tokens that
-/// are taken from each: those that stand at least as far from its end as from the beginning of the next one.
+/// Windows of `room` tokens over `n`, each sharing `overlap` with the previous one, the last one more; and the
+/// tokens taken from each: those at least as far from its end as from the start of the next one.
 fn parts(n: usize, room: usize, overlap: usize) -> Vec<(Range<usize>, Range<usize>)> {
     let mut all: Vec<(Range<usize>, Range<usize>)> = Vec::new();
     if n == 0 {
@@ -421,7 +424,7 @@ fn token(encoding: &Encoding, place: usize) -> Unit {
     Unit { text: encoding.tokens[place].clone(), chars: start..end, word: encoding.word_ids[place] }
 }
 
-/// A text's words with the vectors of their tokens, which are `values`, pooled.
+/// A text's words, with their tokens' vectors `values` pooled.
 fn words(
     text: &Sequence<'_>,
     encoding: &Encoding,
@@ -462,10 +465,10 @@ fn words(
     found
 }
 
-/// A text whose parts are found by their characters.
+/// Looks up parts of a text by character offset.
 struct Characters<'a> {
     text: &'a str,
-    /// Where in the text each character begins, and the text's end.
+    /// The byte offset of each character, and of the text's end.
     bytes: Vec<usize>,
 }
 

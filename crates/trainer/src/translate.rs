@@ -1,4 +1,4 @@
-//! Translating: a trained encoder–decoder asked for the target of each source.
+//! Translation with a trained encoder–decoder.
 
 use crate::fit::check_vocabulary;
 use crate::generate::{check_batch, check_request, of_search, search_of};
@@ -18,27 +18,27 @@ use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What to decide otherwise than a model's folder does.
+/// Overrides for the settings in a model folder.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TranslateConfig {
-    /// How tokens are chosen; none: as `decoding` and the folder say, else with five beams and a mean log-probability as
-    /// the score.
+    /// How tokens are chosen. Default: from `decoding` and the folder, else five beams scored by mean
+    /// log-probability.
     pub search: Option<Search>,
-    /// What takes precedence over the settings of decoding in the model's folder, and what of them is left out. Where
-    /// neither says how long a translation may be, it has at most twice as many tokens as the source and ten.
+    /// Decoding settings that override or remove those of the model folder. If neither sets a maximum length,
+    /// it is twice the source's tokens plus ten.
     pub decoding: DecodeOptions,
-    /// Translations of each source, the best first.
+    /// Number of translations per source, the best first.
     pub n_best: usize,
-    /// Whether each translation comes with the words that its words attended to.
+    /// Whether to return word alignments from attention.
     pub alignment: bool,
-    /// Whether an unknown piece becomes the word of the source that it attended to most.
+    /// Whether to replace an unknown piece by the source word that it attended to most.
     pub replace_unknown: bool,
-    /// Sources that are worked on at a time, at most.
+    /// Maximum number of sources processed at a time.
     pub batch: usize,
-    /// Of the random numbers, where tokens are drawn.
+    /// Random seed for sampling.
     pub seed: u64,
-    /// Whether linear maps multiply in 8 bits: faster, and a little less exact.
+    /// Whether linear layers multiply in 8 bits: faster and slightly less exact.
     pub int8: bool,
 }
 
@@ -57,27 +57,27 @@ impl Default for TranslateConfig {
     }
 }
 
-/// How a text is translated, where not as the [`Translator`] says.
+/// How a text is translated, if different from the [`Translator`]'s settings.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct TranslateSettings {
-    /// What the translation begins with.
+    /// The beginning of the translation.
     pub prefix: String,
-    /// How tokens are chosen; none: as `decoding` and the translator say.
+    /// How tokens are chosen. Default: from `decoding` and the translator.
     pub search: Option<Search>,
-    /// What takes precedence over the translator's settings of decoding.
+    /// Decoding settings that override the translator's.
     pub decoding: DecodeSettings,
-    /// Translations of the text, the best first.
+    /// Number of translations of the text, the best first.
     pub n_best: Option<usize>,
     /// See [`TranslateConfig::alignment`].
     pub alignment: Option<bool>,
     /// See [`TranslateConfig::replace_unknown`].
     pub replace_unknown: Option<bool>,
-    /// Of the random numbers, where tokens are drawn.
+    /// Random seed for sampling.
     pub seed: Option<u64>,
 }
 
-/// A text that is encoded, and how it is translated.
+/// An encoded text and how to translate it.
 #[derive(Debug)]
 pub struct EncodedSource {
     text: String,
@@ -88,30 +88,30 @@ pub struct EncodedSource {
 }
 
 impl EncodedSource {
-    /// How many tokens it and its translations have at most.
+    /// The maximum total tokens of the source and its translations.
     pub fn n_tokens(&self) -> usize {
         let Request { input, max_new, .. } = &self.request;
         input.len() + max_new.saturating_mul(self.decode.width())
     }
 
-    /// Whether its end was left out, for it has more tokens than the model takes.
+    /// Whether its end was dropped because it exceeds the model's maximum.
     pub fn is_cut(&self) -> bool {
         self.encoding.truncated
     }
 }
 
-/// What is made of the tokens that were written.
+/// How generated tokens are turned into the output.
 #[derive(Debug, Clone, Copy)]
 struct OutputSettings {
     alignment: bool,
     replace_unknown: bool,
 }
 
-/// The tokens of a source where neither the folder nor the model says how many it may have. Time grows with the source's
-/// length times the translation's.
+/// The maximum source tokens if neither the folder nor the model sets it. Time grows with the source's length
+/// times the translation's.
 const MAX_SOURCE_TOKENS: usize = 1_024;
 
-/// Tokenizers and a model that translates from one folder.
+/// Tokenizers and a translation model from one folder.
 ///
 /// The model multiplies in the precision of the caller's scope, [`with_precision`](cloze_ops::with_precision).
 #[derive(Debug)]
@@ -122,11 +122,11 @@ pub struct Translator {
     device: Device,
     start_id: i32,
     unknown: Option<u32>,
-    /// How many tokens the tokenizer puts around sources.
+    /// Number of special tokens that the tokenizer adds to sources.
     n_around: usize,
     config: TranslateConfig,
     settings: DecodeSettings,
-    /// How tokens are chosen, before there are as many beams as translations.
+    /// How tokens are chosen, before raising the beams to the number of translations.
     search: Search,
     decode: DecodeConfig,
     limits: TokenLimits,
@@ -134,7 +134,7 @@ pub struct Translator {
     max_len: usize,
 }
 
-/// The tokens that a model has, and those that it never writes.
+/// The model's vocabulary size, and the tokens that it never generates.
 #[derive(Debug)]
 struct TokenLimits {
     folder: PathBuf,
@@ -143,7 +143,7 @@ struct TokenLimits {
 }
 
 impl TokenLimits {
-    /// Completes settings of decoding.
+    /// Completes decoding settings.
     fn decode(&self, settings: &DecodeSettings, search: Search) -> Result<DecodeConfig> {
         let mut decode = settings.config(search);
         if let Some(id) = decode
@@ -160,7 +160,7 @@ impl TokenLimits {
         Ok(decode)
     }
 
-    /// The error of a token that the model does not have.
+    /// The error for a token that the model does not have.
     fn unknown(&self, id: i32) -> TrainerError {
         ModelError::Config(format!(
             "{}: the settings of decoding name the token {id}, expected less than {}, the model's tokens",
@@ -177,45 +177,45 @@ impl TokenLimits {
 pub struct Translation {
     /// The translation.
     pub text: String,
-    /// What translations of a text are ordered by: the log-probability over the length penalty.
+    /// The ranking score: the log-probability divided by the length penalty.
     pub score: f64,
-    /// The logarithm of its probability.
+    /// Its log-probability.
     pub log_prob: f64,
     /// Its pieces.
     pub tokens: Vec<String>,
-    /// Whether it was cut at its greatest length.
+    /// Whether it was truncated at the maximum length.
     pub cut: bool,
-    /// What its words attended to, if asked for.
+    /// Its word alignment, if requested.
     pub alignment: Option<WordAlignment>,
 }
 
-/// How much the words of a translation attended to those of its source, both told apart by white space.
+/// The attention of a translation's words to those of its source, both split at white space.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct WordAlignment {
-    /// For each word of the translation the share of each word of the source, `[words][source words]`: the mean over its
-    /// pieces. What went to the piece that ends sources is no word's.
+    /// For each word of the translation the attention to each source word, `[words][source words]`: the mean
+    /// over its pieces. Attention to the end-of-text piece is not included.
     pub weights: Vec<Vec<f32>>,
 }
 
 impl WordAlignment {
-    /// Each word of the translation with the source's word that it attended to most, as `(source, target)` from 0: Pharaoh's
-    /// pairs. A word that attended to none has no pair.
+    /// Each word of the translation with the source word that it attended to most, as `(source, target)` from
+    /// 0: Pharaoh pairs. A word without attention to any source word has no pair.
     pub fn pairs(&self) -> Vec<(usize, usize)> {
         let best = |row: &Vec<f32>| greatest(row.iter().copied());
         self.weights.iter().enumerate().filter_map(|(target, row)| Some((best(row)?, target))).collect()
     }
 }
 
-/// The place of the greatest number that is more than 0.
+/// The index of the largest positive number.
 fn greatest(numbers: impl Iterator<Item = f32>) -> Option<usize> {
     let positive = numbers.enumerate().filter(|(_, x)| *x > 0.0);
     positive.reduce(|best, other| if other.1 > best.1 { other } else { best }).map(|(place, _)| place)
 }
 
-/// Sources and what became of them, in order.
+/// The translations of sources, in order.
 pub struct Translations<'a> {
-    /// Of how many sources the end was left out, for they have more tokens than the model takes.
+    /// The number of sources whose end was dropped because they exceed the model's maximum.
     pub truncated: usize,
     translations: Box<dyn Iterator<Item = Result<Vec<Translation>>> + 'a>,
 }
@@ -229,17 +229,17 @@ impl Iterator for Translations<'_> {
 }
 
 impl Translator {
-    /// Loads the folder of a model that translates: its `config.json`, weights, one tokenizer or one for each side, and
-    /// `translation.json` if it has one. `device` is one without autodiff.
+    /// Loads the folder of a translation model: its `config.json`, weights, one tokenizer or one for each side,
+    /// and `translation.json` if there is one. `device` must be one without autodiff.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::VocabularyMismatch`];
+    /// A missing or damaged file in the folder; [`TrainerError::VocabularyMismatch`];
     /// [`TrainerError::Setting`] for an invalid `config`.
     pub fn load(folder: &Path, config: TranslateConfig, device: &Device) -> Result<Self> {
         Self::load_with(folder, config, device, |search| search)
     }
 
-    /// [`load`](Self::load) with a change of the search that `config` or the folder names.
+    /// [`load`](Self::load) with a change to the search from `config` or the folder.
     ///
     /// # Errors
     /// Those of [`load`](Self::load).
@@ -327,21 +327,21 @@ impl Translator {
         })
     }
 
-    /// The most tokens of a source, special ones among them; longer ones are cut at their ends.
+    /// The maximum tokens of a source, special tokens included; longer ones are truncated.
     pub fn max_len(&self) -> usize {
         self.max_len
     }
 
-    /// Translates texts, and beginnings of texts that go on ([`Sequence::Beginning`]): for each its translations, the best
-    /// first, in the order of the texts, as they come. `prefixes` are what the translations begin with, one for each text or
-    /// none at all. A text without a word has one empty translation.
+    /// Translates texts, including truncated ones ([`Sequence::Beginning`]): an iterator over the translations
+    /// of each text, the best first, in order, as they finish. `prefixes` are the beginnings of the
+    /// translations, one per text or none at all. A text without words has one empty translation.
     ///
     /// # Errors
-    /// [`cloze_tokenizer::Error::Batch`] with the first text or prefix that a tokenizer fails on. Of each text:
-    /// [`TrainerError::OutputNotFinite`].
+    /// [`cloze_tokenizer::Error::Batch`] with the first text or prefix that a tokenizer fails on. For each
+    /// text: [`TrainerError::OutputNotFinite`].
     ///
     /// # Panics
-    /// If there are prefixes, but not as many as texts.
+    /// If there are prefixes, but not one per text.
     pub fn translate<'a>(&'a self, texts: &[Sequence<'a>], prefixes: &[&str]) -> Result<Translations<'a>> {
         assert!(prefixes.is_empty() || prefixes.len() == texts.len(), "a prefix for each text, or none");
         let encodings = self.source.encode_inputs(texts, true, OffsetUnit::Bytes)?;
@@ -364,7 +364,7 @@ impl Translator {
         Ok(Translations { truncated, translations: Box::new(translations) })
     }
 
-    /// Encodes a text, to be translated as these settings say.
+    /// Encodes a text to be translated with these settings.
     ///
     /// # Errors
     /// A text or a prefix that a tokenizer fails on; [`TrainerError::Setting`] for invalid settings.
@@ -393,8 +393,7 @@ impl Translator {
         Ok(EncodedSource { text: text.into(), encoding, request, decode: Arc::new(decode), output })
     }
 
-    /// Decodes nothing yet: what is [submitted](Decoding::submit) to it is translated by this model, with its attention
-    /// or without.
+    /// A decoder with this model, with or without its attention; [submit](Decoding::submit) sources to it.
     pub(crate) fn decoding(&self, alignment: bool) -> Decoding<'_> {
         let mut options = seq2seq::DecodeOptions::default();
         if alignment {
@@ -485,7 +484,7 @@ impl Translator {
     }
 }
 
-/// A search with at least this many beams, if it has beams.
+/// The search with at least this many beams, if it uses beams.
 fn with_beams(mut search: Search, beams: usize) -> Search {
     if let Search::Beam(beam) = &mut search {
         beam.beams = beam.beams.max(beams);
@@ -493,7 +492,7 @@ fn with_beams(mut search: Search, beams: usize) -> Search {
     search
 }
 
-/// Ids, or those of another list where there are none.
+/// Ids, or those of another list if there are none.
 fn or(ids: Vec<i32>, other: &[usize]) -> Vec<i32> {
     match ids.is_empty() {
         true => other.iter().map(|id| *id as i32).collect(),
@@ -501,7 +500,7 @@ fn or(ids: Vec<i32>, other: &[usize]) -> Vec<i32> {
     }
 }
 
-/// Puts a text behind another, with a space in between.
+/// Appends a text to another, separated by a space.
 fn join(text: &mut String, more: &str) {
     let more = more.trim();
     if !text.is_empty() && !more.is_empty() {
@@ -510,10 +509,10 @@ fn join(text: &mut String, more: &str) {
     text.push_str(more);
 }
 
-/// A source's words, and which its pieces belong to.
+/// A source's words, and which word each piece belongs to.
 struct Source<'a> {
     words: Vec<&'a str>,
-    /// None for a piece that is no word's.
+    /// None for a piece that belongs to no word.
     word_of: Vec<Option<usize>>,
 }
 
@@ -535,7 +534,7 @@ impl<'a> Source<'a> {
         Self { word_of: word_of.collect(), words }
     }
 
-    /// The attention to each word, of that to each piece.
+    /// Attention per word, from attention per piece.
     fn by_word(&self, attention: &[f32]) -> Vec<f32> {
         let mut by_word = vec![0.0; self.words.len()];
         for (share, word) in attention.iter().zip(&self.word_of) {

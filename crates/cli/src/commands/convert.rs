@@ -14,8 +14,8 @@ use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::{Output, say};
 
-/// What a folder has besides configuration, weights and tokenizer, and keeps: the task of a fine-tuned model, the languages
-/// of a translation model, and sentence-transformers' modules, each of which is described in a folder of its own.
+/// Files kept besides configuration, weights and tokenizer: the task of a fine-tuned model, the languages of a
+/// translation model, and sentence-transformers' modules, each described in a folder of its own.
 const KEPT: [&str; 6] = [
     "task.json",
     TRANSLATION_FILE,
@@ -25,11 +25,11 @@ const KEPT: [&str; 6] = [
     "config_sentence_transformers.json",
 ];
 
-/// Write a model's folder anew: weights as safetensors, the tokenizer as tokenizer.json.
+/// Rewrite a model folder: weights as safetensors, the tokenizer as tokenizer.json.
 ///
-/// Reads what --model of other commands reads, PyTorch's files and older vocabularies among it. Every
-/// weight is kept, heads too, and no bit of it changes unless --dtype says so. Marian's vocabularies stay
-/// the files that they are, as transformers reads no other. Prints the new folder.
+/// Reads whatever --model of the other commands reads, including PyTorch files and older vocabularies. All
+/// weights are kept, heads included, bit for bit unless --dtype is given. Marian vocabularies are copied
+/// unchanged, because transformers reads no other format. Prints the new folder.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -39,13 +39,13 @@ Examples:
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// The folder to make, which must be new or empty.
+    /// The output folder, which must be new or empty.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// What weights are stored as (default: as they are).
+    /// The format to store weights in (default: unchanged).
     #[arg(long, value_enum)]
     dtype: Option<Dtype>,
-    /// The size that a file of weights may grow to before there is another: bytes, or as in 500MB, 5GB.
+    /// Maximum size of a weights file before a new shard is started: bytes, or e.g. 500MB, 5GB.
     #[arg(long, value_name = "N", value_parser = size, default_value = "5GB")]
     max_shard_size: usize,
 }
@@ -54,9 +54,9 @@ pub struct Args {
 enum Dtype {
     /// 32 bits.
     F32,
-    /// 16 bits, as IEEE has them.
+    /// 16-bit IEEE floats.
     F16,
-    /// 16 bits with the range of 32.
+    /// bfloat16: 16 bits with the range of 32.
     Bf16,
 }
 
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    let cannot = || format!("cannot make {}", out.display());
+    let cannot = || format!("cannot create {}", out.display());
     fs::create_dir_all(parent).with_context(cannot)?;
     let partial = tempfile::Builder::new().prefix(".cloze-").tempdir_in(parent).with_context(cannot)?;
     // The outer folder is for this user alone, as temporary ones are; the inner one is moved.
@@ -109,7 +109,7 @@ pub fn run(args: &Args) -> Result<()> {
     let ignored = tokenizers.ignored();
     if !ignored.is_empty() {
         say(format_args!(
-            "omitted, because cloze does not follow it, of tokenizer_config.json: {}",
+            "omitted from tokenizer_config.json, because cloze does not support it: {}",
             ignored.into_iter().collect::<Vec<_>>().join(", ")
         ));
     }
@@ -120,9 +120,10 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// The tokenizers of a folder.
 enum Tokenizers {
-    /// Each with its folder, and written anew.
+    /// Each with its folder; rewritten.
     Each(Vec<(PathBuf, Tokenizer)>),
-    /// Marian's, whose files are copied: transformers reads no others, and `tokenizer.json` would have one language alone.
+    /// Marian's, whose files are copied: transformers reads no other format, and `tokenizer.json` would hold
+    /// only one language.
     Marian,
 }
 
@@ -140,12 +141,12 @@ impl Tokenizers {
         Ok(Self::Each(places.into_iter().map(load).collect::<Result<_, _>>()?))
     }
 
-    /// Writes them to the same places in `to` as they have in `from`.
+    /// Writes them to the same relative paths in `to` as in `from`.
     fn save(&self, from: &Path, to: &Path) -> Result<()> {
         match self {
             Self::Each(all) => all.iter().try_for_each(|(place, tokenizer)| {
                 let place = to.join(place.strip_prefix(from)?);
-                fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+                fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
                 Ok(tokenizer.save(&place)?)
             }),
             Self::Marian => {
@@ -154,7 +155,7 @@ impl Tokenizers {
         }
     }
 
-    /// The keys of `tokenizer_config.json` that are not written, because cloze does not follow them.
+    /// The keys of `tokenizer_config.json` that are dropped because cloze does not support them.
     fn ignored(&self) -> BTreeSet<&str> {
         let all = match self {
             Self::Each(all) => &all[..],
@@ -164,19 +165,19 @@ impl Tokenizers {
     }
 }
 
-/// Copies a file of the folder `from`, if it is there, to the same place in the folder `to`.
+/// Copies a file, if it exists, from the folder `from` to the same path in the folder `to`.
 fn copy(from: &Path, to: &Path, name: &Path) -> Result<()> {
     let (source, target) = (from.join(name), to.join(name));
     if source.is_file() {
         let parent = target.parent().unwrap_or(to);
-        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
         fs::copy(&source, &target).with_context(|| format!("cannot copy {}", source.display()))?;
     }
     Ok(())
 }
 
-/// Copies what is [`KEPT`], and the configuration of each folder in the folder, as a module's `1_Pooling`; of modules `Dense`
-/// the weights too, as they are.
+/// Copies the files in [`KEPT`] and the configuration of each subfolder, such as the module `1_Pooling`; for
+/// `Dense` modules the weights too, unchanged.
 fn keep(from: &Path, to: &Path) -> Result<()> {
     let copy = |name: &Path| copy(from, to, name);
     KEPT.iter().try_for_each(|name| copy(Path::new(name)))?;
@@ -193,13 +194,15 @@ fn keep(from: &Path, to: &Path) -> Result<()> {
         .try_for_each(|module| weights.iter().try_for_each(|name| copy(&Path::new(module).join(name))))
 }
 
-/// Bytes: `500`, `10KB`, `500MB`, `5GB`, with powers of ten as transformers has them.
+/// Bytes: `500`, `10KB`, `500MB`, `5GB`, with powers of ten as in transformers.
 fn size(text: &str) -> Result<usize, String> {
     let upper = text.trim().to_ascii_uppercase();
     let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("", 1usize)];
     let read = units.iter().find_map(|(unit, bytes)| Some((upper.strip_suffix(unit)?, bytes)));
     let bytes = read.and_then(|(number, bytes)| number.trim_end().parse::<usize>().ok()?.checked_mul(*bytes));
-    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "expected bytes, or as in 500MB, 5GB".to_owned())
+    bytes
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "expected a number of bytes, or e.g. 500MB, 5GB".to_owned())
 }
 
 #[cfg(test)]

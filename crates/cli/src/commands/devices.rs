@@ -12,12 +12,12 @@ use crate::device::{self, Available, DeviceName};
 use crate::memory;
 use crate::output::{Output, say};
 
-/// List the devices that this build and this machine offer, the default first.
+/// List the devices available in this build and on this machine, the default first.
 ///
-/// Of each: the name that --device takes, what it is, its memory as far as the machine tells, and the precisions that it
-/// multiplies in. Of flex, also by which of the processor's instructions it multiplies matrices in each format. The
-/// backends that this build leaves out are named on standard error, with how to add them. With --check a small model is
-/// trained for a step on each.
+/// For each device: the name for --device, a description, its memory if known, and the precisions it multiplies
+/// in; for flex, also which processor instructions multiply matrices in each format. Backends missing from this
+/// build are named on standard error, with how to add them. With --check, each device trains a small model for
+/// one step.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -28,7 +28,7 @@ pub struct Args {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Compute a small model's loss, gradients and an update on each device, and compare them with those of flex.
+    /// Compute a small model's loss, gradients and an update on each device, and compare them with flex.
     #[arg(long)]
     check: bool,
 }
@@ -59,13 +59,13 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// What is shown of a device.
+/// A row of the device table.
 struct Row {
     name: DeviceName,
     description: String,
-    /// In bytes, where it is known.
+    /// In bytes, if known.
     memory: Option<u64>,
-    /// That it multiplies in; none of a device that does not open.
+    /// Precisions it multiplies in; empty if the device does not open.
     precisions: Vec<&'static str>,
 }
 
@@ -77,7 +77,7 @@ impl Row {
         Self { name: available.name, description: available.description, memory, precisions }
     }
 
-    /// What multiplies matrices on it, where that is ours to choose.
+    /// The matrix kernels it uses, if cloze chooses them.
     fn kernels(&self) -> Option<&'static Kernels> {
         (self.name == DeviceName::Flex).then(kernels)
     }
@@ -92,7 +92,7 @@ impl Row {
     }
 }
 
-/// A line for each device, and for each format of the kernels below it.
+/// A line for each device, followed by one for each format of its kernels.
 fn table(devices: &[Row], checks: &[Check]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

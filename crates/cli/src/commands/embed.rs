@@ -23,17 +23,16 @@ use crate::npy::{Element, Npy};
 use crate::output::say;
 use crate::progress::Progress;
 
-/// Turn texts into vectors that are near each other where meanings are.
+/// Turn texts into vectors that are close when their meanings are.
 ///
-/// Texts are lines of standard input or of a file, or rows of JSON lines, CSV, TSV or Parquet. A row is printed as it stood, with
-/// its vector as a further key of its object or cell of its line, which is JSON; a row of Parquet as an object. If the input has
-/// a column or key of such a name, --answer-prefix gives the answer another one. Empty lines of CSV and TSV are left out.
+/// Texts are lines of standard input or of a file, or rows of JSON lines, CSV, TSV or Parquet. A row is printed
+/// unchanged, with its vector as an extra key of its object, or as an extra cell holding JSON; a Parquet row is
+/// printed as an object. If the input already has a column or key of that name, rename the answer's with
+/// --answer-prefix. Empty lines of CSV and TSV are skipped.
 ///
-/// How a text's states become one vector, whether vectors are scaled to length 1, how long a text
-/// may be, and what stands before each text, is read from the files of sentence-transformers in the
-/// folder, where it has them.
-/// Each text has its vector, an empty one that of the tokens which every text begins and ends with.
-/// With --tokens each token or word of a line has a vector of its own.
+/// Pooling, normalization, maximum length and the prompt before each text are read from the folder's
+/// sentence-transformers files, if it has them. Every text gets a vector; an empty text gets that of its
+/// special tokens alone. With --tokens, each token or word of a line gets its own vector.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -46,37 +45,38 @@ Examples:
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// How a text's states become one vector (default: as the folder says, else mean).
+    /// How a text's states become one vector (default: from the folder, else mean).
     #[arg(long, value_enum)]
     pooling: Option<Pooling>,
-    /// Scale each vector to length 1, or with `=false` do not (default: as the folder says, else not).
+    /// Scale each vector to length 1; `=false` disables it (default: from the folder, else false).
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     normalize: Option<bool>,
-    /// Put the folder's prompt of this name before each line (default: as the folder says, else none).
+    /// Put the folder's prompt of this name before each line (default: from the folder, else none).
     #[arg(long, value_name = "NAME")]
     prompt: Option<String>,
     /// Put this text before each line.
     #[arg(long, value_name = "TEXT", conflicts_with = "prompt")]
     prompt_text: Option<String>,
-    /// Give each token a vector and its place in the line, counted in characters, instead of one vector for the line. A
-    /// line that is longer than the model reads at once is read in windows that overlap.
+    /// Give each token a vector and its position in the line, in characters, instead of one vector per line. A
+    /// line longer than the model's maximum is read in overlapping windows.
     #[arg(long, conflicts_with_all = ["pooling", "normalize", "prompt", "prompt_text"])]
     tokens: bool,
-    /// The states that a token's vector is made of: last, last-four-mean, last-four-concat, all, or layers side by side by
-    /// their numbers, such as 0,6,-1, where 0 is the embeddings and -1 the last (default: last).
+    /// The layers that a token's vector is made of: last, last-four-mean, last-four-concat, all, or a
+    /// concatenation of numbered layers such as 0,6,-1, where 0 is the embeddings and -1 the last (default:
+    /// last).
     #[arg(long, value_name = "LAYERS", requires = "tokens", allow_hyphen_values = true)]
     layers: Option<Layers>,
-    /// Give each word a vector and not each token: of those of its tokens (default: each token its own).
+    /// Give each word a vector instead of each token, made from its tokens' vectors (default: one per token).
     #[arg(long, value_enum, requires = "tokens")]
     words: Option<Words>,
-    /// Tokens that are read together with --tokens, special ones among them (default: as the folder says).
+    /// Window size in tokens with --tokens, special tokens included (default: from the folder).
     #[arg(long, value_name = "N", requires = "tokens", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_len: Option<usize>,
-    /// Tokens that two windows share (default: a quarter of a window).
+    /// Tokens shared by consecutive windows (default: a quarter of a window).
     #[arg(long, value_name = "N", requires = "tokens")]
     overlap: Option<usize>,
-    /// The language of the lines, where the model has language embeddings (XLM): a name in the folder's `lang2id`, or a
-    /// number (default: the folder's `lang_id`).
+    /// The language of the lines, for models with language embeddings (XLM): a name in the folder's `lang2id`,
+    /// or a number (default: the folder's `lang_id`).
     #[arg(long, value_name = "NAME")]
     language: Option<String>,
     #[command(flatten)]
@@ -86,7 +86,7 @@ pub struct Args {
     /// What to print.
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
-    /// Tokens that are worked on at a time.
+    /// Tokens processed at a time.
     #[arg(
         long,
         value_name = "N",
@@ -94,8 +94,8 @@ pub struct Args {
         value_parser = RangedU64ValueParser::<usize>::new().range(1..)
     )]
     batch_tokens: usize,
-    /// Bytes of a line that are kept. A longer line is encoded from its beginning if the model's length cuts it there;
-    /// else, and always with --tokens, it is an error.
+    /// Bytes of a line to keep. If the model's maximum length truncates a longer line anyway, its beginning is
+    /// encoded; otherwise, and always with --tokens, it is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[command(flatten)]
@@ -110,11 +110,12 @@ enum Pooling {
     Cls,
     /// Each feature's greatest value over all tokens.
     Max,
-    /// The mean over all tokens of the last four layers' states side by side: four times as many features.
+    /// The mean over all tokens of the concatenated states of the last four layers: four times as many
+    /// features.
     Last4,
 }
 
-/// What of its tokens' vectors a word has.
+/// How a word's vector is made from its tokens' vectors.
 #[derive(Clone, Copy, ValueEnum)]
 enum Words {
     /// Their mean.
@@ -125,11 +126,11 @@ enum Words {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Format {
-    /// {"embedding": [...]} for each text, as soon as it is there; with --tokens {"tokens": [{"text": "...", "start": 0,
-    /// "end": 3, "vector": [...]}, ...]}, or "words". Of CSV and TSV it is a cell.
+    /// {"embedding": [...]} for each text, as soon as it is computed; with --tokens {"tokens": [{"text": "...",
+    /// "start": 0, "end": 3, "vector": [...]}, ...]}, or "words". In CSV and TSV it is a cell.
     Jsonl,
-    /// One array of 32-bit floats in NumPy's format, [texts, features], when all texts are read; with --tokens one row for
-    /// each token or word, in their order.
+    /// One array of 32-bit floats in NumPy's format, [texts, features], once all texts are read; with --tokens
+    /// one row per token or word, in order.
     Npy,
 }
 
@@ -197,7 +198,7 @@ fn run_on_lines(args: &Args) -> Result<()> {
     sink.finish(embedder.width())
 }
 
-/// What is read of the input.
+/// The fields to read from the input.
 fn asked(args: &Args, longer: Longer) -> Asked {
     Asked {
         fields: &TEXT,
@@ -214,7 +215,8 @@ fn sequences(rows: &[Row]) -> Vec<Sequence<'_>> {
     rows.iter().map(|row| Sequence::from(row.line())).collect()
 }
 
-/// What `embed` makes of the texts of rows, and the error of the first that fails; then of those before it.
+/// The result of `embed` for the texts of rows, with the first row's error if one fails; then the result covers
+/// the rows before it.
 fn embedded<T>(
     input: &Input,
     rows: &[Row],
@@ -235,7 +237,7 @@ fn embedded<T>(
     }
 }
 
-/// Where embeddings go.
+/// Where embeddings are written.
 enum Sink {
     Rows(Answers),
     Npy(Npy),
@@ -257,7 +259,7 @@ impl Sink {
         }
     }
 
-    /// Hands on what is there.
+    /// Flushes what has been written so far.
     fn flush(&mut self) -> Result<()> {
         match self {
             Self::Rows(answers) => answers.flush(),
@@ -265,7 +267,7 @@ impl Sink {
         }
     }
 
-    /// Ends the output of vectors of `width` features.
+    /// Finishes the output of vectors of `width` features.
     fn finish(self, width: usize) -> Result<()> {
         match self {
             Self::Rows(answers) => answers.finish(),

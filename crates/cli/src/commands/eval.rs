@@ -18,10 +18,9 @@ use crate::progress::Progress;
 
 /// Measure a fine-tuned model on labelled data.
 ///
-/// The data, how it is read and the main figure are those of a fine-tuning configuration; its checkpoint
-/// is not read. The task and the labels are the model's own. Prints a table, or with --json one
-/// object; --out writes every prediction beside the right answer, the worst errors, tables and a page
-/// that shows them.
+/// Data, reading options and main metric are those of a fine-tuning configuration; its checkpoint is ignored.
+/// Task and labels come from the model. Prints a table, or with --json one object; --out writes every
+/// prediction with its label, the worst errors, tables and an HTML page that shows them.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -34,7 +33,7 @@ pub struct Args {
     config: PathBuf,
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// Which of the configuration's data.
+    /// Which of the configuration's data sets to use.
     #[arg(long, value_enum, default_value_t = Split::Dev)]
     split: Split,
     /// Override a key of the configuration, such as data.max_len=64; may be repeated.
@@ -43,7 +42,7 @@ pub struct Args {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Write a report to this folder; files of an earlier one are replaced.
+    /// Write a report to this folder, replacing the files of an earlier one.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -52,7 +51,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Split {
-    /// The development data, `data.dev`, or what `data.dev_fraction` holds out of the training data.
+    /// The development data: `data.dev`, or the `data.dev_fraction` held out from the training data.
     Dev,
     /// The test data, `data.test`.
     Test,
@@ -92,7 +91,7 @@ pub fn run(args: &Args) -> Result<()> {
     progress.finish();
     let evaluation = evaluation?;
     if !evaluation.skipped.is_empty() {
-        say(format_args!("{split}: left out {}", evaluation.skipped));
+        say(format_args!("{split}: skipped {}", evaluation.skipped));
     }
     if evaluation.truncated > 0 {
         say(format_args!(

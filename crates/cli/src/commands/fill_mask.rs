@@ -13,14 +13,15 @@ use crate::input::{Asked, Format, InputArgs, TEXT};
 use crate::lines::{self, BATCH, Longer};
 use crate::model;
 
-/// Fill the masks in a text with what the model finds most likely.
+/// Predict the most likely tokens for the masks in a text.
 ///
-/// A mask is the model's own mask token: [MASK] for BERT, <mask> for RoBERTa. Texts come from the
-/// command line, or from standard input or a file: lines, or rows of JSON lines, CSV, TSV or Parquet. Each mask is filled on its
-/// own, the others stay.
+/// A mask is the model's own mask token: [MASK] for BERT, <mask> for RoBERTa. Texts come from the command line,
+/// or from standard input or a file: lines, or rows of JSON lines, CSV, TSV or Parquet. Each mask is filled
+/// independently; the others stay masked.
 ///
-/// A row is printed as it stood, with "masks" as a further key of its object or cell of its line, which is JSON; a row of Parquet
-/// as an object. If the input has a column or key of that name, --answer-prefix gives the answer another one.
+/// A row is printed unchanged, with "masks" as an extra key of its object, or as an extra cell holding JSON; a
+/// Parquet row is printed as an object. If the input already has a column or key of that name, rename the
+/// answer's with --answer-prefix.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -30,17 +31,17 @@ Examples:
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// How many tokens to show for a mask.
+    /// Number of tokens to show per mask.
     #[arg(short = 'k', long, value_name = "N", default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     top_k: usize,
-    /// Print one JSON object for each text, as it is of JSON lines and Parquet.
+    /// Print one JSON object per text; always so for JSON lines and Parquet.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     input: InputArgs,
     #[command(flatten)]
     answers: AnswerArgs,
-    /// Bytes of a line at most; a longer one is an error.
+    /// Maximum bytes of a line; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[command(flatten)]

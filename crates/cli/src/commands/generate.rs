@@ -20,11 +20,10 @@ use crate::output::{Output, say};
 
 /// Generate text with a language model.
 ///
-/// Texts come from the command line, or from standard input, a line each. Without a setting that draws
-/// (--temperature, --top-k, --top-p, --min-p) the folder's generation_config.json says how tokens are chosen; where it says
-/// nothing, and with --beam 1, the most likely token is written each time. A single text
-/// on a terminal grows as it is written. A text that has more tokens than the model takes is
-/// continued without its beginning.
+/// Texts come from the command line, or from standard input, one per line. Without a sampling option
+/// (--temperature, --top-k, --top-p, --min-p), the folder's generation_config.json sets how tokens are chosen;
+/// if it sets nothing, or with --beam 1, decoding is greedy. A single text on a terminal is shown as it is
+/// generated. A text longer than the model's maximum is continued without its beginning.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -34,34 +33,34 @@ Examples:
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// Tokens to write at most (default: as the folder says, else 64).
+    /// Maximum number of new tokens (default: from the folder, else 64).
     #[arg(long, value_name = "N")]
     max_new: Option<usize>,
-    /// Tokens to write at least (default: as the folder says, else 0).
+    /// Minimum number of new tokens (default: from the folder, else 0).
     #[arg(long, value_name = "N")]
     min_new: Option<usize>,
-    /// Draw tokens by their probabilities: below 1 likely ones become likelier still, above 1 less so.
+    /// Sample with this temperature: below 1 sharpens the distribution, above 1 flattens it.
     #[arg(long, value_name = "T")]
     temperature: Option<f32>,
-    /// Draw from the K most likely tokens.
+    /// Sample from the K most likely tokens.
     #[arg(long, value_name = "K", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     top_k: Option<usize>,
-    /// Draw from the fewest tokens whose probabilities sum to P.
+    /// Sample from the fewest tokens whose probabilities sum to P.
     #[arg(long, value_name = "P")]
     top_p: Option<f32>,
-    /// Draw from tokens that have this share of the likeliest one's probability.
+    /// Sample from tokens with at least this fraction of the most likely token's probability.
     #[arg(long, value_name = "P")]
     min_p: Option<f32>,
-    /// Make tokens less likely that stand in the text already: 1 does nothing (default: as the folder says, else 1).
+    /// Penalise tokens that already occur in the text; 1 has no effect (default: from the folder, else 1).
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
-    /// Let sequences of N tokens occur once at most; 0 for any number of times (default: as the folder says, else 0).
+    /// Let no sequence of N tokens occur twice; 0 for no limit (default: from the folder, else 0).
     #[arg(long, value_name = "N")]
     no_repeat_ngram: Option<usize>,
-    /// Do as if the folder's generation_config.json did not have this key; may be given several times.
+    /// Ignore this key of the folder's generation_config.json; may be repeated.
     #[arg(long, value_name = "KEY")]
     ignore: Vec<String>,
-    /// Follow N hypotheses at a time, and write the most likely one.
+    /// Beam search with N hypotheses; writes the most likely one.
     #[arg(
         long,
         value_name = "N",
@@ -69,25 +68,25 @@ pub struct Args {
         conflicts_with_all = ["temperature", "top_k", "top_p", "min_p"]
     )]
     beam: Option<usize>,
-    /// With --beam, the exponent of the length that log-probabilities are divided by (default: as the folder says, else 1).
+    /// With --beam, the exponent of the length in length normalization (default: from the folder, else 1).
     #[arg(long, value_name = "A", allow_negative_numbers = true, requires = "beam")]
     length_penalty: Option<f64>,
-    /// Let the tokens of a text see one another, for a model that was trained with prefixes (`blocks.prefix_share`).
+    /// Let the prompt's tokens attend to one another, for models trained with prefixes (`blocks.prefix_share`).
     #[arg(long)]
     bidirectional_prompt: bool,
-    /// Of the random numbers: the same text and seed give the same continuations.
+    /// Random seed: the same text and seed give the same continuations.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Continuations of each text.
+    /// Continuations per text.
     #[arg(long, alias = "n", value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=100_000))]
     n_best: usize,
-    /// Texts that are worked on at a time.
+    /// Texts processed at a time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     batch: usize,
-    /// Print one JSON object for each text.
+    /// Print one JSON object per text.
     #[arg(long)]
     json: bool,
-    /// Bytes of a line at most; a longer one is an error.
+    /// Maximum bytes of a line; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[command(flatten)]
@@ -98,7 +97,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What the arguments say otherwise than the folder.
+    /// The arguments that override the folder's settings.
     fn decoding(&self) -> DecodeOptions {
         let Self { temperature, top_k, top_p, min_p, .. } = *self;
         let mut options = DecodeOptions::default();
@@ -172,8 +171,8 @@ fn say_truncated(generator: &Generator, truncated: usize, count: usize) {
     }
 }
 
-/// Writes the continuations of texts. Of how many the beginning was left out, and the first text that failed, after the
-/// results of those before it.
+/// Writes the continuations of texts. Returns how many texts lost their beginning, and the first that failed,
+/// after writing the results of those before it.
 fn write(
     args: &Args,
     generator: &Generator,

@@ -24,15 +24,15 @@ use crate::progress::Progress;
 use crate::rows::{self, Placed, RowColumns, RowFiles};
 use crate::text_vectors::{Model, PromptArgs};
 
-/// What texts without a label are called if others have one.
+/// The class shown for texts without a label if others have one.
 const UNLABELLED: &str = "(none)";
 
-/// Draw texts by their meanings: a page with a point for each text, near those of similar texts.
+/// Draw a map of texts: a page with a point per text, close to those of similar texts.
 ///
-/// The page needs nothing else and loads nothing. Hovering over a point shows its text, a search marks the points whose texts
-/// contain what is typed, and a legend switches classes on and off. Texts come from JSON lines, CSV, TSV, Parquet or plain lines,
-/// and get vectors by a model; or texts and vectors are those of an index; or vectors come from a file of NumPy's, one for
-/// each text. The same input and seed make the same page, byte for byte.
+/// The page is self-contained and loads nothing. Hovering over a point shows its text, a search highlights the
+/// points whose texts match, and a legend toggles classes. Texts come from JSON lines, CSV, TSV, Parquet or
+/// plain lines and are embedded by a model; or texts and vectors come from an index; or vectors come from a
+/// NumPy file with one per text. The same input and seed give the same page, byte for byte.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -45,32 +45,33 @@ pub struct Args {
     source: Source,
     #[command(flatten)]
     files: RowFiles,
-    /// The columns of the text and of the label that colours it: `text=COLUMN`, `label=COLUMN`, by name or by number from 1. By
-    /// default they are called text and label; without labels all points have one colour. In an index, label names a field.
+    /// The columns of the text and of the label that colours it: `text=COLUMN`, `label=COLUMN`, by name or by
+    /// number from 1. The default names are text and label; without labels all points have one colour. With an
+    /// index, label names a field.
     #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = column)]
     columns: Vec<(String, Column)>,
-    /// The page's file; standard output if there is none.
+    /// The page's file (default: standard output).
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How places on the map are found.
+    /// The projection method.
     #[arg(long, value_enum, default_value_t = Method::Tsne)]
     method: Method,
-    /// What makes vectors alike.
+    /// The metric that compares vectors.
     #[arg(long, value_enum, default_value_t = MetricName::Cosine)]
     metric: MetricName,
-    /// How many neighbours count for each text with t-SNE, from 1 to a third of the other texts (default: 30, or what so few
-    /// texts allow).
+    /// The perplexity of t-SNE, an effective number of neighbours: from 1 to a third of the other texts
+    /// (default: 30, or the maximum for few texts).
     #[arg(long, value_name = "N", value_parser = number)]
     perplexity: Option<f64>,
     /// Steps of t-SNE (default: 1000).
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     steps: Option<usize>,
-    /// The seed of what is random in t-SNE (default: 42).
+    /// The random seed of t-SNE (default: 42).
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
     prompt: PromptArgs,
-    /// Tokens that are worked on at a time.
+    /// Tokens processed at a time.
     #[arg(
         long,
         value_name = "N",
@@ -95,7 +96,7 @@ struct Source {
         conflicts_with_all = ["files", "format", "prompt", "prompt_text", "batch_tokens", "precision", "int8", "device"]
     )]
     index: Option<PathBuf>,
-    /// A file of NumPy's with a vector for each text: `[texts, features]`, floats of 32 or 64 bits.
+    /// A NumPy file with one vector per text: `[texts, features]`, 32-bit or 64-bit floats.
     #[arg(
         long,
         value_name = "FILE",
@@ -106,15 +107,15 @@ struct Source {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Method {
-    /// Along the two directions in which vectors differ most (principal components): distances between groups tell something.
+    /// Principal components, the two directions of largest variance: distances between groups are meaningful.
     Pca,
-    /// Neighbours stay neighbours (t-SNE): groups are seen, distances between them tell little.
+    /// t-SNE preserves neighbourhoods: groups are visible, distances between them mean little.
     Tsne,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum MetricName {
-    /// The cosine of the angle between them: lengths do not count.
+    /// Cosine of the angle between them, ignoring lengths.
     Cosine,
     /// Their distance.
     Euclidean,
@@ -128,13 +129,13 @@ fn number(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| "expected a number".to_owned())
 }
 
-/// The seed where none is given.
+/// The default seed.
 const SEED: u64 = 42;
 
-/// What the page says of the map, by name.
+/// Facts shown on the page, by name.
 type Facts = Vec<(&'static str, String)>;
 
-/// Texts with their vectors, and with labels or none.
+/// Texts with their vectors and optional labels.
 #[derive(Default)]
 struct Drawn {
     texts: Vec<String>,
@@ -231,13 +232,13 @@ fn of_model(args: &Args, name: &str) -> Result<Drawn> {
     Ok(Drawn { values, width, ..drawn })
 }
 
-/// The same texts, with the vectors of a file.
+/// The same texts, with vectors from a file.
 fn of_vectors(args: &Args, file: &Path) -> Result<Drawn> {
     let drawn = texts(args)?;
     let (values, width) = npy::read(file)?;
     let (vectors, texts) = (values.len() / width, drawn.texts.len());
     if vectors != texts {
-        bail!("{} has {vectors} vectors for {texts} texts; expected one for each", file.display());
+        bail!("{} has {vectors} vectors for {texts} texts; expected one per text", file.display());
     }
     Ok(Drawn { values, width, ..drawn })
 }
@@ -246,7 +247,7 @@ fn of_vectors(args: &Args, file: &Path) -> Result<Drawn> {
 fn of_index(args: &Args, folder: &Path) -> Result<Drawn> {
     rows::check_once(&args.columns)?;
     if args.columns.iter().any(|(field, _)| field == "text") {
-        let error = anyhow!("--columns text=… is for files; an index knows its texts");
+        let error = anyhow!("--columns text=… is for files; an index already has its texts");
         return Err(WrongUsage::new(error).into());
     }
     let field = match args.columns.iter().find(|(field, _)| field == "label") {
@@ -310,16 +311,16 @@ fn texts(args: &Args) -> Result<Drawn> {
     several(drawn)
 }
 
-/// Texts that make a map.
+/// Checks that there are enough texts for a map.
 fn several(drawn: Drawn) -> Result<Drawn> {
     match drawn.texts.len() {
-        0 => bail!("there is no text to draw"),
-        1 => bail!("there is one text only; expected two or more"),
+        0 => bail!("no texts to draw"),
+        1 => bail!("only one text; expected two or more"),
         _ => Ok(drawn),
     }
 }
 
-/// A label of its cell; none if it is empty.
+/// The label in a cell; none if it is empty.
 fn label(cell: Value, place: &str) -> Result<Option<String>> {
     match cell {
         Value::Null => Ok(None),
@@ -334,7 +335,7 @@ fn label(cell: Value, place: &str) -> Result<Option<String>> {
     }
 }
 
-/// A label for each text if any has one.
+/// A label for each text if any text has one.
 fn all_or_none(labels: Vec<Option<String>>) -> Vec<String> {
     match labels.iter().any(Option::is_some) {
         true => labels.into_iter().map(|label| label.unwrap_or_else(|| UNLABELLED.into())).collect(),

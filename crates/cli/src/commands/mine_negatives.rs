@@ -20,14 +20,14 @@ use crate::model;
 use crate::output::{Output, say};
 use crate::text_vectors::Model;
 
-/// Find texts that a model confuses with the right ones: hard negatives to train it with.
+/// Mine hard negatives: texts that a model confuses with the right ones, to train it with.
 ///
-/// Rows of FILE are pairs of texts that belong together. For each, the model finds the texts of the pool that are most like the
-/// first, and those that are no second text of the same first one are negatives. The pool is the second texts of these pairs, or
-/// the lines of --pool. It prints {"text": ..., "pair": ..., "negatives": [...]} for each pair with a negative, which a config reads with
-/// columns = { pair = "pair", negatives = "negatives" }. Bounds are those of sentence-transformers' mine_hard_negatives;
-/// similarities are cosines. Before first texts stands the model's prompt `query`, before the pool its prompt `document`,
-/// `passage` or `corpus`, where it has them.
+/// Rows of FILE are pairs of texts that belong together. For each, the model finds the texts of the pool that
+/// are most similar to the first; those that are not paired with it are negatives. The pool is the second texts
+/// of these pairs, or the lines of --pool. Prints {"text": ..., "pair": ..., "negatives": [...]} for each pair
+/// with a negative, which a config reads with columns = { pair = "pair", negatives = "negatives" }. Bounds are
+/// those of sentence-transformers' mine_hard_negatives; similarities are cosines. The model's prompt `query` is
+/// put before first texts and its prompt `document`, `passage` or `corpus` before the pool, if it has them.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -42,13 +42,14 @@ pub struct Args {
     file: String,
     #[command(flatten)]
     rows: RowArgs,
-    /// Only pairs whose label is at least this belong together; --columns names the column `label`.
+    /// Keep only pairs with at least this label; --columns names the column `label`.
     #[arg(long, value_name = "X", value_parser = finite)]
     min_label: Option<f64>,
-    /// A file with a text a line, in which negatives are looked for (default: the second texts of the pairs that belong together).
+    /// A file with one text per line to mine negatives from (default: the second texts of the pairs that belong
+    /// together).
     #[arg(long, value_name = "FILE")]
     pool: Option<PathBuf>,
-    /// Negatives of a pair at most.
+    /// Maximum negatives per pair.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = up_to_a_million(1))]
     negatives: usize,
     /// Skip the N nearest texts within the bounds.
@@ -57,16 +58,16 @@ pub struct Args {
     /// Consider the N nearest texts (default: --range-min plus ten times --negatives).
     #[arg(long, value_name = "N", value_parser = up_to_a_million(1))]
     range_max: Option<usize>,
-    /// A negative is to be less like the first text than the second is, by this much.
+    /// A negative's similarity to the first text must be lower than the second text's by at least this.
     #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = finite)]
     margin: Option<f64>,
-    /// A negative is to be at most 1 - X times as like the first text as the second is.
+    /// A negative's similarity to the first text must be at most 1 - X times the second text's.
     #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = finite)]
     relative_margin: Option<f64>,
-    /// The greatest similarity of a negative.
+    /// Maximum similarity of a negative.
     #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = finite)]
     max_score: Option<f64>,
-    /// The least similarity of a negative.
+    /// Minimum similarity of a negative.
     #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = finite)]
     min_score: Option<f64>,
     /// Put this text before each first text, instead of the model's prompt.
@@ -75,10 +76,10 @@ pub struct Args {
     /// Put this text before each second text and each text of the pool, instead of the model's prompt.
     #[arg(long, value_name = "TEXT")]
     document_prompt_text: Option<String>,
-    /// The file to write, which is there when all of it is done (default: standard output).
+    /// The output file, created only once it is complete (default: standard output).
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Tokens that are worked on at a time.
+    /// Tokens processed at a time.
     #[arg(
         long,
         value_name = "N",
@@ -182,7 +183,7 @@ pub fn run(args: &Args) -> Result<()> {
     let with = |n: fn(usize, usize) -> bool| mined.iter().filter(|all| n(all.len(), args.negatives)).count();
     let (none, fewer) = (with(|n, _| n == 0), with(|n, wanted| n > 0 && n < wanted));
     say(format_args!(
-        "{} pairs, of which {} have fewer than {} negatives and {} have none and are left out; the pool has {} texts",
+        "{} pairs, of which {} have fewer than {} negatives and {} have none and are skipped; the pool has {} texts",
         HumanCount(pairs.len() as u64),
         HumanCount(fewer as u64),
         args.negatives,
@@ -192,13 +193,13 @@ pub fn run(args: &Args) -> Result<()> {
     output.finish()
 }
 
-/// Each text once, in the order of its first occurrence.
+/// Unique texts, in the order of first occurrence.
 fn distinct(texts: Vec<String>) -> Vec<String> {
     let mut seen = HashSet::new();
     texts.into_iter().filter(|text| seen.insert(text.clone())).collect()
 }
 
-/// The lines of a file that are not empty.
+/// The non-empty lines of a file.
 fn lines_of(path: &Path, max_line_bytes: usize) -> Result<Vec<String>> {
     let mut lines = Lines::of(Some(path), max_line_bytes)?;
     let (mut batch, mut all) = (Batch::default(), Vec::new());

@@ -82,13 +82,13 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it will be profiled.
+    /// Whether the command will be profiled.
     pub fn is_profiled(&self) -> bool {
         matches!(self, Self::Train(args) if args.profile.is_some())
     }
 }
 
-/// Carries out `command`.
+/// Runs `command`.
 pub fn run(command: Command) -> Result<()> {
     match command {
         Command::Train(args) => train::run(&args),

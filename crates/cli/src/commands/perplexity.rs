@@ -19,14 +19,14 @@ use crate::output::Output;
 
 /// Measure how well a language model predicts texts.
 ///
-/// A left-to-right model (GPT-2, Llama, Mistral, Qwen2) reads each file in windows as long as its positions, which begin
-/// --stride tokens apart; of each window the tokens are predicted that no window before had. Perplexity is the exponential
-/// of the mean of −log P(token | tokens before it).
+/// A left-to-right model (GPT-2, Llama, Mistral, Qwen2) reads each file in windows as long as its positions,
+/// which begin --stride tokens apart; each window predicts the tokens that no earlier window predicted.
+/// Perplexity is the exponential of the mean of −log P(token | previous tokens).
 ///
-/// A masked model (BERT and the like) reads lines, and predicts each token from all others of its line, with that token
-/// alone masked: the pseudo-perplexity of Salazar et al. 2020. It is not to be compared with the other.
+/// A masked model (BERT and the like) reads lines and predicts each token from all others of its line, with
+/// only that token masked: the pseudo-perplexity of Salazar et al. 2020. It is not comparable with perplexity.
 ///
-/// Bits per byte and the perplexity of words are comparable between vocabularies.
+/// Bits per byte and word perplexity are comparable across vocabularies.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -36,11 +36,11 @@ Examples:
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// Tokens from the beginning of a window to that of the next one, at most the model's positions (default: half of
-    /// them). The fewer, the more each token has before it, and the longer it takes.
+    /// Tokens between the starts of consecutive windows, at most the model's positions (default: half of them).
+    /// Smaller strides give tokens more context and take longer.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     stride: Option<usize>,
-    /// Print an object of JSON for each file, and one for all if there are several.
+    /// Print a JSON object for each file, and one for the total if there are several.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Object<'a> {
-    /// None of all files together.
+    /// None for the total of all files.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<&'a Path>,
     perplexity: f64,
@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> Result<()> {
     output.flush()
 }
 
-/// Prints a file's figures as soon as they are there, or those of all files.
+/// Prints a file's figures as soon as they are computed, or those of all files.
 fn print(
     output: &mut Output,
     file: Option<&Path>,
@@ -114,8 +114,8 @@ fn print(
     let title = file.map_or("all files".to_owned(), |file| file.display().to_string());
     let rows = [
         (kind, format!("{:.3}", score.perplexity())),
-        ("nats a token", format!("{:.4}", score.nats / score.tokens as f64)),
-        ("bits a byte", format!("{bits_per_byte:.4}")),
+        ("nats per token", format!("{:.4}", score.nats / score.tokens as f64)),
+        ("bits per byte", format!("{bits_per_byte:.4}")),
         ("perplexity of words", format!("{word_perplexity:.2}")),
         ("tokens", table::grouped(score.tokens)),
         ("bytes", table::grouped(score.bytes)),

@@ -17,32 +17,34 @@ use crate::model;
 use crate::output::say;
 use crate::progress::Progress;
 
-/// Predict what a fine-tuned model was trained for, for each row of JSON lines, CSV, TSV or Parquet.
+/// Predict with a fine-tuned model for each row of JSON lines, CSV, TSV or Parquet.
 ///
-/// The task is read from the model's folder. An object of JSON is printed with the answer's keys after its own, which may be
-/// any; a line of CSV or TSV with the answer's cells after its own, where what is no text or number is JSON; a row of Parquet as an
-/// object. The columns of a table, or with --columns others, are what the keys are in JSON:
+/// The task is read from the model folder. A JSON object is printed with the answer's keys after its own, which
+/// may be anything; a CSV or TSV line with the answer's cells after its own, where anything but text and
+/// numbers is JSON; a Parquet row as an object. The columns of a table, by these names or those in --columns,
+/// correspond to the keys in JSON:
 ///
-/// Classes and numbers of {"text": "..."}, {"text": "...", "pair": "..."} or "...": a classifier prints
+/// Classes and numbers for {"text": "..."}, {"text": "...", "pair": "..."} or "...": a classifier prints
 /// {"label": ..., "score": ..., "scores": {...}} with the probability of every label, a regression {"value":
-/// ...}. So does a model of a prompt, with the labels of its verbaliser. A model of several labels prints {"labels":
-/// [...], "scores": {...}}: the labels whose probability is above --threshold, and every label's.
+/// ...}. A prompt-based model prints the labels of its verbaliser. A multi-label model prints {"labels": [...],
+/// "scores": {...}}: the labels whose probability is above --threshold, and every label's probability.
 ///
-/// Tags of {"words": ["...", ...]}, or of the words that white space divides in {"text": "..."} or "...":
+/// Tags for {"words": ["...", ...]}, or for the whitespace-separated words of {"text": "..."} or "...":
 /// {"words": [...], "tags": [...], "entities": [...]}. An entity has its "type", "first" and "last" word and
-/// "text"; in a text also the characters "start" and "end", the first and the one after the last.
+/// "text"; in a text also "start" and "end" in characters, end-exclusive.
 ///
 /// Answers to {"question": "...", "context": "..."}: {"answer": ..., "start": ..., "end": ..., "score": ...},
-/// characters of the context and the probability; with --n-best also the best candidates as "n_best". A
-/// model that may find no answer then says "", which starts and ends at null.
+/// with character offsets into the context and the probability; with --n-best also the best candidates as
+/// "n_best". For no answer, a model that allows it prints "" with null offsets.
 ///
-/// Choices of {"text": "...", "choices": ["...", ...]}, where "context" may stand for "text": {"choice": ...,
-/// "score": ..., "scores": [...]}, the place of the best, from 0, and the probabilities. In CSV and TSV each choice has a
-/// column: --columns choices=A,choices=B.
+/// Choices for {"text": "...", "choices": ["...", ...]}, where "context" is accepted for "text": {"choice":
+/// ..., "score": ..., "scores": [...]}, the index of the best, from 0, and the probabilities. In CSV and TSV
+/// each choice has a column: --columns choices=A,choices=B.
 ///
-/// Each line of JSON has its line of output: an empty one has null. Empty lines of CSV and TSV are left out; their output is
-/// UTF-8. A row that cannot be read is an error that names it, after the rows before it; a file of output is then not made. An
-/// input that has a column or key of the same name as the answer is an error too: --answer-prefix gives the answer other names.
+/// Each line of JSON has its line of output; for an empty line it is null. Empty lines of CSV and TSV are
+/// skipped; their output is UTF-8. An unreadable row is an error that names it, after the rows before it are
+/// printed; no output file is created then. An input column or key with the same name as the answer's is also
+/// an error: rename the answer's with --answer-prefix.
 #[derive(clap::Args)]
 #[command(after_long_help = r#"Examples:
   cloze predict --model runs/mrpc/model --input pairs.jsonl --output predictions.jsonl
@@ -58,13 +60,13 @@ pub struct Args {
     input: InputArgs,
     #[command(flatten)]
     answers: AnswerArgs,
-    /// List the N best answers to each question; the model's task limits how many there are.
+    /// List the N best answers to each question; the model's task sets the maximum.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     n_best: Option<usize>,
     /// The probability above which one of several labels is predicted (default: the model's, 0.5 if it has none).
     #[arg(long, value_name = "P")]
     threshold: Option<f64>,
-    /// Bytes of a line at most; a longer one is an error.
+    /// Maximum bytes of a line; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[command(flatten)]
@@ -130,7 +132,7 @@ pub fn run(args: &Args) -> Result<()> {
     answers.finish()
 }
 
-/// What the predictor reads of a row, whose fields it takes.
+/// The predictor's input for a row; takes the fields out of the row.
 fn line(row: &mut Row, keys: &[InputKey]) -> String {
     let Some(fields) = row.fields.take() else { return String::new() };
     let named = keys.iter().zip(fields).filter(|(_, value)| !value.is_null());

@@ -13,14 +13,14 @@ use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::{Output, say};
 
-/// See what each layer of an encoder knows, as a configuration file says.
+/// Probe what each layer of an encoder encodes, as set in a configuration file.
 ///
-/// Computes the states of words in a treebank (CoNLL-U), and trains small probes on those of each layer: for parts of
-/// speech, dependency relations, the length of a sentence and the order of its words, with control tasks and description
-/// lengths; structural probes for dependency trees. A [geometry] measures how alike vectors point, and what corrections of
-/// them do to the similarity of sentences.
+/// Computes the states of words in a treebank (CoNLL-U) and trains small probes on those of each layer: for
+/// parts of speech, dependency relations, sentence length and word order, with control tasks and description
+/// lengths; structural probes for dependency trees. A [geometry] section measures the anisotropy of vectors and
+/// how corrections change sentence similarity.
 ///
-/// Prints a table for each, and writes probe.html, a page with pictures, and probe.json.
+/// Prints a table for each, and writes probe.html, a page with plots, and probe.json.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -28,7 +28,7 @@ Examples:
   cloze probe configs/probe-ud-ewt.toml --set model.path=google-bert/bert-base-uncased --out runs/probe-bert
   cloze probe configs/probe-ud-ewt.toml --set probe.tasks='[\"part-of-speech\"]' --set model.layers='[0, 6]'")]
 pub struct Args {
-    /// What is probed, a TOML file.
+    /// The probe configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
     /// Override a key of the configuration, such as probe.hidden=0; may be repeated.
@@ -36,7 +36,7 @@ pub struct Args {
     settings: Vec<String>,
     #[arg(long, value_name = "DEVICE", help = compute::DEVICE)]
     device: Option<DeviceName>,
-    /// The folder of the results (default: runs/ and the run's name).
+    /// The output folder (default: runs/ and the run's name).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

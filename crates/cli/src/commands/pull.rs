@@ -11,9 +11,9 @@ use crate::output::Output;
 
 /// Download a model from the Hugging Face hub and print its folder.
 ///
-/// Takes what is needed to run it: configuration, tokenizer, sentence-transformers' modules and the weights,
-/// as safetensors where there are any. It goes to the cache that Python's huggingface_hub keeps, where
-/// --model of other commands finds it by the same name. What was interrupted continues where it was.
+/// Downloads what is needed to run it: configuration, tokenizer, sentence-transformers' modules and the
+/// weights, as safetensors if available. Files go to the same cache as Python's huggingface_hub, where --model
+/// of other commands finds them by the same name. Interrupted downloads resume.
 #[derive(clap::Args)]
 #[command(after_long_help = format!("\
 Examples:
@@ -23,10 +23,10 @@ Examples:
 
 {}", hub::ENVIRONMENT))]
 pub struct Args {
-    /// The model's name, and if not its main branch, the branch, tag or commit.
+    /// The model's name, optionally with a branch, tag or commit other than its main branch.
     #[arg(value_name = "NAME[@REV]")]
     name: String,
-    /// Copy the files to this folder, which must be new or empty, and print it instead of the cache's.
+    /// Copy the files to this folder, which must be new or empty, and print its path instead of the cache's.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -15,22 +15,24 @@ use crate::lines::{self, Longer};
 use crate::model;
 use crate::output::say;
 
-/// Queries that are worked on together at most.
+/// Maximum number of queries processed together.
 const QUERIES: usize = 64;
 
 /// Rerank the candidates of each query with a cross-encoder, or score pairs of a query and a text.
 ///
-/// The model reads a query and a candidate together and has one number for them, or two classes. A line of JSON is
-/// {"query": "...", "candidates": ["...", ...]}, or what `cloze search query` prints, whose rows are in "found". A candidate may
-/// be an object with its "text"; its other keys are kept, but for "place" and "score", which the output has itself.
+/// The model reads a query and a candidate together and returns one score for them, or two classes. A line of
+/// JSON is {"query": "...", "candidates": ["...", ...]}, or the output of `cloze search query`, with rows in
+/// "found". A candidate may be an object with a "text"; its other keys are kept, except "place" and "score",
+/// which are replaced.
 ///
-/// Prints {"query": ..., "found": [{"place": ..., "score": ..., "text": ...}, ...]} for each line, the best candidate first; the
-/// place is that among the line's candidates, from 0, and the score is the model's, in the place of another one. Other keys of
-/// the line are kept. An empty line has null.
+/// Prints {"query": ..., "found": [{"place": ..., "score": ..., "text": ...}, ...]} for each line, the best
+/// candidate first; the place is the candidate's index in the line, from 0, and the score is the model's,
+/// replacing any other. Other keys of the line are kept. An empty line gives null.
 ///
-/// A row of CSV, TSV or Parquet, or a line of JSON without candidates, is a pair: "query" and "text", in the columns of these
-/// names or of others that --columns names. The rows are printed in their order, as they stood, with "score" as a further cell or
-/// key; those of Parquet as JSON. If the input has a column or key of that name, --answer-prefix gives the answer another one.
+/// A row of CSV, TSV or Parquet, or a line of JSON without candidates, is a pair: "query" and "text", in the
+/// columns of these names or those in --columns. Rows are printed in order and unchanged, with "score" as an
+/// extra cell or key; Parquet rows as JSON. If the input already has a column or key of that name, rename the
+/// answer's with --answer-prefix.
 #[derive(clap::Args)]
 #[command(after_long_help = r#"Examples:
   cloze search query --index INDEX -k 100 'how do ships float' | cloze rerank --model MODEL --top-k 10
@@ -44,17 +46,17 @@ pub struct Args {
     input: InputArgs,
     #[command(flatten)]
     answers: AnswerArgs,
-    /// Print only the best N candidates of each query.
+    /// Print only the N best candidates of each query.
     #[arg(short = 'k', long, alias = "top", value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     top_k: Option<usize>,
-    /// Bytes of a line at most; a longer one is an error.
+    /// Maximum bytes of a line; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[command(flatten)]
     compute: Compute,
 }
 
-/// What is read of a row: the query, and one text or its candidates by either name.
+/// The fields of a row: the query, and one text or its candidates under either name.
 const FIELDS: [InputKey; 4] = [
     InputKey { name: "query", required: true, list: false },
     InputKey { name: "text", required: false, list: false },
@@ -62,13 +64,13 @@ const FIELDS: [InputKey; 4] = [
     InputKey { name: "found", required: false, list: true },
 ];
 
-/// What is read of a line of cells, which hold no lists.
+/// The fields of a line of cells, which hold no lists.
 const PAIR: [InputKey; 2] = [
     InputKey { name: "query", required: true, list: false },
     InputKey { name: "text", required: true, list: false },
 ];
 
-/// What a line of input looks like.
+/// The expected form of an input line.
 const EXPECTED: &str = r#"{"query": "…", "candidates": ["…", …]} or {"query": "…", "text": "…"}"#;
 
 /// A row of input.
@@ -112,7 +114,7 @@ impl Candidate {
         }
     }
 
-    /// What is printed of it.
+    /// The part of the result to print.
     fn fitting(&self, ranked: Ranked) -> Fitting<'_> {
         let mut rest = match self {
             Self::Text(_) => Map::new(),
@@ -202,7 +204,7 @@ pub fn run(args: &Args) -> Result<()> {
     answers.finish()
 }
 
-/// The query and candidates in a row; none in an empty one.
+/// The query and candidates in a row; none for an empty row.
 fn request(row: &Row) -> Result<Option<Request>> {
     let Some([query, text, lists @ ..]) = row.fields.as_deref() else { return Ok(None) };
     let query = query.as_str().unwrap_or_default().to_owned();

@@ -21,8 +21,8 @@ use crate::progress::Progress;
 
 /// Translate lines of text on standard input.
 ///
-/// Each line is a source, and each line of the output its translation; an empty line stays empty. A
-/// source that has more tokens than the model takes is translated without its end.
+/// Each input line is a source, and each output line its translation; an empty line stays empty. A source
+/// longer than the model's maximum is translated without its end.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -32,63 +32,65 @@ Examples:
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// Hypotheses to follow at a time; 1 takes the most likely token each time (default: as the folder says, else 5).
+    /// Beam size; 1 is greedy decoding (default: from the folder, else 5).
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
     beam: Option<usize>,
-    /// The exponent A of the length that log-probabilities are divided by: more favours longer translations
-    /// (default: as the folder says, else 1).
+    /// The exponent A of the length penalty that divides log-probabilities: larger values favour longer
+    /// translations (default: from the folder, else 1).
     #[arg(long, value_name = "A", allow_negative_numbers = true)]
     length_penalty: Option<f64>,
-    /// What is raised to the power A.
+    /// The base of the length penalty.
     #[arg(long, value_enum, default_value_t = Penalty::Power)]
     penalty: Penalty,
-    /// The weight B of a penalty for source tokens that got little attention; needs a model with attention to its source.
+    /// The weight B of the coverage penalty, for source tokens with little attention; requires a model with
+    /// attention to its source.
     #[arg(long, value_name = "B", default_value_t = 0.0)]
     coverage_penalty: f64,
-    /// When the search for a translation ends (default: as the folder says, else false).
+    /// When the beam search ends (default: from the folder, else false).
     #[arg(long, value_enum)]
     early_stopping: Option<EarlyStopping>,
-    /// Groups of beams that avoid each other's tokens, for n-best lists that differ more.
+    /// Groups of beams for diverse beam search, for more varied n-best lists.
     #[arg(long, value_name = "N", default_value_t = 1)]
     groups: usize,
-    /// What a token's log-probability loses if another group has just written it.
+    /// Penalty on a token's log-probability if another group has just written it.
     #[arg(long, value_name = "D", default_value_t = 0.5)]
     diversity: f32,
-    /// Translations of each line, best first, each on a line of its own: `number ||| translation ||| score`.
+    /// Number of translations per line, best first, each on its own line: `number ||| translation ||| score`.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
     n_best: Option<usize>,
-    /// Add ` ||| ` and pairs of words, source-target from 0, of those that attended to each other most.
+    /// Append ` ||| ` and the word alignment: source-target pairs, from 0, with the highest attention.
     #[arg(long)]
     alignment: bool,
-    /// Write the source's word that got the most attention in place of an unknown piece.
+    /// Replace an unknown piece with the source word that got the most attention.
     #[arg(long)]
     replace_unknown: bool,
-    /// Print one JSON object for each line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
-    /// Lines that are worked on at a time.
+    /// Lines processed at a time.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     batch: usize,
-    /// Tokens of a translation at most (default: as the folder says, else twice the source's and 10).
+    /// Maximum tokens of a translation (default: from the folder, else twice the source's plus 10).
     #[arg(long, alias = "max-len", value_name = "N")]
     max_new: Option<usize>,
-    /// Tokens of a translation at least (default: as the folder says, else 0).
+    /// Minimum tokens of a translation (default: from the folder, else 0).
     #[arg(long, alias = "min-len", value_name = "N")]
     min_new: Option<usize>,
-    /// Make tokens less likely that stand in the translation already: 1 does nothing (default: as the folder says, else 1).
+    /// Penalise tokens that already occur in the translation; 1 has no effect (default: from the folder, else
+    /// 1).
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
-    /// Let sequences of N tokens occur once at most; 0 for any number of times (default: as the folder says, else 0).
+    /// Let no sequence of N tokens occur twice; 0 for no limit (default: from the folder, else 0).
     #[arg(long, value_name = "N")]
     no_repeat_ngram: Option<usize>,
-    /// Do as if the folder's generation_config.json did not have this key; may be given several times.
+    /// Ignore this key of the folder's generation_config.json; may be repeated.
     #[arg(long, value_name = "KEY")]
     ignore: Vec<String>,
-    /// What every translation begins with.
+    /// Text that every translation begins with.
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
-    /// Bytes of a line that are kept. A longer line is translated from its beginning if the model's length cuts it there;
-    /// else it is an error.
+    /// Bytes of a line to keep. If the model's maximum length truncates a longer line anyway, its beginning is
+    /// translated; otherwise it is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[command(flatten)]
@@ -103,14 +105,14 @@ enum Penalty {
     Gnmt,
 }
 
-/// As transformers has it.
+/// As in transformers.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum EarlyStopping {
-    /// If the best unfinished hypothesis, ended now, would be worse than all finished ones.
+    /// Stop if the best unfinished hypothesis, ended now, would score lower than all finished ones.
     False,
-    /// As soon as there are as many finished hypotheses as beams.
+    /// Stop once there are as many finished hypotheses as beams.
     True,
-    /// If no unfinished hypothesis can become better, whatever follows.
+    /// Stop if no unfinished hypothesis can score higher, however it continues.
     Never,
 }
 
@@ -125,7 +127,7 @@ impl From<EarlyStopping> for generate::EarlyStopping {
 }
 
 impl Args {
-    /// What the arguments say otherwise than the folder.
+    /// The arguments that override the folder's settings.
     fn decoding(&self) -> DecodeOptions {
         let mut options = DecodeOptions::default();
         options.ignored = self.ignore.clone();
@@ -140,7 +142,7 @@ impl Args {
         options
     }
 
-    /// The search, where the arguments say anything else about it.
+    /// The search with the arguments' changes.
     fn change(&self, search: Search) -> Search {
         let n_best = self.n_best.unwrap_or(1);
         let mut beam = match search {
@@ -235,7 +237,7 @@ fn print(args: &Args, output: &mut Output, number: usize, source: &str, all: &[T
     Ok(())
 }
 
-/// The translation on one line, with its number and score in a list of the best, and with its alignment.
+/// The translation on one line, with its number and score in an n-best list, and with its alignment.
 fn plain(translation: &Translation, number: Option<usize>) -> String {
     // A line of the output is a line of the input.
     let text = translation.text.replace(['\n', '\r'], " ");

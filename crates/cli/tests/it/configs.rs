@@ -313,7 +313,7 @@ fn a_second_backend_says_that_it_cannot_recompute() {
         let ran = command.current_dir(place.root()).output().unwrap();
         let error = String::from_utf8_lossy(&ran.stderr);
         let expected =
-            "`train.recompute` is true; expected false on this device: layers are recomputed on flex alone";
+            "`train.recompute` is true; expected false on this device: only flex can recompute layers";
         assert!(!ran.status.success() && error.contains(expected), "{name}: {error}");
     }
 }
@@ -349,7 +349,7 @@ fn fine_tuning_takes_several_seeds_and_is_profiled() {
     let (_, _, err) = train(&["configs/sst2.toml", "--set", "model.path=./no-model", "--out", "runs/none"]);
     assert!(err.starts_with("error: `model.path`: there is no folder \"./no-model\""), "{err}");
     let (code, _, err) = train(&["configs/sst2.toml", "--seeds", "1,1"]);
-    assert_eq!((code, err.as_str()), (Some(2), "error: --seeds has a seed twice\n"));
+    assert_eq!((code, err.as_str()), (Some(2), "error: --seeds has a duplicate seed\n"));
     let sets = ["--set", "train.batch_size=2", "--set", "train.epochs=2"];
     let (code, _, err) =
         train(&[&["configs/sst2.toml", "--out", "runs/profiled", "--profile", "6"], &sets[..]].concat());

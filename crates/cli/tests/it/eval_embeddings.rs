@@ -133,7 +133,7 @@ fn figures_of_pairs_are_those_of_the_models_vectors() {
     let without_header = ["sts", "--no-header", "--columns", "label=1,text=2,pair=3", "sts.tsv"];
     let skipped = [&without_header[..], &["--on-bad-row", "skip", "--model", "model"]].concat();
     let ran = eval(place, &skipped);
-    assert!(ran.err.contains("left out") && ran.err.contains('1'), "{}", ran.err);
+    assert!(ran.err.contains("skipped") && ran.err.contains('1'), "{}", ran.err);
     let table = ran.done();
     assert!(table.contains("spearman_cosine *") && table.contains("4 examples"), "{table}");
 
@@ -167,13 +167,13 @@ fn retrieval_puts_prompts_before_queries_and_leaves_out_those_without_judgement(
     assert_same(&figures(place, &without), &expected(""));
     // A relevant document that the corpus lacks counts as not found.
     let ran = eval(place, &["retrieval", "--model", "model", "--json", "unknown"]);
-    let told = "judgements of documents that the corpus does not have: 1; relevant ones count as not found";
+    let told = "judgements of documents missing from the corpus: 1; relevant ones count as not found";
     assert!(ran.err.contains(told), "{}", ran.err);
     let recall = |folder| figures(place, &["retrieval", "-k", "6", folder]).get("recall@6").unwrap();
     assert_eq!(recall("beir"), 1.0);
     assert!((recall("unknown") - 2.5 / 3.0).abs() < 1e-12);
     let ran = eval(place, &["retrieval", "--model", "model", "beir"]);
-    assert!(ran.err.contains("queries without judgement, which are left out: 1"), "{}", ran.err);
+    assert!(ran.err.contains("skipped queries without judgements: 1"), "{}", ran.err);
     assert!(ran.done().contains("ndcg@10 *"));
 }
 
@@ -216,7 +216,7 @@ fn failures_are_one_line() {
         (
             &["sts", "--columns", "text=a,text=b", "sick.tsv"],
             2,
-            "--columns: the field `text` is named twice; expected one column of it",
+            "--columns: the field `text` is given twice; expected one column for it",
         ),
         (
             &["sts", "--no-header", "--columns", "label=1,text=2,pair=3", "sts.tsv"],

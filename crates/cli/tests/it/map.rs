@@ -196,9 +196,9 @@ fn failures_are_one_line() {
         (&["--index", "my-index", "lines.txt"], "", 2, "cannot be used with"),
         (&["--index", "my-index", "--batch-tokens", "9"], "", 2, "cannot be used with"),
         (&["--vectors", "short.npy", "--int8", "lines.txt"], "", 2, "cannot be used with"),
-        (&["--model", "model", "none.jsonl"], "", 1, "there is no text to draw"),
-        (&["--model", "model"], "", 1, "there is no text to draw"),
-        (&["--model", "model", "one.txt"], "", 1, "there is one text only; expected two or more"),
+        (&["--model", "model", "none.jsonl"], "", 1, "no texts to draw"),
+        (&["--model", "model"], "", 1, "no texts to draw"),
+        (&["--model", "model", "one.txt"], "", 1, "only one text; expected two or more"),
         (&["--model", "model", "three.txt"], "", 1, "there are too few vectors: 3; expected 4 or more"),
         (
             &["--model", "model", "--perplexity", "30", "lines.txt"],
@@ -230,12 +230,12 @@ fn failures_are_one_line() {
             &["--vectors", "short.npy", "lines.txt"],
             "",
             1,
-            "short.npy has 1 vectors for 6 texts; expected one for each",
+            "short.npy has 1 vectors for 6 texts; expected one per text",
         ),
         (&["--vectors", "nan.npy", "three.txt"], "", 1, "vector 1 (counted from 0) has a NaN or an infinity"),
-        (&["--vectors", "lines.txt", "three.txt"], "", 1, "lines.txt: it is no array in NumPy's format"),
+        (&["--vectors", "lines.txt", "three.txt"], "", 1, "lines.txt: it is not an array in NumPy's format"),
         (&["--index", "my-index", "--columns", "label=year"], "", 1, "no row has the field `year`"),
-        (&["--index", "my-index", "--columns", "label=a,label=b"], "", 2, "the field `label` is named twice"),
+        (&["--index", "my-index", "--columns", "label=a,label=b"], "", 2, "the field `label` is given twice"),
     ];
     for (args, input, status, expected) in cases {
         let ran = map(place, args, input);

@@ -123,11 +123,10 @@ fn sentences_are_scored_one_by_one() {
 fn what_cannot_be_scored_is_one_line() {
     let hyp = HYPOTHESES.as_bytes();
     let short = refused("bleu --reference ref", b"A man.\n");
-    let expected =
-        "error: standard input ends after 1 lines and ref does not; expected as many lines in each";
+    let expected = "error: standard input ends after 1 lines and ref does not; expected the same number of lines in each";
     assert_eq!(short, (Some(1), expected.into()));
     let empty = refused("bleu --reference /dev/null", b"");
-    assert_eq!(empty, (Some(1), "error: standard input: there is no line to score".into()));
+    assert_eq!(empty, (Some(1), "error: standard input: no lines to score".into()));
     let (status, message) = refused("chrf --reference ref", b"A man.\nTwo \xff dogs\nx\n");
     assert_eq!(
         (status, message.as_str()),

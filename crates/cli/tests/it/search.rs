@@ -195,12 +195,7 @@ fn failures_are_one_line_and_change_nothing() {
         ),
         (&["query", "--index", "index", "-k", "0", "x"], "", 2, "-k <K>"),
         (&["index", "--index", "index", "--model", "model", "texts.jsonl"], "", 2, "has an index already"),
-        (
-            &["index", "--index", "more-index", "--model", "model", "none.jsonl"],
-            "",
-            1,
-            "there is no row to index",
-        ),
+        (&["index", "--index", "more-index", "--model", "model", "none.jsonl"], "", 1, "no rows to index"),
         (
             &["index", "--index", "more-index", "--model", "model", "more.tsv"],
             "",

@@ -229,7 +229,7 @@ fn what_cannot_be_used_is_one_error() {
     let train_on = |model: &'static str, data: &'static str| {
         ["train", "--model", model, "--data", data, "--out", "senses"]
     };
-    fails(&train_on("model", "empty.jsonl"), 1, "empty.jsonl: it has no sentence; expected one a line");
+    fails(&train_on("model", "empty.jsonl"), 1, "empty.jsonl: it has no sentences; expected one per line");
     fails(&train_on("model", "none.jsonl"), 1, "none.jsonl: no word has a sense");
     fails(
         &train_on("model", "bad.jsonl"),
@@ -256,7 +256,7 @@ fn what_cannot_be_used_is_one_error() {
 
     let skipped = [&train_on("model", "bad.jsonl")[..], &["--on-bad-row", "skip"]].concat();
     let ran = senses(place, &skipped, "");
-    assert!(ran.err.contains("left out 1 × no sentence with senses"), "{}", ran.err);
+    assert!(ran.err.contains("skipped 1 × no sentence with senses"), "{}", ran.err);
     ran.done();
     let eval = ["eval", "--senses", "senses", "--data", "data.jsonl"];
     fails(
@@ -272,6 +272,6 @@ fn what_cannot_be_used_is_one_error() {
     fails(
         &eval,
         1,
-        "it is not the file that senses.json was written with; make it again with `cloze senses train`",
+        "it is not the file that senses.json was written with; recreate it with `cloze senses train`",
     );
 }

@@ -178,7 +178,7 @@ fn rows_of_parquet_are_printed_as_objects() {
     let line = ran.error_line(1);
     assert!(line.contains("a.parquet:2: `text` is missing; expected {\"text\""), "{line}");
     let args = ["predict", "--model", &model, "--input-format", "parquet"];
-    assert!(run(&args, b"").error_line(2).contains("name a file with --input"));
+    assert!(run(&args, b"").error_line(2).contains("give a file with --input"));
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn tables_that_cannot_be_read_are_one_line() {
             "no field `word`; expected one of text, pair",
         ),
         (("a.csv", b"text\na\n"), &["--columns", "text=0"], 2, "columns are counted from 1"),
-        (("a.csv", b"text\na\n"), &["--columns", "text=text,text=text"], 2, "`text` is named twice"),
+        (("a.csv", b"text\na\n"), &["--columns", "text=text,text=text"], 2, "`text` is given twice"),
         (("a.csv", b"text\na\n"), &["--delimiter", "ab"], 2, "expected one ASCII character"),
         (("a.jsonl", b"{}\n"), &["--delimiter", ";"], 2, "--delimiter is for CSV and TSV"),
         (("a.jsonl", b"{}\n"), &["--columns", "text=1"], 2, "keys of JSON objects have names"),

@@ -1,8 +1,8 @@
 //! Training an AWD-LSTM on streams of text: from a config and raw text to the saved model.
 //!
-//! [`AwdLstmRunConfig`] says all of a run, [`train_awd_lstm`] carries it out, as a recipe of the [engine](crate::engine).
-//! ULMFiT's classifiers (Howard & Ruder 2018) begin with the result: a [fine-tuning](crate::finetune) whose `model.path`
-//! is its folder.
+//! [`AwdLstmRunConfig`] describes a run, [`train_awd_lstm`] runs it, as a recipe of the
+//! [engine](crate::engine). ULMFiT classifiers (Howard & Ruder 2018) start from the result: a
+//! [fine-tuning](crate::finetune) whose `model.path` is its folder.
 
 mod objective;
 mod recipe;
@@ -31,8 +31,7 @@ use std::sync::atomic::Ordering;
 /// Trains an AWD-LSTM as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
 ///
 /// # Errors
-/// Whatever is wrong with the config's corpus, tokenizer, or run folder; a non-finite loss where the config says to stop
-/// on one.
+/// Invalid corpus, tokenizer or run folder; a non-finite loss if the config says to stop on one.
 pub fn train_awd_lstm(
     config: &AwdLstmRunConfig,
     options: &RunOptions<'_>,
@@ -98,7 +97,7 @@ impl RunKind for AwdLstmRun {
     }
 }
 
-/// Shows the model before the first step.
+/// Prints the model before the first step.
 fn introduce(
     config: &AwdLstmRunConfig,
     initial: &InitialModel<AwdLstmConfig>,
@@ -115,7 +114,7 @@ fn introduce(
             ("parameters", table::grouped(model.num_params() as u64)),
             ("vocabulary", table::grouped(shape.vocab_size as u64)),
             ("streams", table::grouped(config.n_streams() as u64)),
-            ("tokens a step", table::grouped(tokens as u64)),
+            ("tokens per step", table::grouped(tokens as u64)),
             (
                 "checkpoint",
                 config.model.path.as_ref().map_or(String::new(), |path| path.display().to_string()),

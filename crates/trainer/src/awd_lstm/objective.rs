@@ -5,16 +5,16 @@ use burn::tensor::{Device, Tensor};
 use cloze_data::StreamBatch;
 use cloze_model::awd_lstm::{StreamedAwdLstm, activation_squares, temporal_squares};
 
-/// The mean cross-entropy of each token given those before it in its stream, in nats, and AWD-LSTM's regularisers
-/// (Merity et al. 2018, §3.5).
+/// The mean cross-entropy of each token given the previous tokens of its stream, in nats, plus AWD-LSTM's
+/// regularisers (Merity et al. 2018, §3.5).
 ///
-/// A batch is read with what the model remembers of its streams, and remembered itself. Gradients end where the batch
-/// begins: truncated back-propagation through time.
+/// A batch starts from the streams' recurrent state, which is carried over to the next. Gradients stop at the
+/// start of the batch: truncated back-propagation through time.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamedLeftToRight {
-    /// What the regularisers count.
+    /// Weights of the regularisers.
     pub regularisation: RegularisationSection,
-    /// Features of the last layer's states.
+    /// Width of the last layer's states.
     pub d_model: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The training of an AWD-LSTM as a recipe of the engine: streams of running text, read side by side.
+//! AWD-LSTM training as an engine recipe: parallel streams of running text.
 
 use super::StreamedLeftToRight;
 use crate::config::AwdLstmRunConfig;
@@ -24,18 +24,18 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct StreamSplits {
     train: Arc<TextStreams>,
-    /// All streams of the held-out text, stretch by stretch.
+    /// All streams of the held-out text, batch by batch.
     held_out: Vec<StreamBatch>,
     size: TextSize,
-    /// Which texts, and which tokenizer.
+    /// Identifies the texts and the tokenizer.
     key: String,
 }
 
 impl StreamSplits {
-    /// Prepares the config's corpus, and cuts it into streams as the config says.
+    /// Prepares the config's corpus and cuts it into streams as configured.
     ///
     /// # Errors
-    /// Whatever is wrong with the corpus; an end piece that the tokenizer does not have.
+    /// Corpus errors; an end piece that the tokenizer does not have.
     pub fn prepare(
         config: &AwdLstmRunConfig,
         tokenizer: &Tokenizer,
@@ -71,13 +71,13 @@ pub struct AwdLstmRecipe<'a> {
     objective: StreamedLeftToRight,
     shape: AwdLstmConfig,
     tokenizer: &'a Tokenizer,
-    /// Where the tokenizer lies.
+    /// Path of the tokenizer.
     tokenizer_path: PathBuf,
 }
 
 impl<'a> AwdLstmRecipe<'a> {
-    /// On these streams, in the batches that the run's config says. The model, of `shape`, is saved with its tokenizer,
-    /// which lies at `tokenizer_path`.
+    /// A recipe on these streams, in the batches that the run's config sets. The model, of `shape`, is saved
+    /// with its tokenizer from `tokenizer_path`.
     pub fn new(
         run: &'a AwdLstmRunConfig,
         splits: StreamSplits,

@@ -1,4 +1,4 @@
-//! What a run starts from: random weights, or a checkpoint's.
+//! A run's initial weights: random, or a checkpoint's.
 
 use crate::Result;
 use crate::config::AwdLstmRunConfig;
@@ -11,13 +11,13 @@ use cloze_model::awd_lstm::AwdLstmConfig;
 use cloze_model::huggingface::read_published;
 use cloze_tokenizer::Tokenizer;
 
-/// Tells the initial parameters' random numbers from all others that a seed gives.
+/// Separates the random stream of the initial parameters from all others of a seed.
 const INIT_STREAM: u64 = 0xA3D1;
 
-/// The model that `config` says, for `tokenizer`.
+/// The model configured by `config` for `tokenizer`.
 ///
 /// # Errors
-/// Sizes that do not do; those of the checkpoint;
+/// Invalid sizes; checkpoint errors;
 /// [`TrainerError::VocabularyMismatch`](crate::TrainerError::VocabularyMismatch).
 pub(super) fn initial_model(
     config: &AwdLstmRunConfig,

@@ -1,4 +1,5 @@
-//! The configuration of a run that trains an AWD-LSTM, read as strictly as a [pretraining run's](super::RunConfig).
+//! The configuration of a run that trains an AWD-LSTM, read as strictly as a [pretraining
+//! run's](super::RunConfig).
 
 use super::layered::ConfigFile;
 use super::objective::Trained;
@@ -13,12 +14,13 @@ use cloze_model::awd_lstm::{AwdLstmConfig, AwdLstmDropout};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Everything that a run is told which trains an AWD-LSTM, a left-to-right model, on streams of text (Merity et al. 2018).
+/// Configures a run that trains an AWD-LSTM, a left-to-right model, on streams of text (Merity et al. 2018).
 ///
-/// [`AwdLstmRunConfig::load`] resolves one from a file, whose `[streams]` tells it from other language models'.
+/// [`AwdLstmRunConfig::load`] resolves one from a file; its `[streams]` section distinguishes it from other
+/// language models'.
 pub type AwdLstmRunConfig = Run<AwdLstmRun>;
 
-/// The sections of an [`AwdLstmRunConfig`] beside those that all runs have.
+/// The sections of an [`AwdLstmRunConfig`] besides those common to all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -34,7 +36,7 @@ pub struct AwdLstmRun {
     /// `[model]`: the model, new or a checkpoint's.
     #[serde(default)]
     pub model: AwdLstmSection,
-    /// `[regularisation]`: what is added to the loss. Default nothing.
+    /// `[regularisation]`: terms added to the loss. Default none.
     #[serde(default)]
     pub regularisation: RegularisationSection,
     /// `[train]`: steps and batches. There are `batch_size · accumulate` streams.
@@ -44,35 +46,35 @@ pub struct AwdLstmRun {
     pub eval: LanguageModelEval,
 }
 
-/// `[model]`: an AWD-LSTM, new or with `path` a checkpoint's. The vocabulary's size is the tokenizer's.
+/// `[model]`: an AWD-LSTM, new or a checkpoint's (`path`). The vocabulary size is the tokenizer's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AwdLstmSection {
-    /// A checkpoint that training continues from: a folder, relative to the current directory; programs may take a hub's
-    /// name too.
+    /// A checkpoint to continue training from: a folder, relative to the current directory; programs may also
+    /// accept a hub name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// Features of an embedding, and of the last layer's states. Default 400, or the checkpoint's.
+    /// Width of an embedding and of the last layer's states. Default 400, or the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_embedding: Option<usize>,
-    /// Features of the other layers' states. Default 1,150, or the checkpoint's.
+    /// Width of the other layers' states. Default 1,150, or the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_hidden: Option<usize>,
     /// Layers. Default 3, or the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_layers: Option<usize>,
-    /// The dropouts; those that are not named are the paper's. Default the paper's, or the checkpoint's.
+    /// The dropouts; missing ones are the paper's. Default the paper's, or the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropout: Option<AwdLstmDropout>,
-    /// Each layer's learning rate is this times that of the layer above it (Howard & Ruder 2018, §3.2: 1 / 2.6), beside a
-    /// `path`. Default 1.
+    /// Each layer's learning rate is this times that of the layer above it (Howard & Ruder 2018, §3.2: 1 /
+    /// 2.6); requires `path`. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer_decay: Option<f64>,
 }
 
 impl AwdLstmSection {
-    /// A new model for a vocabulary of this many pieces.
+    /// A new model with this vocabulary size.
     pub fn shape(&self, vocab_size: usize) -> AwdLstmConfig {
         let mut config = AwdLstmConfig::new(vocab_size);
         config.d_embedding = self.d_embedding.unwrap_or(config.d_embedding);
@@ -83,20 +85,19 @@ impl AwdLstmSection {
     }
 }
 
-/// `[regularisation]`: what is added to the loss (Merity et al. 2018, §3.5).
+/// `[regularisation]`: terms added to the loss (Merity et al. 2018, §3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct RegularisationSection {
-    /// What the mean square of the last layer's states after dropout counts, `α`. Default 0; in the paper 2.
+    /// The weight `α` of the mean square of the last layer's states after dropout. Default 0; in the paper 2.
     pub activation: f64,
-    /// What the mean square of the difference between one token's state and the next one's counts, `β`. Default 0; in the
-    /// paper 1.
+    /// The weight `β` of the mean squared difference between consecutive states. Default 0; in the paper 1.
     pub temporal: f64,
 }
 
 impl RegularisationSection {
-    /// Whether anything is added.
+    /// Whether any term is added.
     pub fn is_on(&self) -> bool {
         self.activation > 0.0 || self.temporal > 0.0
     }
@@ -108,13 +109,13 @@ pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<AwdLstmRunConfi
 }
 
 impl AwdLstmRunConfig {
-    /// How many streams are read side by side in a step.
+    /// The number of parallel streams in a step.
     pub fn n_streams(&self) -> usize {
         self.train.batch_size * self.train.accumulate
     }
 }
 
-/// Keys, or starts of keys, that change no weight.
+/// Keys or key prefixes that do not affect the weights.
 pub(crate) const FREE_KEYS: [&str; 8] = [
     "run.name",
     "train.workers",

@@ -1,5 +1,5 @@
-//! The configuration of a run that trains an encoder–decoder to undo noise, read as strictly as a
-//! [pretraining run's](super::RunConfig).
+//! The configuration of a run that trains an encoder–decoder by denoising, read as strictly as a [pretraining
+//! run's](super::RunConfig).
 
 use super::layered::ConfigFile;
 use super::objective::Trained;
@@ -10,12 +10,12 @@ use crate::error::Result;
 use cloze_data::{CorpusConfig, DataError, DenoisingConfig, PairConfig, SpanCorruption};
 use serde::{Deserialize, Serialize};
 
-/// Everything that a run is told which trains an encoder–decoder to undo noise.
+/// Configures a run that trains an encoder–decoder by denoising.
 ///
-/// [`DenoisingRunConfig::load`] resolves one from a file, whose `[objective]` tells it from other runs'.
+/// [`DenoisingRunConfig::load`] resolves one from a file; its `[objective]` distinguishes it from other runs'.
 pub type DenoisingRunConfig = Run<DenoisingRun>;
 
-/// The sections of a [`DenoisingRunConfig`] beside those that all runs have.
+/// The sections of a [`DenoisingRunConfig`] besides those common to all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -26,9 +26,9 @@ pub struct DenoisingRun {
     pub corpus: CorpusConfig,
     /// `[tokenizer]`: the vocabulary.
     pub tokenizer: TokenizerSection,
-    /// `[examples]`: the texts before their noise.
+    /// `[examples]`: the texts before noising.
     pub examples: DenoisingExamples,
-    /// `[denoising]`: the noise, and what a target has. Default BART-large's.
+    /// `[denoising]`: the noise and the form of targets. Default BART-large's.
     #[serde(default)]
     pub denoising: DenoisingConfig,
     /// `[model]`: the network.
@@ -40,14 +40,14 @@ pub struct DenoisingRun {
     pub eval: EvalSection,
 }
 
-/// `[examples]`: the texts before their noise.
+/// `[examples]`: the texts before noising.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DenoisingExamples {
-    /// Tokens of a text at most, special ones among them.
+    /// Maximum tokens of a text, special tokens included.
     pub seq_len: usize,
-    /// Whether a text runs on into the next document. Default `"full-sentences"`: it does.
+    /// Whether a text continues into the next document. Default `"full-sentences"`: it does.
     #[serde(default = "full_sentences")]
     pub pairs: PairConfig,
 }
@@ -56,7 +56,7 @@ fn full_sentences() -> PairConfig {
     PairConfig::FullSentences
 }
 
-/// Keys, or starts of keys, that change no weight.
+/// Keys or key prefixes that do not affect the weights.
 pub(crate) const FREE_KEYS: [&str; 8] = [
     "run.name",
     "train.workers",
@@ -74,7 +74,7 @@ pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<DenoisingRunCon
 }
 
 impl DenoisingRunConfig {
-    /// Sentinels that a vocabulary has to have: none unless spans are replaced by them.
+    /// Sentinels that the vocabulary must have: none unless spans are replaced by them.
     pub fn n_sentinels(&self) -> usize {
         match self.denoising {
             // The end piece stands behind a text.
@@ -85,14 +85,14 @@ impl DenoisingRunConfig {
         }
     }
 
-    /// Tokens of a source or a target at most.
+    /// Maximum tokens of a source or a target.
     pub fn max_len(&self) -> usize {
         let [source, target] = self.denoising.longest(self.examples.seq_len);
         source.max(target)
     }
 }
 
-/// The longest text, so that twice its tokens can be numbered.
+/// The longest text, such that twice its tokens can be indexed.
 const LONGEST: usize = 1 << 24;
 
 fn validate(config: &DenoisingRunConfig) -> Check {

@@ -12,13 +12,12 @@ use cloze_model::elmo::{ElmoConfig, Filters, PieceBytes};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Everything that a run is told which trains an ELMo, a language model of both directions, on running text (Peters et al.
-/// 2018).
+/// Configures a run that trains an ELMo, a bidirectional language model, on running text (Peters et al. 2018).
 ///
-/// [`ElmoRunConfig::load`] resolves one from a file, whose `objective.kind` is `"bidirectional-language-model"`.
+/// [`ElmoRunConfig::load`] resolves one from a file whose `objective.kind` is `"bidirectional-language-model"`.
 pub type ElmoRunConfig = Run<ElmoRun>;
 
-/// The sections of an [`ElmoRunConfig`] beside those that all runs have.
+/// The sections of an [`ElmoRunConfig`] besides those common to all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -27,7 +26,7 @@ pub struct ElmoRun {
     pub objective: ObjectiveSection,
     /// `[corpus]`: the text.
     pub corpus: CorpusConfig,
-    /// `[tokenizer]`: the vocabulary, of bytes.
+    /// `[tokenizer]`: the byte-level vocabulary.
     pub tokenizer: TokenizerSection,
     /// `[blocks]`: how running text is cut.
     pub blocks: BlockConfig,
@@ -41,37 +40,38 @@ pub struct ElmoRun {
     pub eval: LanguageModelEval,
 }
 
-/// `[model]`: an ELMo, new or with `path` a checkpoint's, which has its own sizes. The vocabulary is the tokenizer's.
+/// `[model]`: an ELMo, new or a checkpoint's (`path`), which has its own sizes. The vocabulary is the
+/// tokenizer's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ElmoSection {
-    /// A checkpoint that training continues from: a folder, relative to the current directory; programs may take a hub's
-    /// name too.
+    /// A checkpoint to continue training from: a folder, relative to the current directory; programs may also
+    /// accept a hub name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// Characters that are read of a token, with its beginning and its end. Default 50.
+    /// Maximum characters read per token, start and end markers included. Default 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_characters: Option<usize>,
-    /// Features of a character. Default 16.
+    /// Width of a character embedding. Default 16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_character: Option<usize>,
-    /// The filters over characters, `[width, number]` each. Default the paper's, of the widths 1 to 7.
+    /// The character filters, each `[width, number]`. Default the paper's, of widths 1 to 7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filters: Option<Vec<Filters>>,
     /// Highway layers. Default 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_highway: Option<usize>,
-    /// Features of an LSTM's cell. Default 4,096.
+    /// Width of an LSTM cell. Default 4,096.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_hidden: Option<usize>,
-    /// Features of a token, and of an LSTM's projected state. Default 512.
+    /// Width of a token, and of an LSTM's projected state. Default 512.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_projection: Option<usize>,
     /// LSTM layers, each in both directions. Default 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_layers: Option<usize>,
-    /// Dropout on what each layer reads, and on the last states. Default 0.1, or the checkpoint's.
+    /// Dropout of each layer's input and of the last states. Default 0.1, or the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropout: Option<f64>,
 }
@@ -98,7 +98,7 @@ pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<ElmoRunConfig> 
     layered::read(file, sets, |config| validate(config))
 }
 
-/// Keys, or starts of keys, that change no weight.
+/// Keys or key prefixes that do not affect the weights.
 pub(crate) const FREE_KEYS: [&str; 8] = [
     "run.name",
     "train.workers",
@@ -110,7 +110,7 @@ pub(crate) const FREE_KEYS: [&str; 8] = [
     "log.",
 ];
 
-/// What a tokenizer is to be, and why.
+/// The required tokenizer, and why.
 pub(crate) const OF_BYTES: &str = "a tokenizer of bytes, such as \"train-byte-bpe\": with `objective.kind` = \
                                    \"bidirectional-language-model\" tokens are read by their bytes";
 

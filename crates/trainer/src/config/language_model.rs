@@ -17,12 +17,13 @@ use cloze_model::huggingface::check_published;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Everything that a run is told which trains a left-to-right language model.
+/// Configures a run that trains a left-to-right language model.
 ///
-/// [`LanguageModelConfig::load`] resolves one from a file, whose `[objective]` tells it from a pretraining run's.
+/// [`LanguageModelConfig::load`] resolves one from a file; its `[objective]` distinguishes it from a
+/// pretraining run's.
 pub type LanguageModelConfig = Run<LanguageModelRun>;
 
-/// The sections of a [`LanguageModelConfig`] beside those that all runs have.
+/// The sections of a [`LanguageModelConfig`] besides those common to all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -44,14 +45,14 @@ pub struct LanguageModelRun {
     pub eval: LanguageModelEval,
 }
 
-/// `[model]`: what is trained. The `kind` need not be written: with a `path` it is `"pretrained"`, else `"new"`.
+/// `[model]`: the model to train. `kind` is optional: with a `path` it is `"pretrained"`, else `"new"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LanguageModelSection {
     /// A model with random weights.
     New(NewLanguageModel),
-    /// A checkpoint's weights, to continue from.
+    /// A checkpoint's weights to continue from.
     Pretrained(PretrainedLanguageModel),
 }
 
@@ -65,7 +66,7 @@ impl LanguageModelSection {
     }
 }
 
-/// The published models whose shape a new one can have.
+/// The published architectures for new models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -73,49 +74,51 @@ pub enum LanguageModelShape {
     /// GPT-2: learned positions, layer normalisation, biases.
     #[default]
     Gpt2,
-    /// Llama: rotary positions, normalisation by the root of the mean square, gates.
+    /// Llama: rotary positions, RMS normalisation, gated feed-forward.
     Llama,
 }
 
-/// A new left-to-right model. The vocabulary's size is the tokenizer's.
+/// A new left-to-right model. The vocabulary size is the tokenizer's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewLanguageModel {
-    /// Which model it is of the shape of. Default `"gpt2"`.
+    /// The architecture. Default `"gpt2"`.
     #[serde(default)]
     pub shape: LanguageModelShape,
     /// Layers.
     pub n_layers: usize,
     /// Width of the hidden states.
     pub d_model: usize,
-    /// Heads of queries.
+    /// Query heads.
     pub n_heads: usize,
-    /// Heads of keys and values; divides `n_heads`. Default `n_heads`.
+    /// Key and value heads; divides `n_heads`. Default `n_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_kv_heads: Option<usize>,
     /// Width of a head. Default `d_model / n_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_head: Option<usize>,
-    /// Inner width of the feed-forward. Default `4 · d_model`, or with gates two thirds of that, rounded up to 32.
+    /// Inner width of the feed-forward. Default `4 · d_model`, or two thirds of that with gates, rounded up to
+    /// a multiple of 32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_ff: Option<usize>,
-    /// Longest sequence, in tokens. Default 1,024.
+    /// Maximum sequence length in tokens. Default 1,024.
     #[serde(default = "max_positions")]
     pub max_positions: usize,
-    /// Rotary positions, of Llama's shape. Default `theta` = 10,000.
+    /// Rotary positions, for Llama's architecture. Default `theta` = 10,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotary: Option<RotaryConfig>,
-    /// A token sees so many tokens before it at most, of Llama's shape. Default all.
+    /// Sliding window: a token attends to at most this many previous tokens, for Llama's architecture. Default
+    /// all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<usize>,
-    /// The feed-forward's activation. Default the shape's: `"gelu-tanh"` or `"silu"`.
+    /// The feed-forward's activation. Default the architecture's: `"gelu-tanh"` or `"silu"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activation: Option<Activation>,
-    /// Added to the variance or the mean square in normalisations. Default the shape's: 1e-5 or 1e-6.
+    /// Added to the variance or the mean square in normalisations. Default the architecture's: 1e-5 or 1e-6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm_eps: Option<f64>,
-    /// Whether the projection onto the vocabulary is the embedding table. Default true.
+    /// Whether the output projection shares the embedding table. Default true.
     #[serde(default = "yes")]
     pub tied: bool,
     /// Dropout of embeddings and of each sublayer's output. Default 0.
@@ -124,7 +127,7 @@ pub struct NewLanguageModel {
     /// Dropout of the attention probabilities. Default 0.
     #[serde(default)]
     pub attention_dropout: f64,
-    /// Standard deviation of the truncated normal that weights start from. Default 0.02.
+    /// Standard deviation of the truncated normal distribution of initial weights. Default 0.02.
     #[serde(default = "init_std")]
     pub init_std: f64,
 }
@@ -142,7 +145,7 @@ fn init_std() -> f64 {
 }
 
 impl NewLanguageModel {
-    /// The model for a vocabulary of this many pieces.
+    /// The model with this vocabulary size.
     pub fn gpt(&self, vocab_size: usize) -> GptConfig {
         let base = match self.shape {
             LanguageModelShape::Gpt2 => GptConfig::gpt2(vocab_size, self.n_layers, self.d_model),
@@ -167,12 +170,12 @@ impl NewLanguageModel {
     }
 }
 
-/// A checkpoint that training continues from. Its sizes and its tokenizer are its own.
+/// A checkpoint to continue training from. Its sizes and its tokenizer are its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PretrainedLanguageModel {
-    /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too.
+    /// The Hugging Face folder, relative to the current directory; programs may also accept a hub name.
     pub path: PathBuf,
     /// Dropout of embeddings and of each sublayer's output. Default the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -187,18 +190,18 @@ pub struct PretrainedLanguageModel {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct LanguageModelEval {
-    /// Share of the text held out from training, between 0 and 1. Default 0.05.
+    /// Fraction of the text held out from training, between 0 and 1. Default 0.05.
     pub heldout_fraction: f64,
-    /// Which text that is. Default `"documents"`.
+    /// Which text is held out. Default `"documents"`.
     pub heldout: HeldOut,
-    /// Steps between evaluations; the last step is always followed by one. Default 1,000.
+    /// Steps between evaluations; the last step is always evaluated. Default 1,000.
     pub every: u64,
-    /// Blocks in a batch. Default 16.
+    /// Blocks per batch. Default 16.
     pub batch_size: usize,
-    /// Blocks evaluated at most, the first ones, the same each time. Default 2,000.
+    /// Maximum number of blocks to evaluate, always the first ones. Default 2,000.
     pub max_blocks: usize,
-    /// Evaluations in a row without a lower loss after which training ends; the best model is then the result. Without
-    /// it, all steps are made, and the last model is the result.
+    /// Number of evaluations in a row without a lower loss after which training stops; the result is then the
+    /// best model. Without it, all steps run and the result is the last model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
 }
@@ -208,10 +211,10 @@ pub struct LanguageModelEval {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum HeldOut {
-    /// Documents that the seed draws.
+    /// Documents drawn by the seed.
     #[default]
     Documents,
-    /// The end of the text: the share counts tokens.
+    /// The end of the text; the fraction counts tokens.
     End,
 }
 
@@ -228,7 +231,7 @@ impl Default for LanguageModelEval {
     }
 }
 
-/// The keys of a [`NewLanguageModel`] that a checkpoint decides.
+/// The keys of a [`NewLanguageModel`] that a checkpoint determines.
 const NEW_KEYS: [&str; 14] = [
     "shape",
     "n_layers",
@@ -246,7 +249,7 @@ const NEW_KEYS: [&str; 14] = [
     "init_std",
 ];
 
-/// Keys, or starts of keys, that change no weight.
+/// Keys or key prefixes that do not affect the weights.
 pub(crate) const FREE_KEYS: [&str; 9] = [
     "run.name",
     "train.workers",
@@ -449,7 +452,7 @@ warmup_steps = 10
             ),
             (
                 &["model.path=x"],
-                "`tokenizer.kind` is train-byte-bpe; expected no `[tokenizer]` beside `model.path`",
+                "`tokenizer.kind` is train-byte-bpe; expected no `[tokenizer]`, which cannot be combined with `model.path`",
             ),
             (&["objective.kind=masked"], "`objective.kind` is \"masked\"; expected"),
             (&["model.layers=3"], "unknown key `model.layers`; did you mean `model.n_layers`?"),

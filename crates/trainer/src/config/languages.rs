@@ -1,4 +1,4 @@
-//! The values that a run on several languages may have.
+//! Validates the config of multilingual runs.
 
 use super::validate::{Check, corpus_bounds, ensure};
 use super::{ModelSection, ObjectiveSection, RunConfig};
@@ -6,10 +6,10 @@ use cloze_data::{CorpusConfig, MaskUnit, TranslationFiles};
 use cloze_model::bert::BertConfig;
 use std::collections::BTreeSet;
 
-/// The kind of objective that has translations, as messages call it.
+/// The objective with translations, as named in messages.
 const TRANSLATIONS: &str = "`objective.kind` = \"translation-language-model\"";
 
-/// Checks `[corpus]`, and how it goes together with the rest.
+/// Checks `[corpus]` and its consistency with the rest.
 pub(super) fn check(config: &RunConfig) -> Check {
     let corpus = &config.corpus;
     texts(corpus)?;
@@ -19,8 +19,7 @@ pub(super) fn check(config: &RunConfig) -> Check {
         ensure(fits || !has_embeddings, "model.language_embeddings", has_embeddings, expected)
     };
     embeddings(!corpus.languages.is_empty(), "false, or several languages in `corpus.languages`")?;
-    let expected =
-        "false with pairs of segments (`examples.pairs.kind`), whose types of tokens are the segments";
+    let expected = "false with pairs of segments (`examples.pairs.kind`), whose token types are the segments";
     embeddings(!config.examples.has_pairs(), expected)?;
     if let ModelSection::New(model) = &config.model
         && model.family.adapted(model.with_vocabulary(1, 0).with_n_token_types(2)).n_token_types == 0
@@ -28,7 +27,7 @@ pub(super) fn check(config: &RunConfig) -> Check {
         let family = model.family.model_type();
         embeddings(
             false,
-            &format!("false: `model.family` = \"{family}\" has no types of tokens, which they are"),
+            &format!("false: `model.family` = \"{family}\" has no token types, which they are"),
         )?;
     }
     let copies = config.examples.masking.static_copies;
@@ -41,7 +40,7 @@ pub(super) fn check(config: &RunConfig) -> Check {
     }
 }
 
-/// The files: those of one corpus, or of each language.
+/// Checks the files: those of one corpus, or of each language.
 fn texts(corpus: &CorpusConfig) -> Check {
     let CorpusConfig { files, languages, sampling_alpha, language, .. } = corpus;
     if languages.is_empty() {
@@ -61,7 +60,7 @@ fn texts(corpus: &CorpusConfig) -> Check {
             ensure(fits, "corpus.languages", found, expected)
         });
         refuse(!name.trim().is_empty(), "a language without a name".into(), "a `name` for each language")?;
-        let expected = "a name of its own for each language";
+        let expected = "a unique name for each language";
         refuse(names.insert(name), format!("\"{name}\" twice"), expected)?;
         let expected = "`files` with its text, or no such language";
         refuse(!language.files.is_empty(), format!("\"{name}\" without `files`"), expected)?;
@@ -72,7 +71,7 @@ fn texts(corpus: &CorpusConfig) -> Check {
     ensure((0.0..=1.0).contains(&alpha), "corpus.sampling_alpha", alpha, expected)
 }
 
-/// Translations, and a model that can tell where the second sentence begins.
+/// Checks the translations, and that the model can tell where the second sentence begins.
 fn translations(config: &RunConfig, parallel: &[TranslationFiles]) -> Check {
     let names: Vec<&str> = config.corpus.languages.iter().map(|language| language.name.as_str()).collect();
     let expected = "\"masked\", or texts of two languages or more in `corpus.languages`";
@@ -91,7 +90,7 @@ fn translations(config: &RunConfig, parallel: &[TranslationFiles]) -> Check {
     }
     let unit = config.examples.masking.unit;
     let found = serde_json::to_string(&unit).unwrap_or_default();
-    let expected = format!("\"token\" with {TRANSLATIONS}: where words begin is not known of translations");
+    let expected = format!("\"token\" with {TRANSLATIONS}: word starts are unknown in translations");
     ensure(unit == MaskUnit::Token, "examples.masking.unit", found, expected)?;
     let ModelSection::New(model) = &config.model else { return Ok(()) };
     let expected = format!(
@@ -102,7 +101,7 @@ fn translations(config: &RunConfig, parallel: &[TranslationFiles]) -> Check {
     ensure(may_reset_positions(&model.with_vocabulary(1, 0)), "model.family", found, expected)
 }
 
-/// Whether positions are added to the embeddings, and are nowhere else.
+/// Whether positions are added to the embeddings and used nowhere else.
 pub(crate) fn may_reset_positions(encoder: &BertConfig) -> bool {
     encoder.absolute_positions
         && encoder.rotary.is_none()

@@ -1,4 +1,4 @@
-//! Reading a config from its layers: the file, and the arguments over it.
+//! Reads a config from its layers: the file, overridden by arguments.
 
 use super::layers::{Node, TAG, Value};
 use super::strict;
@@ -6,7 +6,7 @@ use super::validate::Check;
 use crate::error::{Place, Result, TrainerError};
 use std::path::Path;
 
-/// A config file that was parsed, and not yet read as a config: what it has tells which kind of run it describes.
+/// A parsed config file, not yet read as a config: its sections determine which kind of run it describes.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     /// The run's name if the file gives none.
@@ -15,10 +15,11 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// The file at `path`, which also names the run.
+    /// Opens the file at `path`, which also names the run.
     ///
     /// # Errors
-    /// [`TrainerError::Io`] for a file that cannot be read, [`TrainerError::ConfigSyntax`] for one that is no TOML.
+    /// [`TrainerError::Io`] for an unreadable file, [`TrainerError::ConfigSyntax`] for one that is not valid
+    /// TOML.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path).map_err(TrainerError::io("read config", path))?;
@@ -26,7 +27,7 @@ impl ConfigFile {
         Self::parse(&text, &name, &Place::file(path))
     }
 
-    /// The text of a file; `name` is the run's if the text gives none.
+    /// Parses the text of a file; `name` is the run's if the text gives none.
     ///
     /// # Errors
     /// [`TrainerError::ConfigSyntax`] with the line.
@@ -39,7 +40,7 @@ impl ConfigFile {
         self.root.get(name).is_some()
     }
 
-    /// The `kind` of a table: empty if the table has none; none if there is no such table.
+    /// The `kind` of a table: empty if the table has none; `None` if there is no such table.
     pub fn kind_of(&self, table: &str) -> Option<&str> {
         self.root.get(table).map(|table| match table.get(TAG).map(|kind| &kind.value) {
             Some(Value::Scalar(toml::Value::String(kind))) => kind.as_str(),
@@ -53,7 +54,7 @@ impl ConfigFile {
     }
 }
 
-/// Merges a config file with the `sets` over it; `expand` puts in what presets stand for, layer by layer.
+/// Merges a config file with the `sets` over it; `expand` expands presets, layer by layer.
 pub(super) fn merge(file: &ConfigFile, sets: &[String], expand: impl Fn(&mut Node)) -> Result<Node> {
     let mut merged = file.root.clone();
     let place = merged.place.clone();

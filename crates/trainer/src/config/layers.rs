@@ -1,7 +1,7 @@
-//! Config values that know where they were given, and how one layer is laid over another.
+//! Config values with their locations, and how layers are merged.
 //!
 //! A [`Node`] is a TOML value with its [`Place`]. Layers (preset, file, `--set`) are parsed into nodes and
-//! merged as tables; errors found later, by type or by range, look their key's place up here.
+//! merged as tables; later errors, by type or by range, look up their key's place here.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,24 @@ use crate::error::{Place, Result, TrainerError};
 /// The key that names the variant of a tagged table.
 pub(super) const TAG: &str = "kind";
 
-/// The most parts a dotted key of an argument may have: more than any config's, less than a stack's.
+/// Maximum parts of an argument's dotted key: more than any config has, few enough not to overflow the stack.
 const DEEPEST: usize = 16;
 
-/// A config value and where it was given.
+/// A config value and where it was set.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub value: Value,
     pub place: Place,
-    /// Whether it replaces a table of the layer below as a whole: a table that is an argument's value does.
+    /// Whether it replaces the lower layer's table as a whole, as a table given by an argument does.
     whole: bool,
 }
 
-/// A TOML value whose parts are nodes.
+/// A TOML value with nodes as its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Table(BTreeMap<String, Node>),
     Array(Vec<Node>),
-    /// Anything else: never a table or an array.
+    /// Anything but a table or an array.
     Scalar(toml::Value),
 }
 
@@ -64,9 +64,9 @@ impl Node {
         Ok(node)
     }
 
-    /// Parses `--set` arguments, `section.key=value`, into one layer; of two for one key the later counts.
+    /// Parses `--set` arguments, `section.key=value`, into one layer; if a key is repeated, the last one wins.
     ///
-    /// The value is TOML; what is not (`tiny`, `data/a.txt`) is taken as a string.
+    /// The value is TOML; anything else (`tiny`, `data/a.txt`) is taken as a string.
     ///
     /// # Errors
     /// [`TrainerError::ConfigSyntax`] naming the argument.
@@ -102,10 +102,10 @@ impl Node {
         Ok(layer)
     }
 
-    /// Lays `upper` over this layer: tables merge key by key, anything else is replaced.
+    /// Merges `upper` over this layer: tables merge key by key, anything else is replaced.
     ///
-    /// A table whose [`TAG`] changes is replaced as a whole, so that no key of the old variant survives; so is one
-    /// for which an argument gives a table.
+    /// A table whose [`TAG`] changes is replaced as a whole, so that no key of the old variant survives; so is
+    /// one that an argument sets to a table.
     pub fn lay(&mut self, upper: Node) {
         let changes_kind = match (self.get(TAG), upper.get(TAG)) {
             (Some(old), Some(new)) => old.value != new.value,
@@ -126,7 +126,7 @@ impl Node {
         }
     }
 
-    /// The value of `key`, where this is a table that has it.
+    /// The value of `key`, if this is a table that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         match &self.value {
             Value::Table(table) => table.get(key),
@@ -142,7 +142,7 @@ impl Node {
         }
     }
 
-    /// Two tables of this one's entries: those of these keys, and the others.
+    /// Splits this table in two: the entries with these keys, and the others.
     pub fn parted(&self, keys: &[&str]) -> (Self, Self) {
         let Value::Table(table) = &self.value else { return (self.clone(), self.clone()) };
         let of = |inside: bool| {
@@ -153,7 +153,7 @@ impl Node {
         (of(true), of(false))
     }
 
-    /// The place of the dotted `key`, or of the innermost table around it that was given.
+    /// The place of the dotted `key`, or of the innermost enclosing table that was set.
     pub fn place_of(&self, key: &str) -> Place {
         let mut node = self;
         for part in key.split('.') {
@@ -196,7 +196,7 @@ fn node(value: Spanned<DeValue<'_>>, place: &dyn Fn(usize) -> Place) -> Result<N
     Ok(Node::of(Value::Scalar(scalar), here))
 }
 
-/// A parser's message, which may span lines, on one.
+/// A parser's message, which may span lines, on one line.
 fn one_line(message: &str) -> String {
     message.lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }
@@ -209,7 +209,7 @@ impl Lines {
         Self(text.match_indices('\n').map(|(offset, _)| offset).collect())
     }
 
-    /// The line (from 1) that holds the byte at `offset`.
+    /// The line (from 1) of the byte at `offset`.
     fn of(&self, offset: usize) -> usize {
         1 + self.0.partition_point(|&end| end < offset)
     }

@@ -1,15 +1,15 @@
 //! A run's configuration: strict, layered, and complete once resolved.
 //!
-//! Three layers make a config, each laid over the one before: the defaults and presets, the TOML file, and the
-//! `--set section.key=value` arguments. The layers merge as tables, so that a layer says only what it
-//! changes; where it changes the `kind` of a table, the table is replaced as a whole, and so it is where the value
-//! of a `--set` is a table. A `preset` counts in the layer that names it: in a file, the file's other keys override
-//! it; in a `--set`, it overrides the file.
-//! The merged table is then read strictly: an unknown key, a wrong type or a value out of range is an error
-//! that says where it stands and what was expected.
+//! A config is merged from three layers, each overriding the previous one: the defaults and presets, the TOML
+//! file, and the `--set section.key=value` arguments. The layers merge as tables, so that a layer sets only
+//! what it changes; a table is replaced as a whole if its `kind` changes or if a `--set` gives a table. A
+//! `preset` applies in the layer that names it: in a file, the file's other keys override it; in a `--set`, it
+//! overrides the file. The merged table is then read strictly: an unknown key, a wrong type or a value out of
+//! range is an error that names its location and what was expected.
 //!
-//! Configs grow: none of their structs can be written as a literal outside this crate. A program that has no file makes
-//! one with [`RunConfig::parse`] or [`FineTuneConfig::parse`](crate::finetune::FineTuneConfig::parse), and sets fields.
+//! Configs may gain fields: none of their structs can be built as a literal outside this crate. Without a file,
+//! build one with [`RunConfig::parse`] or [`FineTuneConfig::parse`](crate::finetune::FineTuneConfig::parse),
+//! and set fields.
 //!
 //! Paths in a config are relative to the **current directory** of the process, not to the config's folder,
 //! so that a config resolved into a run folder keeps its meaning.
@@ -74,18 +74,18 @@ pub use sections::{
 };
 pub use validate::{Check, Complaint};
 
-/// Everything a pretraining run is told.
+/// Configures a pretraining run.
 ///
 /// [`RunConfig::load`] resolves one from a file; [`RunConfig::to_toml`] writes it with every default and
 /// preset spelled out, which reads back as the same config.
 pub type RunConfig = Run<Pretraining>;
 
-/// The sections of a [`RunConfig`] beside those that all runs have.
+/// The sections of a [`RunConfig`] besides those common to all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Pretraining {
-    /// `[objective]`: what is predicted. Default masked tokens, and pairs where there are any.
+    /// `[objective]`: what is predicted. Default masked tokens, plus sentence pairs if examples have them.
     #[serde(default, skip_serializing_if = "ObjectiveSection::is_default")]
     pub objective: ObjectiveSection,
     /// `[corpus]`: the text.
@@ -103,7 +103,7 @@ pub struct Pretraining {
     pub eval: EvalSection,
 }
 
-/// Keys, or starts of keys, that change no weight: a run may be resumed with other values of them.
+/// Keys or key prefixes that do not affect the weights: a run may be resumed with other values of them.
 pub(crate) const FREE_KEYS: [&str; 9] = [
     "run.name",
     "train.workers",
@@ -127,7 +127,8 @@ pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<RunConfig> {
 }
 
 impl RunConfig {
-    /// The names of the languages that the model's types of tokens are, in their order; none if they are no languages.
+    /// The names of the languages that serve as the model's token types, in order; empty if token types are not
+    /// languages.
     pub(crate) fn language_names(&self) -> Vec<String> {
         match self.model.has_language_embeddings() {
             true => self.corpus.languages.iter().map(|language| language.name.clone()).collect(),
@@ -135,7 +136,7 @@ impl RunConfig {
         }
     }
 
-    /// Writes out what depends on other keys.
+    /// Fills in values that depend on other keys.
     fn complete(&mut self) {
         if let ModelSection::New(model) = &mut self.model {
             model.complete();
@@ -151,7 +152,7 @@ fn model_table(layer: &mut Node) -> Option<&mut BTreeMap<String, Node>> {
 const NEW: &str = "new";
 const PRETRAINED: &str = "pretrained";
 
-/// Gives a layer's model its kind, which one of its keys tells.
+/// Infers a layer's model `kind` from its keys.
 fn mark_model(layer: &mut Node, kinds: &[(&str, &str)]) {
     let Some(model) = model_table(layer) else {
         return;
@@ -163,8 +164,8 @@ fn mark_model(layer: &mut Node, kinds: &[(&str, &str)]) {
     }
 }
 
-/// The kind of model that a layer's `model.path` or `model.preset` means, and the sizes that the preset stands
-/// for, under the layer's own.
+/// Infers the kind of model from a layer's `model.path` or `model.preset`, and adds the preset's sizes below
+/// the layer's own.
 fn expand_model(layer: &mut Node) {
     mark_model(layer, &[("path", PRETRAINED), ("preset", NEW)]);
     let Some(model) = model_table(layer) else {
@@ -186,8 +187,8 @@ fn expand_model(layer: &mut Node) {
     }
 }
 
-/// What the merged config leaves to be understood: a model without a `path` is new, and one with a `path` has
-/// its own tokenizer and its own sizes: none of `new_keys`.
+/// Fills in implied values: a model without a `path` is new; one with a `path` has its own tokenizer and its
+/// own sizes, so none of `new_keys`.
 fn complete_model(merged: &mut Node, new_keys: &[&str]) -> Result<()> {
     let of_model = merged.place_of("model");
     let Some(model) = model_table(merged) else {
@@ -225,7 +226,7 @@ fn complete_model(merged: &mut Node, new_keys: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The keys of a [`NewModel`] that a checkpoint decides.
+/// The keys of a [`NewModel`] that a checkpoint determines.
 const NEW_KEYS: [&str; 13] = [
     "family",
     "n_layers",
@@ -242,7 +243,7 @@ const NEW_KEYS: [&str; 13] = [
     "init_std",
 ];
 
-/// The least a config says.
+/// A minimal config.
 const MINIMAL: &str = r#"
 run.name = "minimal"
 corpus.files = ["corpus.txt"]
@@ -254,7 +255,7 @@ optimizer.lr = 1e-3
 schedule.kind = "linear"
 "#;
 
-/// Every dotted key of a minimal config once resolved, so that a key in the wrong section finds the right one.
+/// Every dotted key of a resolved minimal config, so that a key in the wrong section gets the right suggestion.
 fn known_keys() -> Vec<String> {
     let config = Node::parse(MINIMAL, &Place::argument("")).and_then(|mut node| {
         expand_model(&mut node);
@@ -359,7 +360,7 @@ final_fraction = 0.1
                 .split_once(": `")
                 .unwrap()
                 .1,
-            "tokenizer.kind` is train-byte-bpe; expected no `[tokenizer]` beside `model.path`: the vocabulary is \
+            "tokenizer.kind` is train-byte-bpe; expected no `[tokenizer]`, which cannot be combined with `model.path`: the vocabulary is \
              the checkpoint's"
         );
         assert_eq!(
@@ -479,7 +480,7 @@ final_fraction = 0.1
             ),
             (
                 "corpus.languages=[{ name = \"en\", files = [\"a\"] }, { name = \"en\", files = [\"a\"] }]",
-                "`corpus.languages` is \"en\" twice; expected a name of its own for each language",
+                "`corpus.languages` is \"en\" twice; expected a unique name for each language",
             ),
             (
                 "corpus.files=[\"a\"]",
@@ -507,7 +508,7 @@ final_fraction = 0.1
             (
                 "examples.masking.unit=whole-word",
                 "`examples.masking.unit` is \"whole-word\"; expected \"token\" with `objective.kind` = \
-                 \"translation-language-model\": where words begin is not known of translations",
+                 \"translation-language-model\": word starts are unknown in translations",
             ),
             (
                 "examples.masking.static_copies=2",
@@ -529,7 +530,7 @@ final_fraction = 0.1
             two(&["model.language_embeddings=true", "model.family=distilbert", "objective.kind=masked"]);
         assert!(
             message.ends_with(
-                "expected false: `model.family` = \"distilbert\" has no types of tokens, which they are"
+                "expected false: `model.family` = \"distilbert\" has no token types, which they are"
             ),
             "{message}"
         );
@@ -613,7 +614,7 @@ final_fraction = 0.1
             (&["examples.attention.bidirectional=1e9"], "expected 0, or a number of 1e-6 to 1e6"),
             (
                 &["examples.attention={}"],
-                "`examples.attention` is without shares; expected a share above 0 at least",
+                "`examples.attention` is without shares; expected at least one share above 0",
             ),
             (
                 &[packed, unilm],

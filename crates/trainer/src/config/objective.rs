@@ -4,44 +4,47 @@ use super::validate::{Check, Complaint, ensure, positive};
 use cloze_data::TranslationFiles;
 use serde::{Deserialize, Serialize};
 
-/// `[objective]`: what is predicted, and so which kind of config it is.
+/// `[objective]`: what is predicted, which also determines the kind of config.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ObjectiveSection {
-    /// Each token, from those before it: a language model.
+    /// Each token from the previous ones: a language model.
     LeftToRight {},
-    /// Each token, from those before it and, by other layers, from those behind it: ELMo (Peters et al. 2018, §3.1),
+    /// Each token from the previous ones and, by separate layers, from the following ones: ELMo (Peters et al.
+    /// 2018, §3.1),
     /// `−log P(x_k | x_(<k)) − log P(x_k | x_(>k))`.
     BidirectionalLanguageModel {},
-    /// Masked tokens and, where examples are pairs, how the pairs go together (Devlin et al. 2019, §3.1). The default
-    /// of pretraining.
+    /// Masked tokens and, if examples are pairs, the relation of each pair (Devlin et al. 2019, §3.1). The
+    /// default of pretraining.
     Masked {},
-    /// The same, and each token of a masked span from the two tokens around the span and its place in it: SpanBERT's
-    /// span boundary objective (Joshi et al. 2020, §3.2, eq. 1), `−log P(x | y₍place₎)` added to the masked tokens'
-    /// loss.
+    /// The same, plus each token of a masked span from the two tokens around the span and its position in it:
+    /// SpanBERT's span boundary objective (Joshi et al. 2020, §3.2, eq. 1), `−log P(x | y₍place₎)` added to the
+    /// masked tokens' loss.
     SpanBoundary {},
-    /// Each predicted token, from those before it in a random order and its place: XLNet (Yang et al. 2019, eq. 3).
+    /// Each predicted token from its position and the tokens before it in a random order: XLNet (Yang et al.
+    /// 2019, eq. 3).
     Permutation {},
-    /// Which tokens a small generator, trained on the masked tokens, replaced: ELECTRA's replaced token detection (Clark
-    /// et al. 2020, §2).
+    /// Which tokens were replaced by a small generator, itself trained on the masked tokens: ELECTRA's replaced
+    /// token detection (Clark et al. 2020, §2).
     ReplacedTokens {
-        /// The generator's width and feed-forward networks over the discriminator's, above 0, at most 1. Default 0.25.
+        /// Ratio of the generator's widths to the discriminator's, above 0, at most 1. Default 0.25.
         #[serde(default = "generator_size")]
         generator_size: f64,
-        /// What the discriminator's loss counts beside the generator's, `λ` in the paper. Default 50.
+        /// Weight of the discriminator's loss relative to the generator's, `λ` in the paper. Default 50.
         #[serde(default = "weight")]
         weight: f64,
     },
-    /// Masked tokens of each language and, in every second batch, of sentences beside their translations, whose positions
-    /// are counted anew: a masked word can be predicted from either (Conneau & Lample 2019, §3.3 and 3.4).
+    /// Masked tokens of each language and, in every second batch, of sentences paired with their translations,
+    /// whose positions restart: a masked word can be predicted from either (Conneau & Lample 2019, §3.3 and
+    /// 3.4).
     TranslationLanguageModel {
-        /// The parallel text, a table for each pair of languages.
+        /// The parallel text, a table for each language pair.
         #[serde(default)]
         parallel: Vec<TranslationFiles>,
     },
-    /// A text, or spans of it, from a noisy one: the objective of an encoder–decoder (Lewis et al. 2020; Raffel et al.
-    /// 2020), `−Σ log P(yᵢ | y₍<i₎, x̃)` over the tokens of the target `y` of a noisy text `x̃`.
+    /// A text, or spans of it, from a corrupted one: the objective of an encoder–decoder (Lewis et al. 2020;
+    /// Raffel et al. 2020), `−Σ log P(yᵢ | y₍<i₎, x̃)` over the tokens of the target `y` of a noisy text `x̃`.
     Denoising {},
 }
 
@@ -53,7 +56,7 @@ fn weight() -> f64 {
     50.0
 }
 
-/// The kinds of models that are trained on raw text.
+/// The kinds of models trained on raw text.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Trained {
     Encoder,
@@ -70,7 +73,7 @@ impl Default for ObjectiveSection {
 }
 
 impl ObjectiveSection {
-    /// Every name in configs.
+    /// All names in configs.
     pub(crate) const KINDS: [&str; 8] = [
         "left-to-right",
         "bidirectional-language-model",
@@ -96,7 +99,7 @@ impl ObjectiveSection {
         }
     }
 
-    /// What is trained so.
+    /// The kind of model it trains.
     fn trains(&self) -> Trained {
         match self {
             Self::Masked {}
@@ -114,7 +117,7 @@ impl ObjectiveSection {
         *self == Self::default()
     }
 
-    /// Refuses an objective of another kind of config, and values out of range.
+    /// Rejects an objective of another kind of config, and values out of range.
     pub(super) fn check(&self, trained: Trained) -> Check {
         let expected = match trained {
             Trained::Encoder => {
@@ -137,7 +140,7 @@ impl ObjectiveSection {
         positive("objective.weight", weight)
     }
 
-    /// The parallel text that is trained on; none where the objective has none.
+    /// The parallel text to train on; empty if the objective uses none.
     pub fn parallel(&self) -> &[TranslationFiles] {
         match self {
             Self::TranslationLanguageModel { parallel } => parallel,

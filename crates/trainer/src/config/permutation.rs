@@ -17,12 +17,12 @@ use cloze_model::xlnet::XlnetConfig;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Everything that a run is told which trains an XLNet on running text.
+/// Configures a run that trains an XLNet on running text.
 ///
-/// [`PermutationConfig::load`] resolves one from a file, whose `objective.kind` is `"permutation"`.
+/// [`PermutationConfig::load`] resolves one from a file whose `objective.kind` is `"permutation"`.
 pub type PermutationConfig = Run<PermutationRun>;
 
-/// The sections of a [`PermutationConfig`] beside those that all runs have.
+/// The sections of a [`PermutationConfig`] besides those common to all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -49,18 +49,18 @@ pub struct PermutationRun {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SegmentSection {
-    /// Tokens of a segment.
+    /// Tokens per segment.
     pub seq_len: usize,
-    /// Tokens before each segment that the model remembers. Default 0.
+    /// Tokens before each segment that the model keeps in memory. Default 0.
     #[serde(default)]
     pub memory_len: usize,
     /// One in this many tokens is predicted. Default 6.
     #[serde(default = "one_in")]
     pub one_in: usize,
-    /// The most words that are predicted together. Default 5.
+    /// Maximum words predicted together. Default 5.
     #[serde(default = "max_span")]
     pub max_span: usize,
-    /// The piece that ends each document. Default the one that ends texts, if the tokenizer has one.
+    /// The piece that ends each document. Default the tokenizer's end-of-text piece, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
 }
@@ -74,7 +74,7 @@ fn max_span() -> usize {
 }
 
 impl SegmentSection {
-    /// What the data is told.
+    /// The data's settings.
     pub fn order(&self) -> OrderConfig {
         let mut order = OrderConfig::new(self.seq_len);
         order.memory_len = self.memory_len;
@@ -84,14 +84,14 @@ impl SegmentSection {
     }
 }
 
-/// `[model]`: what is trained. The `kind` need not be written: with a `path` it is `"pretrained"`, else `"new"`.
+/// `[model]`: the model to train. `kind` is optional: with a `path` it is `"pretrained"`, else `"new"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum XlnetSection {
     /// A model with random weights.
     New(NewXlnet),
-    /// A checkpoint's weights, to continue from.
+    /// A checkpoint's weights to continue from.
     Pretrained(PretrainedXlnet),
 }
 
@@ -105,7 +105,7 @@ impl XlnetSection {
     }
 }
 
-/// A new XLNet. The vocabulary's size is the tokenizer's.
+/// A new XLNet. The vocabulary size is the tokenizer's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -122,7 +122,7 @@ pub struct NewXlnet {
     /// The feed-forward's activation. Default `"gelu"`.
     #[serde(default)]
     pub activation: Activation,
-    /// The greatest distance between tokens that is told from greater ones. Default none.
+    /// Distances between tokens are clamped to this. Default no clamping.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clamp_len: Option<usize>,
     /// Dropout of embeddings, positions, attention probabilities and each sublayer's output. Default 0.1.
@@ -131,7 +131,7 @@ pub struct NewXlnet {
     /// Added to the variance in layer norms. Default 1e-12.
     #[serde(default = "norm_eps")]
     pub norm_eps: f64,
-    /// Standard deviation of the truncated normal that weights start from. Default 0.02.
+    /// Standard deviation of the truncated normal distribution of initial weights. Default 0.02.
     #[serde(default = "init_std")]
     pub init_std: f64,
 }
@@ -149,7 +149,7 @@ fn init_std() -> f64 {
 }
 
 impl NewXlnet {
-    /// The model for a vocabulary of this many pieces.
+    /// The model with this vocabulary size.
     pub fn xlnet(&self, vocab_size: usize) -> XlnetConfig {
         let mut config = XlnetConfig::new(vocab_size, self.n_layers, self.d_model);
         config.n_heads = self.n_heads;
@@ -163,23 +163,23 @@ impl NewXlnet {
     }
 }
 
-/// A checkpoint that training continues from. Its sizes and its tokenizer are its own.
+/// A checkpoint to continue training from. Its sizes and its tokenizer are its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PretrainedXlnet {
-    /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too.
+    /// The Hugging Face folder, relative to the current directory; programs may also accept a hub name.
     pub path: PathBuf,
-    /// Dropout, as of a [new model](NewXlnet::dropout). Default the checkpoint's.
+    /// Dropout, as for a [new model](NewXlnet::dropout). Default the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropout: Option<f64>,
 }
 
-/// The keys of a [`NewXlnet`] that a checkpoint decides.
+/// The keys of a [`NewXlnet`] that a checkpoint determines.
 const NEW_KEYS: [&str; 8] =
     ["n_layers", "d_model", "n_heads", "d_ff", "activation", "clamp_len", "norm_eps", "init_std"];
 
-/// Keys, or starts of keys, that change no weight.
+/// Keys or key prefixes that do not affect the weights.
 pub(crate) const FREE_KEYS: [&str; 8] = [
     "run.name",
     "train.workers",
@@ -313,7 +313,10 @@ kind = "linear"
             ("model.clamp_len=0", "`model.clamp_len` is 0; expected at least 1, or none"),
             ("train.recompute=true", "`train.recompute` is true; expected false: layers of XLNet"),
             ("examples.seq_len=9", "examples"),
-            ("model.path=some/model", "expected no `[tokenizer]` beside `model.path`"),
+            (
+                "model.path=some/model",
+                "expected no `[tokenizer]`, which cannot be combined with `model.path`",
+            ),
         ] {
             let error = resolve(&[set]).unwrap_err().to_string();
             assert!(error.contains(expected), "{set}: {error}");

@@ -1,4 +1,4 @@
-//! What the config of every run has.
+//! The config sections common to all runs.
 
 use super::layered::{self, ConfigFile};
 use super::layers::Node;
@@ -15,12 +15,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ops::{Deref, DerefMut};
 
-/// The config of a run: what all runs are told, and the sections of its kind `K`, such as the model and the data.
+/// The config of a run: the common sections, and those of its kind `K`, such as model and data.
 ///
-/// A file has both side by side. The kind's sections are fields of this too, by [`Deref`].
+/// In a file they are side by side. The kind's sections are accessible as fields of this struct, by [`Deref`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run<K> {
-    /// What all runs are told.
+    /// The sections common to all runs.
     #[serde(flatten)]
     pub common: Common,
     /// The sections of the kind.
@@ -28,38 +28,39 @@ pub struct Run<K> {
     pub kind: K,
 }
 
-/// When and how a run in steps makes them.
+/// Steps, evaluation and stopping of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// Steps of the run.
+    /// Total training steps.
     pub steps: u64,
-    /// Of the matrix products.
+    /// Precision of the matrix products.
     pub precision: Precision,
-    /// What a loss that is not finite does.
+    /// What to do on a non-finite loss.
     pub non_finite: NonFinite,
     /// Steps between evaluations.
     pub evaluate_every: u64,
-    /// Whether the model is measured before the first step too.
+    /// Whether to evaluate before the first step too.
     pub evaluate_untrained: bool,
-    /// After how many evaluations without a better figure the run ends. With patience the best model is the result.
+    /// Number of evaluations without improvement after which the run stops. With patience the result is the
+    /// best model.
     pub patience: Option<u64>,
 }
 
-/// What all runs are told.
+/// The sections common to all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Common {
     /// `[run]`: name and seed.
     pub run: RunSection,
-    /// `[optimizer]`: the rule by which weights move.
+    /// `[optimizer]`: the update rule.
     pub optimizer: OptimizerSection,
     /// `[schedule]`: the learning rate over the steps.
     pub schedule: Schedule,
-    /// `[average]`: the mean of the weights that is the result. Default none.
+    /// `[average]`: weight averaging for the result. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<Averaging>,
-    /// `[checkpoint]`: what is kept to resume from.
+    /// `[checkpoint]`: what is kept for resuming.
     #[serde(default)]
     pub checkpoint: CheckpointSection,
     /// `[log]`: how often metrics are written.
@@ -71,10 +72,10 @@ impl Common {
     /// The sections.
     const KEYS: [&str; 6] = ["run", "optimizer", "schedule", "average", "checkpoint", "log"];
 
-    /// Checks every value, of a run of this many steps.
+    /// Checks every value, for a run of this many steps.
     ///
     /// # Errors
-    /// [`TrainerError::Setting`] for the first that is invalid.
+    /// [`TrainerError::Setting`] for the first invalid one.
     pub fn validate(&self, steps: u64) -> Result<()> {
         self.check(steps).map_err(|Complaint { key, found, expected }| TrainerError::Setting {
             key,
@@ -83,7 +84,7 @@ impl Common {
         })
     }
 
-    /// As [`validate`](Self::validate).
+    /// Same as [`validate`](Self::validate).
     pub(crate) fn check(&self, steps: u64) -> Check {
         validate::optimizer(&self.optimizer)?;
         validate::schedule(&self.schedule, steps)?;
@@ -93,19 +94,19 @@ impl Common {
 }
 
 impl<K: DeserializeOwned> Run<K> {
-    /// Reads a config file with the `sets` (`section.key=value`) laid over it, strictly: every key is one of the common
-    /// sections' or of the kind's.
+    /// Reads a config file overridden by the `sets` (`section.key=value`), strictly: every key must belong to a
+    /// common section or to the kind.
     ///
     /// # Errors
-    /// [`TrainerError::UnknownKey`], [`TrainerError::MissingKey`] and [`TrainerError::BadValue`] with the file and line, or the
-    /// argument, at fault.
+    /// [`TrainerError::UnknownKey`], [`TrainerError::MissingKey`] and [`TrainerError::BadValue`] with the
+    /// offending file and line, or argument.
     pub fn resolve(file: &ConfigFile, sets: &[String]) -> Result<Self> {
         layered::read(file, sets, |_| Ok(()))
     }
 }
 
 impl<K> Run<K> {
-    /// What the engine needs to know of a run in steps.
+    /// The engine's settings for a run in steps.
     pub fn settings_of(&self, pace: Pace) -> RunSettings {
         let Common { run, optimizer, schedule, average, checkpoint, log } = &self.common;
         let mut settings = RunSettings::new(&run.name, pace.steps, optimizer.lr);
@@ -139,7 +140,7 @@ impl<K> DerefMut for Run<K> {
     }
 }
 
-/// serde's `flatten` knows no unknown fields, so the table is parted before serde sees it.
+/// serde's `flatten` cannot reject unknown fields, so the table is split before serde sees it.
 impl<K: DeserializeOwned> FromNode for Run<K> {
     fn from_node(root: &Node) -> std::result::Result<Self, Fault> {
         let (common, rest) = root.parted(&Common::KEYS);

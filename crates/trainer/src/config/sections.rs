@@ -1,4 +1,4 @@
-//! The sections of a run's config that belong to the trainer.
+//! The trainer's config sections.
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +12,14 @@ use super::run::Pace;
 use super::{ObjectiveSection, RunConfig};
 use crate::engine::{NonFinite, Precision};
 
-/// `[run]`: which run this is.
+/// `[run]`: identifies the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RunSection {
-    /// The run's name; the config file's stem where it is not given.
+    /// The run's name. Default the config file's stem.
     pub name: String,
-    /// Seed of everything random: initial weights, split, examples, masks, dropout. Default 42.
+    /// Random seed: initial weights, split, examples, masks, dropout. Default 42.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
 }
@@ -31,7 +31,7 @@ pub struct RunSection {
 pub enum TokenizerSection {
     /// A WordPiece vocabulary trained on the corpus, with BERT's normalisation.
     TrainWordpiece {
-        /// Entries of the vocabulary, special tokens included.
+        /// Vocabulary size, special tokens included.
         vocab_size: usize,
         /// Whether text is lower-cased and stripped of accents. Default true.
         #[serde(default = "defaults::yes")]
@@ -40,22 +40,22 @@ pub enum TokenizerSection {
         #[serde(default = "defaults::min_frequency")]
         min_frequency: u64,
     },
-    /// A byte-level BPE vocabulary trained on the corpus, as GPT-2's and RoBERTa's.
+    /// A byte-level BPE vocabulary trained on the corpus, as for GPT-2 and RoBERTa.
     TrainByteBpe {
-        /// Entries of the vocabulary, special tokens included.
+        /// Vocabulary size, special tokens included.
         vocab_size: usize,
         /// How often a pair must occur to be merged. Default 2.
         #[serde(default = "defaults::min_frequency")]
         min_frequency: u64,
     },
-    /// A vocabulary of the corpus's characters, each a piece: for small language models.
+    /// A vocabulary of the corpus's characters, one piece each: for small language models.
     TrainCharacters {},
-    /// A tokenizer that exists: a `tokenizer.json`, a `vocab.txt` or a folder with either.
+    /// An existing tokenizer: a `tokenizer.json`, a `vocab.txt` or a folder with either.
     Load {
         /// The file or folder, relative to the current directory.
         path: PathBuf,
     },
-    /// That of the checkpoint which `model.path` names; the only one there may be with it, and its default.
+    /// The tokenizer of the checkpoint in `model.path`; with a checkpoint, the default and the only choice.
     Checkpoint {},
 }
 
@@ -71,7 +71,7 @@ impl TokenizerSection {
         }
     }
 
-    /// The file or folder that it is loaded from, where it is.
+    /// The file or folder that it is loaded from, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Load { path } => Some(path),
@@ -103,7 +103,7 @@ pub enum ModelPreset {
 }
 
 impl ModelPreset {
-    /// All of them, the smallest first.
+    /// All presets, the smallest first.
     pub const ALL: [Self; 6] = [Self::Tiny, Self::Mini, Self::Small, Self::Medium, Self::Base, Self::Large];
 
     /// The name in configs.
@@ -118,7 +118,7 @@ impl ModelPreset {
         }
     }
 
-    /// The model of this size, with all else as in BERT-base.
+    /// The model of this size, otherwise like BERT-base.
     fn bert(self, vocab_size: usize) -> BertConfig {
         match self {
             Self::Tiny => BertConfig::tiny(vocab_size),
@@ -130,7 +130,7 @@ impl ModelPreset {
         }
     }
 
-    /// The keys of `[model]` it stands for, with their values.
+    /// The keys of `[model]` that it sets, with their values.
     pub(super) fn sizes(self) -> [(&'static str, usize); 4] {
         // The vocabulary, which is not among them, does not matter.
         let BertConfig { n_layers, d_model, n_heads, d_ff, .. } = self.bert(1);
@@ -138,19 +138,19 @@ impl ModelPreset {
     }
 }
 
-/// `[model]`: what is trained. The `kind` need not be written: with a `path` it is `"pretrained"`, else `"new"`.
+/// `[model]`: the model to train. `kind` is optional: with a `path` it is `"pretrained"`, else `"new"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ModelSection {
     /// An encoder with random weights.
     New(NewModel),
-    /// A checkpoint's weights, to continue from.
+    /// A checkpoint's weights to continue from.
     Pretrained(PretrainedModel),
 }
 
 impl ModelSection {
-    /// The new model's, where it is one.
+    /// The new model's settings, if it is new.
     pub fn as_new(&self) -> Option<&NewModel> {
         match self {
             Self::New(model) => Some(model),
@@ -158,7 +158,7 @@ impl ModelSection {
         }
     }
 
-    /// The checkpoint's, where there is one.
+    /// The checkpoint's settings, if there is one.
     pub fn as_pretrained(&self) -> Option<&PretrainedModel> {
         match self {
             Self::New(_) => None,
@@ -166,7 +166,7 @@ impl ModelSection {
         }
     }
 
-    /// Whether types of tokens are languages.
+    /// Whether token types are languages.
     pub fn has_language_embeddings(&self) -> bool {
         match self {
             Self::New(model) => model.language_embeddings,
@@ -179,7 +179,7 @@ impl ModelSection {
         self.as_pretrained().map(|model| model.path.as_path())
     }
 
-    /// The checkpoint's, where there is one; programs may put a hub name's folder into its `path`.
+    /// The checkpoint's settings, if there is one; programs may resolve a hub name in its `path`.
     pub fn as_pretrained_mut(&mut self) -> Option<&mut PretrainedModel> {
         match self {
             Self::New(_) => None,
@@ -188,12 +188,12 @@ impl ModelSection {
     }
 }
 
-/// A checkpoint that pretraining continues from. Its sizes and its tokenizer are its own.
+/// A checkpoint to continue pretraining from. Its sizes and its tokenizer are its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PretrainedModel {
-    /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too.
+    /// The Hugging Face folder, relative to the current directory; programs may also accept a hub name.
     pub path: PathBuf,
     /// Dropout of embeddings and of each sublayer's output. Default the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -201,20 +201,20 @@ pub struct PretrainedModel {
     /// Dropout of the attention probabilities. Default the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention_dropout: Option<f64>,
-    /// Whether its types of tokens are the languages of the corpus, as where it was pretrained so. Default false.
+    /// Whether its token types are the corpus's languages, if it was pretrained that way. Default false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub language_embeddings: bool,
 }
 
-/// A new encoder. The vocabulary's size is the tokenizer's.
+/// A new encoder. The vocabulary size is the tokenizer's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewModel {
-    /// A published size: gives `n_layers`, `d_model`, `n_heads` and `d_ff` where their own keys do not.
+    /// A published size: sets `n_layers`, `d_model`, `n_heads` and `d_ff` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<ModelPreset>,
-    /// The published family whose architecture it has and as which it is saved, such as `"albert"`. Default `"bert"`.
+    /// The published family whose architecture and file format it uses, such as `"albert"`. Default `"bert"`.
     #[serde(default, skip_serializing_if = "is_bert")]
     pub family: Family,
     /// Encoder layers.
@@ -225,20 +225,21 @@ pub struct NewModel {
     pub n_heads: usize,
     /// Inner width of the feed-forward.
     pub d_ff: usize,
-    /// Width of the embeddings where they are narrower than the hidden states (ALBERT, ELECTRA). Default `d_model`.
+    /// Width of the embeddings if narrower than the hidden states (ALBERT, ELECTRA). Default `d_model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_embedding: Option<usize>,
-    /// Longest sequence, in tokens. Default 512.
+    /// Maximum sequence length in tokens. Default 512.
     #[serde(default = "defaults::max_positions")]
     pub max_positions: usize,
-    /// How many tokens each way a token sees in layers with local attention (ModernBERT). Default 64.
+    /// Number of tokens on each side that a token attends to in local-attention layers (ModernBERT). Default
+    /// 64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_window: Option<usize>,
-    /// Every so many layers one attends to the whole sequence, the first too (ModernBERT). Default 3.
+    /// One in this many layers, starting with the first, has global attention (ModernBERT). Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global_every: Option<usize>,
-    /// Whether each token's embedding has its language's added (XLM; Conneau & Lample 2019, §3), in the place of its
-    /// segment's: a row for each language of the corpus, in their order. Default false.
+    /// Whether a language embedding is added to each token's embedding (XLM; Conneau & Lample 2019, §3) in
+    /// place of the segment embedding: one row per language of the corpus, in order. Default false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub language_embeddings: bool,
     /// Dropout of embeddings and of each sublayer's output. Default 0.1.
@@ -250,20 +251,20 @@ pub struct NewModel {
     /// The feed-forward's activation. Default `"gelu"`.
     #[serde(default)]
     pub activation: Activation,
-    /// Where layer norms stand. Default the family's: `"post"`, after each sublayer, or `"pre"` in ModernBERT. With
-    /// another one the model could not be saved, so it is refused.
+    /// Position of the layer norms. Default the family's: `"post"`, after each sublayer, or `"pre"` in
+    /// ModernBERT. Any other is rejected, because the model could not be saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm: Option<NormPlacement>,
     /// Added to the variance in layer norms. Default 1e-12.
     #[serde(default = "defaults::layer_norm_eps")]
     pub layer_norm_eps: f64,
-    /// Standard deviation of the truncated normal that weights start from. Default 0.02, BERT's; narrow
-    /// models learn to attend sooner from about `1 / √d_model`, which keeps their scores' variance.
+    /// Standard deviation of the truncated normal distribution of initial weights. Default 0.02, BERT's; narrow
+    /// models learn to attend sooner from about `1 / √d_model`, which preserves their scores' variance.
     #[serde(default = "defaults::init_std")]
     pub init_std: f64,
 }
 
-/// Runs of before there was a choice are resumed.
+/// Lets runs from before this option existed resume.
 fn is_bert(family: &Family) -> bool {
     *family == Family::BERT
 }
@@ -273,7 +274,7 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl NewModel {
-    /// Writes out what depends on other keys.
+    /// Fills in values that depend on other keys.
     pub(super) fn complete(&mut self) {
         self.norm = Some(self.with_vocabulary(1, 0).norm);
     }
@@ -284,16 +285,16 @@ impl NewModel {
         self.with_vocabulary(tokenizer.vocab_size(), pad as usize)
     }
 
-    /// The id that the family takes for padding whatever it is told.
+    /// The padding id that the family always uses, if it has one.
     pub(crate) fn fixed_padding(&self) -> Option<u32> {
         let [first, second] = [0, 1].map(|told| self.with_vocabulary(2, told).pad_token_id);
         (first == second).then_some(first as u32)
     }
 
-    /// The model for a vocabulary of `vocab_size` whose padding piece has the id `pad_token_id`.
+    /// The model with this `vocab_size` and padding id `pad_token_id`.
     ///
-    /// What the config gives is taken even where the family has no such thing: checking whether the model can be saved
-    /// refuses it then, by its key.
+    /// Config values are applied even if the family does not support them: the check whether the model can be
+    /// saved then rejects them by key.
     pub(crate) fn with_vocabulary(&self, vocab_size: usize, pad_token_id: usize) -> BertConfig {
         let sizes = BertConfig::new(vocab_size, self.n_layers, self.d_model)
             .with_n_heads(self.n_heads)
@@ -319,7 +320,7 @@ impl NewModel {
         encoder
     }
 
-    /// The encoder as the objective of a run `config` trains it, and the class of transformers that it is saved as.
+    /// The encoder as trained by `config`'s objective, and the transformers class that it is saved as.
     pub(crate) fn published(&self, config: &RunConfig, encoder: BertConfig) -> (BertConfig, SaveConfig) {
         let encoder = match self.language_embeddings {
             true => encoder.with_n_token_types(config.corpus.languages.len()),
@@ -339,38 +340,38 @@ impl NewModel {
     }
 }
 
-/// `[train]`: how much is trained, and with what.
+/// `[train]`: steps, batches and precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TrainSection {
-    /// Updates of the weights.
+    /// Training steps, i.e. weight updates.
     pub steps: u64,
-    /// Sequences in one micro-batch: what is in memory at once.
+    /// Sequences per micro-batch, the unit held in memory.
     pub batch_size: usize,
     /// Micro-batches averaged into one step. Default 1.
     #[serde(default = "defaults::one")]
     pub accumulate: usize,
-    /// Threads that make batches; no result depends on it. Default 1.
+    /// Threads that build batches; results do not depend on it. Default 1.
     #[serde(default = "defaults::one")]
     pub workers: usize,
-    /// Batches made ahead; no result depends on it. Default 4.
+    /// Batches prefetched; results do not depend on it. Default 4.
     #[serde(default = "defaults::prefetch")]
     pub prefetch: usize,
-    /// What happens on a loss or gradient that is not finite. Default `"stop"`.
+    /// What to do on a non-finite loss or gradient. Default `"stop"`.
     #[serde(default)]
     pub non_finite: NonFinite,
-    /// In what precision matrices are multiplied: `"f32"`, `"bf16"`, or on a graphics processor `"f16"`. Default `"f32"`.
+    /// Precision of matrix products: `"f32"`, `"bf16"`, or on a GPU `"f16"`. Default `"f32"`.
     #[serde(default)]
     pub precision: Precision,
-    /// Whether a layer's activations are not kept for the backward pass but computed again there: the same weights, in
-    /// less memory, for about one more forward pass of time. Default false.
+    /// Whether to recompute a layer's activations in the backward pass instead of keeping them: the same
+    /// weights in less memory, for about one more forward pass. Default false.
     #[serde(default)]
     pub recompute: bool,
 }
 
 impl TrainSection {
-    /// What these say of a run that is measured each `every` steps, with this patience.
+    /// The pace of a run that is evaluated each `every` steps, with this patience.
     pub fn pace(&self, every: u64, patience: Option<u64>) -> Pace {
         Pace {
             steps: self.steps,
@@ -388,16 +389,17 @@ impl TrainSection {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct EvalSection {
-    /// Share of the documents held out from training, between 0 and 1. Default 0.05.
+    /// Fraction of the documents held out from training, between 0 and 1. Default 0.05.
     pub heldout_fraction: f64,
-    /// Steps between evaluations; the last step is always followed by one. Default 1,000.
+    /// Steps between evaluations; the last step is always evaluated. Default 1,000.
     pub every: u64,
-    /// Sequences in a batch. Default 64.
+    /// Sequences per batch. Default 64.
     pub batch_size: usize,
-    /// Sequences evaluated at most, the same ones each time. Default 2,000.
+    /// Maximum number of sequences to evaluate, always the same ones. Default 2,000.
     pub max_examples: usize,
-    /// Evaluations in a row without a lower loss, that of masked tokens in pretraining, after which training ends; the
-    /// best model is then the result. Without it, all steps are made, and the last model is the result.
+    /// Number of evaluations in a row without a lower loss (in pretraining, of masked tokens) after which
+    /// training stops; the result is then the best model. Without it, all steps run and the result is the last
+    /// model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
 }
@@ -408,7 +410,7 @@ impl Default for EvalSection {
     }
 }
 
-/// The defaults of sections that have required keys too.
+/// The defaults of sections that also have required keys.
 mod defaults {
     pub fn seed() -> u64 {
         42

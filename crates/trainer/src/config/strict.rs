@@ -1,4 +1,4 @@
-//! Deserialises merged config nodes strictly, with errors that name place, key and what was expected.
+//! Deserialises merged config nodes strictly; errors name the place, the key and what was expected.
 //!
 //! serde's derived code reports structured facts (unknown field, missing field, wrong type) through
 //! [`serde::de::Error`]; [`Fault`] keeps them and the path, where the usual error types flatten them to text.
@@ -15,8 +15,8 @@ use super::validate::Check;
 use crate::error::TrainerError;
 use cloze_model::nearest;
 
-/// Reads `root` as a `T`, which `finish` completes and checks. `keys` are all dotted keys there are, for suggestions
-/// across sections.
+/// Reads `root` as a `T`, which `finish` completes and checks. `keys` are all existing dotted keys, for
+/// suggestions across sections.
 ///
 /// # Errors
 /// [`TrainerError::UnknownKey`], [`TrainerError::MissingKey`] or [`TrainerError::BadValue`].
@@ -34,9 +34,10 @@ pub(super) fn read<T: FromNode>(
     Ok(config)
 }
 
-/// The same fault, with what the key may be in place of the type that serde expects: -1 is then told the same as 0.
+/// The same fault, with the key's valid values in place of the type that serde expects, so that -1 gets the
+/// same message as 0.
 ///
-/// Who knows it is asked by reading the config again, with a value of the right type that nothing accepts.
+/// To find them, reads the config again with a value of the right type that nothing accepts.
 fn precise<T: FromNode>(
     root: &Node,
     path: &[String],
@@ -74,7 +75,7 @@ fn precise<T: FromNode>(
     }
 }
 
-/// What a node is read as.
+/// A type that can be read from a node.
 pub(crate) trait FromNode: Sized {
     fn from_node(root: &Node) -> Result<Self, Fault>;
 }
@@ -85,7 +86,7 @@ impl<T: DeserializeOwned> FromNode for T {
     }
 }
 
-/// Something serde objected to, and where: keys from the root down.
+/// A serde error and its location: keys from the root down.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fault {
     path: Vec<String>,
@@ -106,7 +107,7 @@ impl Fault {
         Self { path: Vec::new(), what }
     }
 
-    /// The same fault; an unknown key of the root may be one of these too.
+    /// The same fault; an unknown root key may also have meant one of these.
     pub(super) fn with_known(mut self, keys: &[&'static str]) -> Self {
         if let (true, What::UnknownKey { known, .. }) = (self.path.is_empty(), &mut self.what) {
             known.extend(keys);
@@ -114,7 +115,7 @@ impl Fault {
         self
     }
 
-    /// The same fault, seen from the table around it.
+    /// The same fault, relative to the enclosing table.
     fn under(mut self, key: &str) -> Self {
         self.path.insert(0, key.to_owned());
         self
@@ -155,7 +156,7 @@ impl de::Error for Fault {
     }
 }
 
-/// A [`Node`] as serde's source of data.
+/// A [`Node`] as a serde data source.
 pub(super) struct Source<'a>(pub &'a Node);
 
 impl<'a> IntoDeserializer<'a, Fault> for Source<'a> {
@@ -185,7 +186,7 @@ impl<'de> Deserializer<'de> for Source<'de> {
         }
     }
 
-    /// A table, and not the list that serde takes for one without keys.
+    /// Accepts only a table, not the list that serde takes for a struct.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -230,7 +231,7 @@ impl<'de> Deserializer<'de> for Source<'de> {
     }
 }
 
-/// A table's entries, that add the key to the faults of its value.
+/// A table's entries; adds the key to the faults of its value.
 struct Entries<'a, M, K> {
     map: M,
     keys: K,
@@ -254,10 +255,10 @@ where
     }
 }
 
-/// The path of the node at fault.
+/// The path of the faulty node.
 ///
-/// serde buffers a table that is tagged by a `kind` and loses the path inside it. There, the entry at fault
-/// is the one without which serde's complaint is another one.
+/// serde buffers a table tagged by a `kind` and loses the path inside it. There, the faulty entry is the one
+/// whose removal changes serde's error.
 fn locate<T: FromNode>(root: &Node, fault: &Fault) -> Vec<String> {
     let mut path = fault.path.clone();
     loop {
@@ -289,7 +290,7 @@ fn find<'a>(root: &'a Node, path: &[String]) -> Option<&'a Node> {
     path.iter().try_fold(root, |node, key| node.get(key))
 }
 
-/// A copy of `root` that lacks `key` in the table at `path`.
+/// A copy of `root` without `key` in the table at `path`.
 fn without(root: &Node, path: &[String], key: &str) -> Node {
     let mut copy = root.clone();
     let table = path.iter().try_fold(&mut copy, |node, part| node.table_mut()?.get_mut(part));
@@ -329,8 +330,8 @@ fn report(root: &Node, path: &[String], fault: Fault, keys: &[String]) -> Traine
     }
 }
 
-/// What to write instead of the unknown key `name`: the nearest key of its table, the same key of another
-/// section, or else all keys of its table.
+/// A suggestion for the unknown key `name`: the nearest key of its table, the same key of another section, or
+/// else all keys of its table.
 fn hint(name: &str, dotted: &dyn Fn(&str) -> String, known: &[&str], keys: &[String]) -> String {
     if let Some(near) = nearest(name, known.iter().copied()) {
         return format!("did you mean `{}`?", dotted(near));
@@ -357,7 +358,7 @@ fn list(names: &[&str], quote: char) -> String {
     }
 }
 
-/// serde's name of a Rust type, in the words of a config's reader.
+/// serde's name of a Rust type in plain words.
 fn in_words(expected: &str) -> String {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
@@ -377,7 +378,7 @@ fn in_words(expected: &str) -> String {
     .to_owned()
 }
 
-/// A value for messages: on one line, and cut where it is long.
+/// A value for messages: on one line, truncated if long.
 pub(super) fn describe(node: &Node) -> String {
     const LONGEST: usize = 60;
     let text = match &node.value {

@@ -1,4 +1,4 @@
-//! The values a config may have, beyond their types.
+//! Validates config values beyond their types.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -29,20 +29,20 @@ pub struct Complaint {
 }
 
 impl Complaint {
-    /// The error, with the place in the config that the value comes from.
+    /// The error, with the location of the value in the config.
     pub(crate) fn at(self, place_of: impl FnOnce(&str) -> Place) -> TrainerError {
         let Self { key, found, expected } = self;
         TrainerError::BadValue { place: place_of(&key), key, found, expected }
     }
 }
 
-/// The most tokens of a batch, and micro-batches of a step.
+/// Maximum tokens of a batch, and micro-batches of a step.
 const MOST: usize = i32::MAX as usize;
 
-/// The first invalid value, if there is one.
+/// The first invalid value, if any.
 pub type Check = Result<(), Complaint>;
 
-/// Checks every value of `config` and how they go together; the first complaint is returned.
+/// Checks every value of `config` and their consistency; returns the first complaint.
 pub(super) fn validate(config: &RunConfig) -> Check {
     config.objective.check(Trained::Encoder)?;
     languages::check(config)?;
@@ -58,7 +58,7 @@ pub(super) fn validate(config: &RunConfig) -> Check {
     held_out(&config.eval)
 }
 
-/// `[corpus]` of a run that is not of several languages.
+/// Checks `[corpus]` of a monolingual run.
 pub(super) fn corpus(corpus: &CorpusConfig) -> Check {
     let expected = "no such key: only an encoder is pretrained on several languages";
     ensure(corpus.languages.is_empty(), "corpus.languages", "a list", expected)?;
@@ -68,14 +68,14 @@ pub(super) fn corpus(corpus: &CorpusConfig) -> Check {
     corpus_bounds(corpus)
 }
 
-/// `[corpus]` of a run that reads documents as they stand.
+/// Checks `[corpus]` of a run that reads documents unsplit.
 pub(super) fn running_text(config: &CorpusConfig) -> Check {
     corpus(config)?;
     let expected = "no such key: running text is not cut into sentences";
     ensure(config.language == CorpusConfig::default().language, "corpus.language", &config.language, expected)
 }
 
-/// What is read of any corpus.
+/// Checks the limits common to all corpora.
 pub(super) fn corpus_bounds(corpus: &CorpusConfig) -> Check {
     at_least(1, "corpus.max_line_bytes", corpus.max_line_bytes)?;
     at_least(1, "corpus.max_document_bytes", corpus.max_document_bytes)
@@ -96,12 +96,15 @@ pub(super) fn tokenizer(tokenizer: &TokenizerSection) -> Check {
     }
 }
 
-/// With a checkpoint its tokenizer, and no other.
+/// With a checkpoint, allows only its own tokenizer.
 pub(super) fn goes_with_the_model(tokenizer: &TokenizerSection, is_new: bool) -> Check {
     let is_own = *tokenizer == TokenizerSection::Checkpoint {};
     let (fits, expected) = match is_new {
         true => (!is_own, "another one: a new model has no checkpoint"),
-        false => (is_own, "no `[tokenizer]` beside `model.path`: the vocabulary is the checkpoint's"),
+        false => (
+            is_own,
+            "no `[tokenizer]`, which cannot be combined with `model.path`: the vocabulary is the checkpoint's",
+        ),
     };
     ensure(fits, "tokenizer.kind", tokenizer.kind(), expected)
 }
@@ -137,7 +140,7 @@ fn examples(config: &RunConfig) -> Check {
     attention(config)
 }
 
-/// UniLM's attention masks.
+/// Checks UniLM's attention masks.
 fn attention(config: &RunConfig) -> Check {
     let AttentionConfig { bidirectional, left_to_right, right_to_left, sequence_to_sequence, .. } =
         config.examples.attention;
@@ -152,7 +155,7 @@ fn attention(config: &RunConfig) -> Check {
         let expected = "0, or a number of 1e-6 to 1e6";
         ensure(share == 0.0 || (1e-6..=1e6).contains(&share), key, share, expected)?;
     }
-    let (some, expected) = (shares.iter().any(|(_, share)| *share > 0.0), "a share above 0 at least");
+    let (some, expected) = (shares.iter().any(|(_, share)| *share > 0.0), "at least one share above 0");
     ensure(some, "examples.attention", "without shares", expected)?;
     if config.examples.attention.is_bidirectional() {
         return Ok(());
@@ -266,7 +269,7 @@ fn model(config: &RunConfig) -> Check {
     })
 }
 
-/// Refuses a family that the objective does not train, and keys of local attention for one that has none.
+/// Rejects a family that the objective does not train, and local-attention keys for a family without it.
 fn of_the_family(model: &NewModel, objective: &ObjectiveSection) -> Check {
     if matches!(objective, ObjectiveSection::ReplacedTokens { .. }) {
         let is_electra = [Family::BERT, Family::ELECTRA].contains(&model.family);
@@ -286,7 +289,7 @@ fn of_the_family(model: &NewModel, objective: &ObjectiveSection) -> Check {
     Ok(())
 }
 
-/// `[train]` with sequences of this many tokens.
+/// Checks `[train]` with sequences of this many tokens.
 pub(super) fn train(train: &TrainSection, seq_len: usize) -> Check {
     at_least(1, "train.steps", train.steps)?;
     // Tokens of a batch are numbered in 31 bits.
@@ -296,7 +299,7 @@ pub(super) fn train(train: &TrainSection, seq_len: usize) -> Check {
     within(1..=65_536, "train.prefetch", train.prefetch)
 }
 
-/// `[optimizer]` of any run.
+/// Checks `[optimizer]` of any run.
 pub(crate) fn optimizer(optimizer: &OptimizerSection) -> Check {
     positive("optimizer.lr", optimizer.lr)?;
     below_one("optimizer.beta1", optimizer.beta1)?;
@@ -311,7 +314,7 @@ pub(crate) fn optimizer(optimizer: &OptimizerSection) -> Check {
     Ok(())
 }
 
-/// `[schedule]` of a run of this many steps.
+/// Checks `[schedule]` of a run of this many steps.
 pub(super) fn schedule(schedule: &Schedule, steps: u64) -> Check {
     let warmup = schedule.warmup_steps();
     ensure(
@@ -323,7 +326,7 @@ pub(super) fn schedule(schedule: &Schedule, steps: u64) -> Check {
     final_fraction(schedule)
 }
 
-/// What a schedule of any run needs besides a warm-up that fits.
+/// Checks a schedule except for its warm-up.
 pub(crate) fn final_fraction(schedule: &Schedule) -> Check {
     match *schedule {
         Schedule::Linear { final_fraction, .. } | Schedule::Cosine { final_fraction, .. } => {
@@ -344,7 +347,7 @@ pub(crate) fn final_fraction(schedule: &Schedule) -> Check {
     }
 }
 
-/// `[average]` of any run; the mean of the best models needs something to measure with.
+/// Checks `[average]` of any run; averaging the best models needs evaluations.
 pub(crate) fn averaging(average: Option<&Averaging>, is_measured: bool) -> Check {
     match average {
         None => Ok(()),
@@ -361,7 +364,7 @@ pub(crate) fn averaging(average: Option<&Averaging>, is_measured: bool) -> Check
     }
 }
 
-/// `[eval]` of a run on documents, some of which are held out.
+/// Checks `[eval]` of a run with held-out documents.
 pub(super) fn held_out(eval: &EvalSection) -> Check {
     let heldout = eval.heldout_fraction;
     ensure(heldout > 0.0 && heldout < 1.0, "eval.heldout_fraction", heldout, "a number above 0 and below 1")?;
@@ -371,7 +374,7 @@ pub(super) fn held_out(eval: &EvalSection) -> Check {
     at_least(1, "eval.patience", eval.patience.unwrap_or(1))
 }
 
-/// `[checkpoint]` and `[log]`.
+/// Checks `[checkpoint]` and `[log]`.
 pub(super) fn records(checkpoint: &CheckpointSection, log: &LogSection) -> Check {
     at_least(1, "checkpoint.every", checkpoint.every)?;
     at_least(1, "checkpoint.keep_last", checkpoint.keep_last)?;

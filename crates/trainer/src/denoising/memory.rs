@@ -1,27 +1,27 @@
-//! How much memory a denoising run needs.
+//! Estimates the memory of a denoising run.
 
 use crate::config::{DenoisingRunConfig, TrainSection};
 use crate::memory::{FLOAT, Keys, MOMENTS, MemoryEstimate, product};
 use crate::{Result, memory};
 use cloze_model::seq2seq::{AnyEncoderDecoderConfig, TransformerConfig};
 
-/// Bytes of a token in a batch: its id.
+/// Bytes of a token id in a batch.
 const TOKEN: u64 = 4;
-/// The shortest texts, in tokens: one between two special ones.
+/// The shortest texts, in tokens: one between two special tokens.
 pub(super) const SHORTEST: [f64; 2] = [3.0; 2];
 
 /// A model's size.
 pub(super) struct Size {
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     pub parameters: u64,
     /// Of source and target.
     pub vocab_size: usize,
-    /// The network, as far as it is known what its layers keep.
+    /// The network, if its layers' memory use is known.
     pub network: Option<TransformerConfig>,
 }
 
 impl Size {
-    /// Of a model of this crate's kinds with this many parameters.
+    /// The size of a model of this crate with this many parameters.
     pub fn new(parameters: u64, config: &AnyEncoderDecoderConfig) -> Self {
         let [_, vocab_size] = config.vocab_sizes();
         let network = match config {
@@ -31,8 +31,8 @@ impl Size {
         Self { parameters, vocab_size, network }
     }
 
-    /// What a run needs with sources and targets of this many tokens on average. Of a network that is no Transformer, what
-    /// its layers keep is not counted.
+    /// The memory of a run with sources and targets of these mean lengths in tokens. For anything but a
+    /// Transformer, layer activations are not counted.
     pub fn estimate(&self, train: &TrainSection, [source, target]: [f64; 2]) -> MemoryEstimate {
         let sequences = train.batch_size as f64;
         let [sources, targets] = [source, target].map(|len| len * sequences);
@@ -67,7 +67,7 @@ impl Size {
         }
     }
 
-    /// Refuses a run that surely needs more than `has` bytes.
+    /// Rejects a run that certainly needs more than `has` bytes.
     ///
     /// # Errors
     /// [`TrainerError::Memory`](crate::TrainerError::Memory).

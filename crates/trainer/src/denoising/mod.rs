@@ -1,8 +1,8 @@
-//! Training encoder–decoders to undo noise: from a config and raw text to the saved model (BART, Lewis et al. 2020; T5,
-//! Raffel et al. 2020).
+//! Trains encoder–decoders by denoising: from a config and raw text to the saved model (BART, Lewis et al.
+//! 2020; T5, Raffel et al. 2020).
 //!
-//! [`DenoisingRunConfig`] says all of a run, [`train_denoising`] carries it out, as a recipe of the
-//! [engine](crate::engine). [`DenoisingRecipe`] takes any [`EncoderDecoder`], one of your own too.
+//! [`DenoisingRunConfig`] describes a run, [`train_denoising`] runs it, as a recipe of the
+//! [engine](crate::engine). [`DenoisingRecipe`] takes any [`EncoderDecoder`], including your own.
 
 mod memory;
 mod model;
@@ -33,14 +33,13 @@ pub use recipe::{DenoisingRecipe, DenoisingSplits, figure};
 use std::sync::atomic::Ordering;
 use tokenizer::{first_piece, vocabularies};
 
-/// Tells the initial parameters' random numbers from all others that a seed gives.
+/// Separates the random stream of the initial parameters from all others of a seed.
 const INIT_STREAM: u64 = 0xDE17;
 
-/// Trains a model to undo noise as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
+/// Trains a denoising model as configured: tokenizer, corpus, steps, evaluations, checkpoints, export.
 ///
 /// # Errors
-/// Whatever is wrong with the config's corpus, tokenizer, or run folder; a non-finite loss where the config says to stop
-/// on one.
+/// Invalid corpus, tokenizer or run folder; a non-finite loss if the config says to stop on one.
 pub fn train_denoising(
     config: &DenoisingRunConfig,
     options: &RunOptions<'_>,
@@ -60,8 +59,8 @@ pub fn train_denoising(
     train(config, make, options, progress)
 }
 
-/// The same with a custom model in place of the config's `[model]`: `make` is given the tokenizer, as source's and
-/// target's, and the device, with autodiff, and returns the model and how it is saved.
+/// The same with a custom model in place of the config's `[model]`: `make` gets the tokenizer, as source's and
+/// target's, and the device, with autodiff, and returns the model and its file format.
 ///
 /// # Errors
 /// Those of [`train_denoising`] and of `make`.
@@ -79,7 +78,7 @@ pub fn train_denoising_model<M: EncoderDecoder, F: ModelFormat<M>>(
     train(config, make, options, progress)
 }
 
-/// The size of a model, for which nothing is allocated.
+/// The size of a model, without allocating it.
 fn size(model: &AnyEncoderDecoderConfig, device: &Device) -> Result<Size> {
     model.check()?;
     let deferred = model.init(&mut ParamInit::new(device, 0).deferred());
@@ -119,7 +118,7 @@ fn train<M: EncoderDecoder, F: ModelFormat<M>>(
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
 }
 
-/// Shows the model before the first step, and how much memory the run needs.
+/// Prints the model and the run's memory estimate before the first step.
 fn introduce(
     config: &DenoisingRunConfig,
     size: &Size,
@@ -137,7 +136,7 @@ fn introduce(
             ("layers × width", layers),
             ("parameters", table::grouped(size.parameters)),
             ("vocabulary", table::grouped(size.vocab_size as u64)),
-            ("texts a step", table::grouped(texts as u64)),
+            ("texts per step", table::grouped(texts as u64)),
             ("tokens of a source, of a target", lengths.map(|len| format!("{len:.1}")).join(", ")),
         ]
         .into_iter()

@@ -1,4 +1,4 @@
-//! `[model]` of a denoising run: BART's network or T5's, or one that translates.
+//! `[model]` of a denoising run: BART, T5, or a translation model.
 
 use crate::config::validate::{Check, at_least, below_one, ensure, positive};
 use crate::translation::model::{complaint, tokens};
@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DenoisingModel {
-    /// BART's Transformer (Lewis et al. 2020, §2.1), which is saved as transformers' `BartForConditionalGeneration`.
+    /// BART's Transformer (Lewis et al. 2020, §2.1), saved as transformers' `BartForConditionalGeneration`.
     Bart(BartSection),
-    /// T5's Transformer (Raffel et al. 2020, §2.1), which is saved as transformers' `T5ForConditionalGeneration`.
+    /// T5's Transformer (Raffel et al. 2020, §2.1), saved as transformers' `T5ForConditionalGeneration`.
     T5(T5Section),
     /// The Transformer of a translation run.
     Transformer(TransformerSection),
@@ -29,13 +29,13 @@ pub enum DenoisingModel {
     Convolutional(ConvolutionalSection),
 }
 
-/// A BART: learned positions, layer norms after each sublayer and after the embeddings, GELU, one table for source,
-/// target and output.
+/// A BART: learned positions, layer norms after each sublayer and after the embeddings, GELU, one shared table
+/// for source, target and output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct BartSection {
-    /// Encoder layers, and decoder layers unless they have a number of their own.
+    /// Encoder layers, and decoder layers unless set separately.
     pub n_layers: usize,
     /// Decoder layers. Default `n_layers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct BartSection {
     pub n_heads: usize,
     /// Inner width of the feed-forward.
     pub d_ff: usize,
-    /// Longest source and longest target, in tokens. Default 1,024.
+    /// Maximum source and target length in tokens. Default 1,024.
     #[serde(default = "max_positions")]
     pub max_positions: usize,
     /// Dropout of embeddings and of each sublayer's output. Default 0.1.
@@ -61,18 +61,18 @@ pub struct BartSection {
     /// The feed-forward's activation. Default `"gelu"`.
     #[serde(default)]
     pub activation: Activation,
-    /// Standard deviation of the truncated normal that weights start from. Default 0.02.
+    /// Standard deviation of the truncated normal distribution of initial weights. Default 0.02.
     #[serde(default = "init_std")]
     pub init_std: f64,
 }
 
-/// A T5: biases of the scores by distance, normalisation by the root mean square before each sublayer, no other biases.
-/// Targets begin with the padding piece.
+/// A T5: relative position biases, RMS normalisation before each sublayer, no other biases. Targets begin with
+/// the padding piece.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct T5Section {
-    /// Encoder layers, and decoder layers unless they have a number of their own.
+    /// Encoder layers, and decoder layers unless set separately.
     pub n_layers: usize,
     /// Decoder layers. Default `n_layers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,11 +86,11 @@ pub struct T5Section {
     pub d_head: Option<usize>,
     /// Inner width of the feed-forward.
     pub d_ff: usize,
-    /// Longest source and longest target, in tokens. Default 512.
+    /// Maximum source and target length in tokens. Default 512.
     #[serde(default = "t5_positions")]
     pub max_positions: usize,
-    /// Dropout of embeddings, of each sublayer's inside and output, of attention probabilities and of last states. Default
-    /// 0.1.
+    /// Dropout of embeddings, inside each sublayer and of its output, of attention probabilities and of the
+    /// last states. Default 0.1.
     #[serde(default = "dropout")]
     pub dropout: f64,
     /// Whether the feed-forward has a gate, as in T5 1.1. Default false.
@@ -99,16 +99,16 @@ pub struct T5Section {
     /// The feed-forward's activation. Default `"relu"`, or `"gelu-tanh"` with a gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activation: Option<Activation>,
-    /// Whether the output layer is the table of embeddings; in T5 1.1 it is not. Default true.
+    /// Whether the output layer shares the embedding table; not so in T5 1.1. Default true.
     #[serde(default = "yes")]
     pub tied: bool,
-    /// Buckets of distances. Default 32.
+    /// Relative position buckets. Default 32.
     #[serde(default = "buckets")]
     pub n_buckets: usize,
-    /// The distance from which on all are in the last bucket. Default 128.
+    /// Distance from which on all fall in the last bucket. Default 128.
     #[serde(default = "farthest")]
     pub max_distance: usize,
-    /// What the standard deviations are multiplied by that T5's weights start from. Default 1.
+    /// Factor on T5's initial standard deviations. Default 1.
     #[serde(default = "one")]
     pub init_factor: f64,
 }
@@ -146,8 +146,8 @@ fn init_std() -> f64 {
 }
 
 impl DenoisingModel {
-    /// The model for a vocabulary, of sequences of at most this many tokens; `begins` tells whether targets begin with the
-    /// piece that begins texts.
+    /// The model for a vocabulary, with sequences of at most this many tokens; `begins` says whether targets
+    /// begin with the begin-of-text piece.
     pub fn config(
         &self,
         vocabulary: VocabularySizes,
@@ -173,13 +173,13 @@ impl DenoisingModel {
         config
     }
 
-    /// Whether targets begin with the padding piece, whatever the vocabulary has.
+    /// Whether targets begin with the padding piece, regardless of the vocabulary.
     pub(super) fn begins_with_padding(&self) -> bool {
         matches!(self, Self::T5(_))
     }
 
-    /// Whether its values go together with texts of this many tokens, and sources and targets of at most `max_len`, whatever
-    /// the vocabulary.
+    /// Whether its values are consistent with texts of this many tokens, and with sources and targets of at
+    /// most `max_len`, for any vocabulary.
     pub(crate) fn check(&self, seq_len: usize, max_len: usize) -> Check {
         let of_translation = match self {
             Self::Bart(section) => {
@@ -201,7 +201,7 @@ impl DenoisingModel {
     }
 }
 
-/// Refuses texts that may have sources or targets of more tokens than the model has positions.
+/// Rejects texts whose sources or targets may exceed the model's positions.
 fn positions(max_positions: usize, seq_len: usize, max_len: usize) -> Check {
     let expected = match max_len > seq_len {
         false => format!("at most {max_positions}, which is `model.max_positions`"),

@@ -1,5 +1,5 @@
-//! Denoising as a recipe of the engine: noisy texts of a prepared corpus, the loss of each target token, and what a model
-//! makes of held-out texts.
+//! Denoising as an engine recipe: noisy texts of a prepared corpus, the loss of each target token, and the
+//! model's output for held-out texts.
 
 use super::samples::{Sample, samples};
 use super::tables;
@@ -26,37 +26,37 @@ use cloze_ops::CrossEntropy;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Tells the held-out examples' random numbers from all others that a seed gives.
+/// Separates the random stream of the held-out examples from all others of a seed.
 const HELD_OUT_STREAM: u64 = 0x4E1D;
 
-/// What the data is called that the model is measured on.
+/// The name of the evaluation data.
 const HELD_OUT: &str = "heldout";
 
-/// The file of samples beside the report's page.
+/// The file of samples next to the HTML report.
 const SAMPLES_FILE: &str = "samples.txt";
 
-/// Samples that are shown when a run ends.
+/// Samples shown when a run ends.
 const SHOWN: usize = 2;
 
-/// The figures of a model on noisy texts.
+/// The metrics of a model on noisy texts.
 pub mod figure {
     pub use crate::pairs::figure::{LOSS, PERPLEXITY, TOKEN_ACCURACY};
 }
 
-/// The two parts of a prepared corpus, as noisy texts and what is to be restored of them.
+/// The two parts of a prepared corpus, as noisy texts and their targets.
 #[derive(Debug)]
 pub struct DenoisingSplits {
     train: Arc<DenoisingData>,
     held_out: Vec<PairBatch>,
-    /// Which texts, and which tokenizer.
+    /// Identifies the texts and the tokenizer.
     key: String,
 }
 
 impl DenoisingSplits {
-    /// Prepares the config's corpus, and puts noise on it as the config says.
+    /// Prepares the config's corpus and applies the configured noise.
     ///
     /// # Errors
-    /// Whatever is wrong with the corpus; those of [`DenoisingData::new`].
+    /// Corpus errors; those of [`DenoisingData::new`].
     pub fn prepare(
         config: &DenoisingRunConfig,
         vocabularies: &Vocabularies,
@@ -71,8 +71,8 @@ impl DenoisingSplits {
         })
     }
 
-    /// The same with custom noises: `examples` is given the documents of a part, how often each piece occurs in training,
-    /// and a seed. It is asked for the held-out part first.
+    /// The same with custom noise: `examples` gets the documents of a part, the training counts of each piece,
+    /// and a seed. It is called for the held-out part first.
     ///
     /// # Errors
     /// Those of the corpus and of `examples`.
@@ -109,7 +109,7 @@ impl DenoisingSplits {
         &self.held_out
     }
 
-    /// Tokens of a held-out source and of its target on average.
+    /// Mean tokens of a held-out source and of its target.
     pub(super) fn mean_lengths(&self) -> [f64; 2] {
         let n = self.n_held_out().max(1) as f64;
         let tokens = |of: fn(&PairBatch) -> usize| self.held_out.iter().map(of).sum::<usize>() as f64;
@@ -121,29 +121,29 @@ impl DenoisingSplits {
     }
 }
 
-/// The training of a model that undoes noise: any [`EncoderDecoder`]. The loss is
+/// The training of a denoising model: any [`EncoderDecoder`]. The loss is
 ///
 /// ```text
 /// −Σᵢ log P(yᵢ | y₍<i₎, x̃)
 /// ```
 ///
-/// averaged over target tokens. `x̃` is the noisy text. `y` is the text itself (Lewis et al. 2020, §2.2), or the spans that
-/// sentinels stand for (Raffel et al. 2020, §3.1.4).
+/// averaged over target tokens. `x̃` is the noisy text. `y` is the text itself (Lewis et al. 2020, §2.2), or
+/// the spans replaced by sentinels (Raffel et al. 2020, §3.1.4).
 pub struct DenoisingRecipe<'a, M> {
     config: &'a DenoisingRunConfig,
     splits: DenoisingSplits,
     vocabularies: Vocabularies,
     loss: PairLoss,
     format: Box<dyn ModelFormat<M> + 'a>,
-    /// Where the tokenizer lies.
+    /// Path of the tokenizer.
     tokenizer_path: PathBuf,
-    /// What this process has trained on.
+    /// Statistics of this process's training data.
     stats: Mutex<DenoisingStats>,
 }
 
 impl<'a, M: EncoderDecoder> DenoisingRecipe<'a, M> {
-    /// On these texts, in the batches that the config says. The model is saved as `format` does it, with its tokenizer,
-    /// which lies at `tokenizer_path`.
+    /// A recipe on these texts, in the batches that the config sets. The model is saved in `format`, with its
+    /// tokenizer from `tokenizer_path`.
     pub fn new(
         config: &'a DenoisingRunConfig,
         vocabularies: Vocabularies,
@@ -214,7 +214,7 @@ impl<M: EncoderDecoder> Recipe for DenoisingRecipe<'_, M> {
         )
     }
 
-    /// The loss in training and held out, and the target tokens predicted right.
+    /// The training and held-out loss, and the accuracy on target tokens.
     fn panels(&self, _: &[Record]) -> Vec<Panel> {
         let line = |label: &str, source| Line { label: label.into(), source };
         let held_out = |figure: &str| Source::Figure { split: HELD_OUT.into(), figure: figure.into() };
@@ -248,7 +248,7 @@ impl<M: EncoderDecoder> Recipe for DenoisingRecipe<'_, M> {
         let Some(figures) = exported.figures else { return Ok(Vec::new()) };
         let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
         let rows = [
-            ("loss (nats a target token)", format!("{:.4}", value(figure::LOSS))),
+            ("loss (nats per target token)", format!("{:.4}", value(figure::LOSS))),
             ("perplexity", format!("{:.2}", value(figure::PERPLEXITY))),
             ("target tokens predicted", percent(value(figure::TOKEN_ACCURACY))),
             ("texts", grouped(figures.examples() as u64)),

@@ -1,4 +1,4 @@
-//! Held-out texts with their noise, and what a model makes of them.
+//! Held-out texts with their noise, and a model's outputs.
 
 use super::tokenizer::first_piece;
 use crate::Result;
@@ -9,13 +9,13 @@ use cloze_data::parallel::PairBatch;
 use cloze_model::generate::{DecodeConfig, Request, translate};
 use cloze_model::seq2seq::EncoderDecoder;
 
-/// How many a run's report has.
+/// Number of samples in a run's report.
 pub(super) const SAMPLES: usize = 8;
 
-/// Tokens that a model may write beyond the target's.
+/// Tokens that a model may generate beyond the target's length.
 const BEYOND: usize = 8;
 
-/// A noisy text, what a model is to say of it, and what it says.
+/// A noisy text, its target, and the model's output.
 pub(super) struct Sample {
     pub source: String,
     pub target: String,
@@ -32,7 +32,7 @@ impl std::fmt::Display for Sample {
 /// The first held-out texts, each decoded greedily.
 ///
 /// # Errors
-/// A model whose output is not finite; a tokenizer that cannot decode.
+/// Non-finite model outputs; a tokenizer that cannot decode.
 pub(super) fn samples<M: EncoderDecoder>(
     model: &M,
     vocabularies: &Vocabularies,

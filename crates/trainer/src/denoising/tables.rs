@@ -1,10 +1,10 @@
-//! Tables of a denoising run: what the noise did, and what came out.
+//! Tables of a denoising run: statistics of the noise and the outputs.
 
 use cloze_data::DenoisingStats;
 use cloze_evaluation::table::{facts, grouped, percent};
 
-/// What was done to the texts that a run was trained on: a table as text for a terminal. Of noises that did nothing there
-/// is no row.
+/// The noise applied to a run's training texts, as a text table for a terminal. Noises without effect have no
+/// row.
 pub(super) fn noise(stats: &DenoisingStats) -> String {
     let of = |part: u64, whole: u64| match whole {
         0 => "–".to_owned(),

@@ -1,4 +1,4 @@
-//! The tokenizer of a denoising run: what it puts around a text is what examples have around theirs.
+//! The tokenizer of a denoising run, which puts the same special tokens around texts as examples have.
 
 use crate::Result;
 use crate::translation::Vocabularies;
@@ -6,12 +6,12 @@ use crate::translation::vocabulary::surrounded;
 use cloze_data::{DenoisingConfig, SpecialPieces};
 use cloze_tokenizer::Tokenizer;
 
-/// The tokenizer of source and target, with around each text what an example has: with BART's noise the pieces that begin
-/// and end it, with T5's the one that ends it. The saved model is then asked as it was trained.
+/// The tokenizer of source and target, with the special tokens of examples: the pieces that begin and end a
+/// text for BART's noise, only the end piece for T5's. The saved model is then used the way it was trained.
 ///
 /// # Errors
-/// [`TrainerError::Setting`](crate::TrainerError::Setting) for a tokenizer without a piece that ends texts, or without
-/// padding.
+/// [`TrainerError::Setting`](crate::TrainerError::Setting) for a tokenizer without an end-of-text piece or
+/// without padding.
 pub(super) fn vocabularies(mut tokenizer: Tokenizer, noise: &DenoisingConfig) -> Result<Vocabularies> {
     // What it was last used for may have been shorter texts than the model takes.
     tokenizer.set_truncation(None)?;
@@ -29,12 +29,12 @@ pub(super) fn vocabularies(mut tokenizer: Tokenizer, noise: &DenoisingConfig) ->
     Vocabularies::joint(tokenizer)
 }
 
-/// Whether texts begin with a piece, if the vocabulary has one for that.
+/// Whether texts begin with a special piece, if the vocabulary has one.
 fn begins(noise: &DenoisingConfig) -> bool {
     !matches!(noise, DenoisingConfig::T5 { .. })
 }
 
-/// The piece that sources and targets begin with, if they begin with one.
+/// The first piece of sources and targets, if they have one.
 pub(super) fn first_piece(vocabularies: &Vocabularies, noise: &DenoisingConfig) -> Option<u32> {
     SpecialPieces::find(&vocabularies.target).begin.filter(|_| begins(noise))
 }

@@ -1,7 +1,7 @@
 //! Training an ELMo: from a config and raw text to the saved model.
 //!
-//! [`ElmoRunConfig`] says all of a run, [`train_elmo`] carries it out, as a recipe of the [engine](crate::engine). Its loss is
-//! [`BothDirections`], which custom loops can use too. Taggers and classifiers begin with the result: a
+//! [`ElmoRunConfig`] describes a run, [`train_elmo`] runs it, as a recipe of the [engine](crate::engine). Its
+//! loss is [`BothDirections`], which custom loops can use too. Taggers and classifiers start from the result: a
 //! [fine-tuning](crate::finetune) whose `model.path` is its folder.
 
 mod objective;
@@ -28,11 +28,10 @@ pub use recipe::ElmoRecipe;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-/// Trains an ELMo as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
+/// Trains an ELMo as configured: tokenizer, corpus, steps, evaluations, checkpoints, export.
 ///
 /// # Errors
-/// Whatever is wrong with the config's corpus, tokenizer, or run folder; a non-finite loss where the config says to stop
-/// on one.
+/// Invalid corpus, tokenizer or run folder; a non-finite loss if the config says to stop on one.
 pub fn train_elmo(
     config: &ElmoRunConfig,
     options: &RunOptions<'_>,
@@ -90,7 +89,7 @@ impl RunKind for ElmoRun {
     }
 }
 
-/// Shows the model before the first step.
+/// Prints the model before the first step.
 fn introduce(config: &ElmoRunConfig, initial: &InitialModel<ElmoConfig>, progress: &mut dyn RunProgress) {
     let InitialModel { config: shape, model, report } = initial;
     let characters = &shape.characters;
@@ -103,7 +102,7 @@ fn introduce(config: &ElmoRunConfig, initial: &InitialModel<ElmoConfig>, progres
             ("cells → states", format!("{} → {}", shape.d_hidden, characters.d_out)),
             ("parameters", table::grouped(model.num_params() as u64)),
             ("vocabulary", table::grouped(shape.vocab_size() as u64)),
-            ("tokens a step", table::grouped(tokens as u64)),
+            ("tokens per step", table::grouped(tokens as u64)),
             (
                 "checkpoint",
                 config.model.path.as_ref().map_or(String::new(), |path| path.display().to_string()),

@@ -7,11 +7,11 @@ use cloze_data::BlockBatch;
 use cloze_model::Sequences;
 use cloze_model::elmo::{Elmo, ElmoLosses};
 
-/// The mean cross-entropy of the token that follows and of the token before, in nats, half of each: `−1/2n · Σ_k (log P(x_k |
-/// x_(<k)) + log P(x_k | x_(>k)))` (Peters et al. 2018, §3.1, whose sum is twice that).
+/// The mean of the forward and the backward cross-entropy, in nats: `−1/2n · Σ_k (log P(x_k | x_(<k)) + log
+/// P(x_k | x_(>k)))` (Peters et al. 2018, §3.1, whose sum is twice that).
 ///
-/// Of a block of `n` tokens and the one behind it, `n` are predicted forwards, all but the first, and `n` backwards, all but
-/// the last.
+/// In a block of `n` tokens and the next token, `n` are predicted forwards, all but the first, and `n`
+/// backwards, all but the last.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BothDirections;
 
@@ -46,7 +46,7 @@ impl TextObjective for BothDirections {
     }
 }
 
-/// The sequences of a batch, each with the token behind it.
+/// The sequences of a batch, each with the next token.
 fn texts(batch: &BlockBatch) -> Sequences {
     let mut texts = Sequences::new();
     let mut start = 0;

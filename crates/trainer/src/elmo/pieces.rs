@@ -1,11 +1,11 @@
-//! A tokenizer's pieces in bytes.
+//! A tokenizer's pieces as bytes.
 
 use cloze_model::elmo::PieceBytes;
 use cloze_tokenizer::{ByteLevel, Decoder, Tokenizer};
 use std::collections::{BTreeSet, HashMap};
 
-/// The bytes of each piece of a byte-level tokenizer; none of any other tokenizer. Every byte is a piece of such a one, so
-/// that it has pieces for every text, and nothing of a word is lost. A piece that was added, such as the one that ends texts,
+/// The bytes of each piece of a byte-level tokenizer; `None` for any other tokenizer. Such a tokenizer has a
+/// piece for every byte, so it can encode any text without loss. An added piece, such as the end-of-text piece,
 /// has the bytes of its name.
 pub(crate) fn piece_bytes(tokenizer: &Tokenizer) -> Option<PieceBytes> {
     let is_of_bytes = matches!(tokenizer.decoder(), Some(Decoder::ByteLevel(_)))

@@ -1,4 +1,4 @@
-//! ELMo's training as a recipe of the engine.
+//! ELMo training as an engine recipe.
 
 use super::BothDirections;
 use crate::Result;
@@ -14,11 +14,11 @@ use std::path::Path;
 pub type ElmoRecipe<'a> = TextRecipe<'a, BothDirections, TextBlocks, ElmoConfig>;
 
 impl TextSplits<TextBlocks> {
-    /// Prepares the config's corpus, and cuts it into blocks that are read in both directions. Their tokens are predicted
-    /// twice, so that a loss in bits of the text would have no meaning, and none is told.
+    /// Prepares the config's corpus and cuts it into blocks that are read in both directions. Tokens are
+    /// predicted twice, so a loss in bits of the text would be meaningless and is not reported.
     ///
     /// # Errors
-    /// Whatever is wrong with the corpus; an end piece that the tokenizer does not have.
+    /// Corpus errors; an end piece that the tokenizer does not have.
     pub fn of_both_directions(
         config: &ElmoRunConfig,
         tokenizer: &Tokenizer,

@@ -1,4 +1,4 @@
-//! What a run starts from: random weights, or a checkpoint's.
+//! A run's initial weights: random, or a checkpoint's.
 
 use super::pieces::piece_bytes;
 use crate::config::{ElmoRunConfig, OF_BYTES};
@@ -12,13 +12,13 @@ use cloze_model::elmo::ElmoConfig;
 use cloze_model::huggingface::read_published;
 use cloze_tokenizer::Tokenizer;
 
-/// Tells the initial parameters' random numbers from all others that a seed gives.
+/// Separates the random stream of the initial parameters from all others of a seed.
 const INIT_STREAM: u64 = 0xE140;
 
-/// The model that `config` says, for `tokenizer`.
+/// The model configured by `config` for `tokenizer`.
 ///
 /// # Errors
-/// A tokenizer that is not of bytes; sizes that do not do; those of the checkpoint;
+/// A tokenizer that is not byte-level; invalid sizes; checkpoint errors;
 /// [`TrainerError::VocabularyMismatch`](crate::TrainerError::VocabularyMismatch).
 pub(super) fn initial_model(
     config: &ElmoRunConfig,

@@ -1,4 +1,4 @@
-//! Means of a model's weights along a run, which are measured and saved in place of the last weights.
+//! Averages of a model's weights over a run, evaluated and saved in place of the last weights.
 
 use super::checkpoint::{Averaged, Checkpoint};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
@@ -9,48 +9,49 @@ use cloze_ops as ops;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// `[average]`: which mean of the weights along a run is its result. Training itself does not change.
+/// `[average]`: which average of the weights over a run is its result. Training itself is unaffected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Averaging {
-    /// An exponential moving average over all steps (Polyak & Juditsky 1992). It is what evaluations measure.
+    /// An exponential moving average over all steps (Polyak & Juditsky 1992). Evaluations use it.
     Ema {
-        /// The share of the average that stays at each update. At update `t` it is at most `(1 + t) / (10 + t)`, so that
-        /// the first weights are soon forgotten (as TensorFlow's `ExponentialMovingAverage` with `num_updates`).
+        /// The decay, i.e. the fraction of the average kept at each update. At update `t` it is at most `(1 +
+        /// t) / (10 + t)`, so that the first weights are soon forgotten (as in TensorFlow's
+        /// `ExponentialMovingAverage` with `num_updates`).
         decay: f64,
     },
-    /// The mean of the weights after each of the last multiples of some steps (Vaswani et al. 2017, §6.1). It is what
-    /// evaluations measure. Memory and checkpoints hold this many copies of the weights.
+    /// The mean of the last few weights, taken every so many steps (Vaswani et al. 2017, §6.1). Evaluations use
+    /// it. Memory and checkpoints hold this many copies of the weights.
     Last {
-        /// How many of them.
+        /// Number of copies.
         checkpoints: usize,
-        /// Steps between them; the last step of a run counts too.
+        /// Steps between copies; the last step of a run always counts.
         every: u64,
     },
-    /// The mean of the weights that the best evaluations were of, which measure the weights as they are. Memory and
+    /// The mean of the weights with the best evaluations; evaluations use the raw weights. Memory and
     /// checkpoints hold this many copies of the weights.
     Best {
-        /// How many of them.
+        /// Number of copies.
         checkpoints: usize,
     },
 }
 
-/// How an exponential moving average's tensors begin in a checkpoint.
+/// The prefix of an exponential moving average's tensors in a checkpoint.
 const EMA: &str = "ema/";
 
-/// The mean of a run's weights so far.
+/// The average of a run's weights so far.
 pub(super) struct Average<M> {
     settings: Averaging,
     /// The moving average, without autodiff.
     moving: Option<M>,
-    /// The weights that a mean is of, the earliest first.
+    /// The averaged weights, the earliest first.
     kept: Vec<Kept<M>>,
 }
 
 struct Kept<M> {
     of: Averaged,
-    /// Without autodiff. It shares its tensors with the model until a step changes these.
+    /// Without autodiff. Shares its tensors with the model until a step changes them.
     model: M,
 }
 
@@ -59,7 +60,7 @@ impl<M: Module> Average<M> {
         Self { settings, moving: None, kept: Vec::new() }
     }
 
-    /// As it was when the checkpoint of `model` was made.
+    /// Restores the state saved in the checkpoint of `model`.
     pub fn restore(settings: Averaging, checkpoint: &mut Checkpoint, model: &M) -> Self {
         let mut moving = BTreeMap::new();
         let mut steps: BTreeMap<u64, NamedTensors> = BTreeMap::new();
@@ -81,7 +82,8 @@ impl<M: Module> Average<M> {
         Self { settings, kept: kept.collect(), moving: (!moving.is_empty()).then(|| made(moving)) }
     }
 
-    /// Takes in the weights after a step, of which `updates` have changed them. `is_last` is of the run.
+    /// Adds the weights after a step, which `updates` updates have changed. `is_last` marks the run's last
+    /// step.
     pub fn after_step(&mut self, model: &M, step: u64, updates: u64, updated: bool, is_last: bool) {
         match self.settings {
             Averaging::Ema { decay } if updated => {
@@ -103,7 +105,7 @@ impl<M: Module> Average<M> {
         }
     }
 
-    /// Takes in the weights that an evaluation was of, `name` its main figure.
+    /// Adds the weights of an evaluation with the main metric `name`.
     pub fn after_evaluation(&mut self, model: &M, step: u64, name: &str, figure: f64) {
         let Averaging::Best { checkpoints } = self.settings else { return };
         if !figure.is_finite() {
@@ -127,7 +129,7 @@ impl<M: Module> Average<M> {
         self.kept.push(Kept { of, model: model.valid() });
     }
 
-    /// What evaluations measure in place of the model, if there is anything yet.
+    /// The model to evaluate instead of the raw one, if there is an average yet.
     pub fn measured(&self) -> Option<M> {
         match self.settings {
             Averaging::Ema { .. } => self.moving.clone(),
@@ -136,7 +138,7 @@ impl<M: Module> Average<M> {
         }
     }
 
-    /// What is the run's result and was not measured yet: the mean of the best, if there are several.
+    /// The result if it has not been evaluated yet: the mean of the best models, if there are several.
     pub fn unmeasured_result(&self) -> Option<M> {
         match self.settings {
             Averaging::Best { .. } if self.kept.len() > 1 => self.mean(),
@@ -144,7 +146,7 @@ impl<M: Module> Average<M> {
         }
     }
 
-    /// The mean of the weights that are kept.
+    /// The mean of the kept weights.
     fn mean(&self) -> Option<M> {
         let first = self.kept.first()?;
         if self.kept.len() == 1 {
@@ -172,7 +174,7 @@ impl<M: Module> Average<M> {
         self.kept.iter().map(|kept| kept.of).collect()
     }
 
-    /// For a checkpoint: all that is kept.
+    /// For a checkpoint: the kept tensors.
     pub fn on_device(&self) -> TensorsOnDevice {
         let named = |prefix: String, model: &M| {
             let tensors = weights::on_device(model).into_iter();
@@ -184,7 +186,8 @@ impl<M: Module> Average<M> {
     }
 }
 
-/// Whether a checkpoint's means are of parameters with these paths and shapes; what is wrong where they are not.
+/// Checks that a checkpoint's averages match parameters with these paths and shapes; returns the mismatch if
+/// not.
 pub(super) fn check(
     average: &NamedTensors,
     state: &[Averaged],
@@ -208,7 +211,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Every parameter's values, without autodiff, none of which is copied.
+/// Every parameter's values, without autodiff and without copies.
 #[derive(Default)]
 struct Values(HashMap<ParamId, Tensor<1>>);
 
@@ -218,7 +221,7 @@ impl ModuleVisitor for Values {
     }
 }
 
-/// Moves an average towards values.
+/// Moves an average towards new values.
 struct Move {
     values: HashMap<ParamId, Tensor<1>>,
     decay: f64,

@@ -1,8 +1,9 @@
-//! The best model so far of a run whose result it is: it lies in `model/` while the run goes on, and the checkpoints know
-//! its checksums.
+//! The best model so far, for runs whose result it is: kept in `model/` during the run, with its checksums in
+//! the checkpoints.
 //!
-//! A model is exported before the next checkpoint is written. So that a run killed in between still knows what lies in
-//! `model/`, the checksums are in `best.json` too, written before the model takes its place.
+//! A model is exported before the next checkpoint is written. So that a run killed in between can still
+//! identify the contents of `model/`, the checksums are also in `best.json`, written before the model is moved
+//! into place.
 
 use super::run_folder::{RunFolder, write_folder_atomic};
 use crate::{Result, TrainerError};
@@ -13,17 +14,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The BLAKE3 of a model's files, by name.
+/// The BLAKE3 hashes of a model's files, by name.
 pub type Checksums = BTreeMap<String, String>;
 
-/// The best model that was exported last.
+/// The last exported best model.
 #[derive(Debug, Serialize, Deserialize)]
 struct Exported {
     step: u64,
     files: Checksums,
 }
 
-/// The place of a run's best model.
+/// The location of a run's best model.
 #[derive(Debug, Clone)]
 pub(crate) struct BestModel {
     model: PathBuf,
@@ -35,7 +36,7 @@ impl BestModel {
         Self { model: folder.model(), record: folder.path().join("best.json") }
     }
 
-    /// Puts the model of a step in its place, as `save` writes it; its checksums.
+    /// Exports the model of a step with `save`; returns its checksums.
     pub fn write(&self, step: u64, save: impl FnOnce(&Path) -> Result<()>) -> Result<Checksums> {
         let mut files = Checksums::new();
         write_folder_atomic(&self.model, |folder| {
@@ -48,8 +49,8 @@ impl BestModel {
         Ok(files)
     }
 
-    /// Whether the model in its place is the one with these checksums. Of runs of versions that kept none, whether there
-    /// is one.
+    /// Whether the exported model has these checksums; for runs of versions without checksums, whether there is
+    /// a model.
     pub fn is(&self, files: &Checksums) -> bool {
         self.model.is_dir()
             && files
@@ -57,8 +58,7 @@ impl BestModel {
                 .all(|(name, sum)| file_checksum(&self.model.join(name)).is_ok_and(|found| found == *sum))
     }
 
-    /// Whether the model in its place is one that was exported after `step`, which a run that goes on from there makes
-    /// again.
+    /// Whether the exported model is from after `step`; a run resumed from there recreates it.
     pub fn is_later_than(&self, step: u64) -> bool {
         let exported = fs::read(&self.record).ok();
         let exported = exported.and_then(|text| serde_json::from_slice::<Exported>(&text).ok());

@@ -1,15 +1,15 @@
-//! Checkpoints: everything a run needs to go on, on disk, whole or not at all.
+//! Checkpoints: everything needed to resume a run, written to disk atomically.
 //!
 //! ```text
 //! checkpoints/step-00001000/model.safetensors      parameters by path
 //!                           optimizer.safetensors  the optimiser's moments by path
-//!                           average.safetensors    the weights that a mean is of, if the run has one
-//!                           extensions.safetensors what extensions keep, if the run has any that do
+//!                           average.safetensors    the averaged weights, if the run averages
+//!                           extensions.safetensors the extensions' tensors, if any
 //!                           state.json             RunState: step, data position, best so far
 //!                           checksums.json         BLAKE3 of the others
 //! ```
 //!
-//! A checkpoint is written into a folder beside its final place, flushed to the disk, and renamed: a
+//! A checkpoint is written into a temporary folder next to its final path, flushed to disk, and renamed: a
 //! reader finds it complete or not at all, whenever the writer was killed.
 
 use crate::engine::average;
@@ -39,16 +39,16 @@ const PREFIX: &str = "step-";
 const PARTIAL: &str = ".partial-";
 const DAMAGED: &str = "damaged-";
 
-/// What a run knows besides its tensors. Random states are not among it: they are functions of
-/// the seed in the config and of the step.
+/// A run's state besides its tensors. Random states are not included: they are functions of the seed in the
+/// config and the step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
-    /// What the run is trained on: a key or a hash of its data, which differs where the data differs.
+    /// Identifies the training data: a key or hash that changes with the data.
     #[serde(alias = "corpus")]
     pub data: String,
-    /// Steps done.
+    /// Steps so far.
     pub step: u64,
-    /// Updates made: steps less those skipped for a non-finite loss or for gradients beyond FP16.
+    /// Updates so far: steps minus those skipped for a non-finite loss or for FP16 overflow of gradients.
     pub updates: u64,
     /// Where the next batch starts.
     pub cursor: CursorState,
@@ -56,39 +56,39 @@ pub struct RunState {
     pub tokens: u64,
     /// The best evaluation so far.
     pub best: Option<Best>,
-    /// The checksums of the best model's files, where that model is the result; empty in checkpoints of versions that did
-    /// not write them.
+    /// The checksums of the best model's files, if that model is the result; empty in checkpoints from versions
+    /// without them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub best_model: Checksums,
     /// Losses since the last log record.
     pub window: Window,
-    /// What multiplies matrices in the run's precision on the machine that made the last step, for a person to read;
-    /// empty in checkpoints of versions that did not write it.
+    /// The matrix kernel in the run's precision on the machine of the last step, human-readable; empty in
+    /// checkpoints from versions without it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kernel: String,
-    /// The weights that a mean is of, the earliest first.
+    /// The averaged weights, the earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub average: Vec<Averaged>,
-    /// The scale of the next step's loss, of a run in FP16.
+    /// The loss scale of the next step, for runs in FP16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
-    /// What extensions keep besides tensors, by their names.
+    /// The extensions' state besides tensors, by extension name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extensions: BTreeMap<String, Value>,
 }
 
-/// Weights that are part of a mean.
+/// Weights that are part of an average.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Averaged {
-    /// The step after which they were.
+    /// The step of these weights.
     pub step: u64,
-    /// What they were worth, if they were chosen by it.
+    /// Their metric, if they were chosen by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figure: Option<f64>,
 }
 
 impl RunState {
-    /// Before the first step.
+    /// The state before the first step.
     pub fn new(data: String) -> Self {
         let (cursor, window, kernel) = (CursorState::default(), Window::default(), String::new());
         let (average, loss_scale) = (Vec::new(), None);
@@ -112,7 +112,7 @@ impl RunState {
 /// [`Cursor`] on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CursorState {
-    /// Passes over the data already made.
+    /// Completed passes over the data.
     pub epoch: u64,
     /// Examples of this pass already used.
     pub example: u64,
@@ -133,18 +133,18 @@ impl From<CursorState> for Cursor {
 /// The best evaluation of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// The step it was made at.
+    /// Its step.
     pub step: u64,
-    /// The evaluation's main figure.
+    /// The evaluation's main metric.
     #[serde(alias = "loss")]
     pub figure: f64,
-    /// The loss beside another main figure, which decides between equals.
+    /// The loss, to break ties if another metric is the main one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tie: Option<f64>,
 }
 
-/// Sums over the updates since the last log record, kept in checkpoints so that a resumed run logs
-/// what an uninterrupted one does.
+/// Sums over the updates since the last log record, kept in checkpoints so that a resumed run logs the same as
+/// an uninterrupted one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// Updates in the sums.
@@ -156,7 +156,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Takes in one step; one without an update, whose figures are not finite, is left out.
+    /// Adds one step; skips a step without an update, whose values are not finite.
     pub fn add(&mut self, report: &StepReport) {
         if !report.updated {
             return;
@@ -179,15 +179,15 @@ pub struct Checkpoint {
     pub model: NamedTensors,
     /// The optimiser's moments.
     pub optimizer: OptimizerState,
-    /// The weights that a mean is of; empty where there is none.
+    /// The averaged weights; empty if there are none.
     pub average: NamedTensors,
-    /// The tensors that extensions keep.
+    /// The extensions' tensors.
     pub extensions: NamedTensors,
 }
 
 impl Checkpoint {
-    /// Whether a run that goes on from here ends with its best model: it has none yet, has it in its place or in the
-    /// checkpoint itself, or makes it again.
+    /// Checks that a run resumed from here can end with its best model: it has none yet, it is in place or in
+    /// the checkpoint itself, or it will be recreated.
     fn check_best(&self, place: &BestModel) -> std::result::Result<(), String> {
         let Some(best) = self.state.best else { return Ok(()) };
         let step = self.state.step;
@@ -195,10 +195,10 @@ impl Checkpoint {
             return Ok(());
         }
         let (model, best) = (place.path().display(), best.step);
-        Err(format!("the best model before it, of step {best}, is changed in {model} or gone from there"))
+        Err(format!("the best model before it, of step {best}, was changed in {model} or removed from there"))
     }
 
-    /// Whether it is of a model whose parameters have these paths and shapes; what is wrong where it is not.
+    /// Checks that it belongs to a model with these parameter paths and shapes; returns the mismatch if not.
     fn check(&self, shapes: &[(String, Vec<usize>)]) -> std::result::Result<(), String> {
         let Self { state, model, optimizer, average, .. } = self;
         if state.updates > state.step {
@@ -220,7 +220,7 @@ impl Checkpoint {
     }
 }
 
-/// Whether there is a tensor for each parameter of these paths and shapes; what is wrong where there is not.
+/// Checks that there is a tensor for each parameter with these paths and shapes; returns the mismatch if not.
 pub(crate) fn check_parameters(
     tensors: &NamedTensors,
     shapes: &[(String, Vec<usize>)],
@@ -237,7 +237,7 @@ pub(crate) fn check_parameters(
     Ok(())
 }
 
-/// A checkpoint whose tensors are still in training.
+/// A checkpoint whose tensors are still on the device.
 #[derive(Debug)]
 pub struct Snapshot<'a> {
     /// Everything but the tensors.
@@ -246,9 +246,9 @@ pub struct Snapshot<'a> {
     pub model: TensorsOnDevice,
     /// The optimiser's moments.
     pub optimizer: TensorsOnDevice,
-    /// The weights that a mean is of; empty where there is none.
+    /// The averaged weights; empty if there are none.
     pub average: TensorsOnDevice,
-    /// The tensors that extensions keep.
+    /// The extensions' tensors.
     pub extensions: TensorsOnDevice,
 }
 
@@ -258,7 +258,7 @@ pub struct Checkpoints {
     folder: PathBuf,
 }
 
-/// A checkpoint that was found damaged and passed over.
+/// A damaged checkpoint that was skipped.
 #[derive(Debug)]
 pub struct Refused {
     /// Its folder.
@@ -268,7 +268,7 @@ pub struct Refused {
 }
 
 impl Checkpoints {
-    /// Opens the folder, making it if need be, and clears what a killed writer left behind.
+    /// Opens the folder, creating it if needed, and cleans up after a killed writer.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(TrainerError::io("make", &folder))?;
@@ -287,7 +287,7 @@ impl Checkpoints {
         self.folder.join(format!("{PREFIX}{step:08}"))
     }
 
-    /// The steps that have a checkpoint, ascending; none is opened.
+    /// The steps with a checkpoint, ascending; none is opened.
     pub fn steps(&self) -> Result<Vec<u64>> {
         let entries = fs::read_dir(&self.folder).map_err(TrainerError::io("read", &self.folder))?;
         let mut steps: Vec<u64> = entries
@@ -298,7 +298,7 @@ impl Checkpoints {
         Ok(steps)
     }
 
-    /// Writes a checkpoint, whole or not at all, and returns its folder.
+    /// Writes a checkpoint atomically and returns its folder.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf> {
         let Checkpoint { state, model, optimizer, average, extensions } = checkpoint;
         self.write(state, |folder| {
@@ -345,19 +345,19 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// The newest checkpoint that is whole, and the damaged ones passed over on the way to it.
+    /// The newest complete checkpoint, and the newer damaged ones.
     pub fn latest(&self) -> Result<(Option<Checkpoint>, Vec<Refused>)> {
         self.latest_that(|_| Ok(()))
     }
 
-    /// The newest checkpoint that is whole and of a model like this one, and those passed over on the way to it. One
-    /// that was made with other data than `data` may be of any model.
+    /// The newest complete checkpoint of a model like this one, and the newer skipped ones. A checkpoint made
+    /// with other data than `data` may be of any model.
     pub fn latest_of<M: Module>(&self, model: &M, data: &str) -> Result<(Option<Checkpoint>, Vec<Refused>)> {
         self.latest_with_best(model, data, None)
     }
 
-    /// As [`latest_of`](Self::latest_of), of a run whose result is its best model: that has to be in its place, or the
-    /// checkpoint's own.
+    /// Same as [`latest_of`](Self::latest_of), for a run whose result is its best model, which must be in place
+    /// or be the checkpoint's own.
     pub(crate) fn latest_with_best<M: Module>(
         &self,
         model: &M,
@@ -374,7 +374,7 @@ impl Checkpoints {
         })
     }
 
-    /// The newest checkpoint that is whole and passes a test, which tells what is wrong with one that does not.
+    /// The newest complete checkpoint that passes a test; the test returns what is wrong.
     fn latest_that(
         &self,
         test: impl Fn(&Checkpoint) -> std::result::Result<(), String>,
@@ -390,8 +390,8 @@ impl Checkpoints {
         Ok((None, refused))
     }
 
-    /// Renames a damaged checkpoint, `damaged-step-…`, and returns its new folder. In its old place it
-    /// would count among the last ones and push out good ones.
+    /// Renames a damaged checkpoint to `damaged-step-…` and returns its new folder. Under its old name it would
+    /// count among the last ones and evict good ones.
     pub fn set_aside(&self, refused: &Refused) -> Result<PathBuf> {
         let name = refused.path.file_name().unwrap_or_default().to_string_lossy();
         let aside = self.folder.join(format!("{DAMAGED}{name}"));
@@ -420,7 +420,7 @@ impl Checkpoints {
     }
 }
 
-/// Makes a folder with a checkpoint's files, all of them on the disk.
+/// Writes a checkpoint's files to a folder, flushed to disk.
 fn write(state: &RunState, tensors: impl FnOnce(&Path) -> Result<()>, folder: &Path) -> Result<()> {
     fs::create_dir(folder).map_err(TrainerError::io("make", folder))?;
     tensors(folder)?;
@@ -462,13 +462,13 @@ fn load(path: &Path) -> std::result::Result<Checkpoint, String> {
     })
 }
 
-/// A path without variants of enums, such as `Transformer.`, which checkpoints of earlier versions have.
+/// A path without names of enum variants, such as `Transformer.`, which checkpoints of earlier versions have.
 fn without_variants(path: &str) -> String {
     let parts = path.split_inclusive(['.', '/']);
     parts.filter(|part| !part.starts_with(|start: char| start.is_ascii_uppercase())).collect()
 }
 
-/// An error and its causes in one line.
+/// An error and its causes on one line.
 fn describe(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
@@ -483,7 +483,7 @@ fn describe(error: &dyn std::error::Error) -> String {
     line
 }
 
-/// The files of a checkpoint that has these of the optional ones.
+/// The files of a checkpoint with these optional files.
 fn files(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
     let optional = [AVERAGE, EXTENSIONS].into_iter().filter(|name| has(name));
     [MODEL, OPTIMIZER, STATE].into_iter().chain(optional).collect()

@@ -1,4 +1,4 @@
-//! What a run does besides its steps, with a state that checkpoints keep.
+//! Custom additions to a run's steps, with state that is kept in checkpoints.
 
 use crate::{Result, TrainerError};
 use burn::module::Module;
@@ -7,25 +7,26 @@ use cloze_model::weights::{NamedTensors, TensorsOnDevice};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Hooks into the steps of a run: pruning, rounding, constraints on weights. A [`Recipe`](super::Recipe) makes those of its run.
+/// Hooks into the steps of a run, e.g. for pruning, rounding or weight constraints. A [`Recipe`](super::Recipe)
+/// creates those of its run.
 ///
-/// What an extension knows is a function of the run so far. It is written into each checkpoint and [restored](Self::restore)
-/// from it, so that a resumed run ends with the same bits.
+/// An extension's state must be a function of the run so far. It is written into each checkpoint and
+/// [restored](Self::restore) from it, so that a resumed run is bit-identical.
 pub trait Extension<M: Module>: Send {
-    /// Its name in checkpoints, of letters, digits and hyphens; another one than those of the run's other extensions.
+    /// Its name in checkpoints: letters, digits and hyphens, unique among the run's extensions.
     fn name(&self) -> &str;
 
-    /// Changes the model before the first step of a run, or of what is left of it: the parameters are those of the
-    /// checkpoint then, and [`restore`](Self::restore) was called before.
+    /// Changes the model before the first step of a run or a resumed run: the parameters are then those of the
+    /// checkpoint, and [`restore`](Self::restore) has been called.
     ///
     /// # Errors
-    /// Whatever the extension's own are.
+    /// The extension's own.
     fn prepare(&mut self, model: M) -> Result<M> {
         Ok(model)
     }
 
-    /// Changes the gradients of step `step`, before their norm is taken. They are those of all micro-batches and replicas, times
-    /// the scale of the loss in FP16.
+    /// Changes the gradients of step `step`, before their norm is computed. They are summed over micro-batches
+    /// and replicas, and multiplied by the loss scale in FP16.
     fn on_gradients(&mut self, _model: &M, gradients: GradientsParams, _step: u64) -> GradientsParams {
         gradients
     }
@@ -35,26 +36,26 @@ pub trait Extension<M: Module>: Send {
         model
     }
 
-    /// The tensors that checkpoints keep, by names of its own.
+    /// The tensors to keep in checkpoints, under the extension's own names.
     fn tensors(&self) -> TensorsOnDevice {
         TensorsOnDevice::default()
     }
 
-    /// What else they keep.
+    /// Other state to keep in checkpoints.
     fn state(&self) -> Value {
         Value::Null
     }
 
-    /// Takes back what a checkpoint has kept, for a model like this one.
+    /// Restores state from a checkpoint, for a model like this one.
     ///
     /// # Errors
-    /// What is wrong with it, such as tensors of other shapes.
+    /// What is wrong with the state, such as mismatched shapes.
     fn restore(&mut self, _model: &M, _kept: KeptState) -> std::result::Result<(), String> {
         Ok(())
     }
 }
 
-/// What a checkpoint has kept of an extension.
+/// An extension's state in a checkpoint.
 #[derive(Debug, Default)]
 pub struct KeptState {
     /// Its tensors.
@@ -63,10 +64,10 @@ pub struct KeptState {
     pub state: Value,
 }
 
-/// The extensions of a run, in their order.
+/// The extensions of a run, in order.
 pub type Extensions<M> = Vec<Box<dyn Extension<M>>>;
 
-/// Refuses two extensions of one name, and a name that a checkpoint's file could not have.
+/// Rejects duplicate names, and names that are invalid in a checkpoint.
 pub(super) fn check<M: Module>(extensions: &Extensions<M>) -> Result<()> {
     let mut names = BTreeSet::new();
     for name in extensions.iter().map(|extension| extension.name()) {
@@ -81,10 +82,10 @@ pub(super) fn check<M: Module>(extensions: &Extensions<M>) -> Result<()> {
     Ok(())
 }
 
-/// Between an extension's name and that of its tensor, in a checkpoint's file.
+/// Separates an extension's name from its tensor's name in a checkpoint.
 const OF: char = '/';
 
-/// For a checkpoint: the tensors of all.
+/// For a checkpoint: the tensors of all extensions.
 pub(super) fn tensors<M: Module>(extensions: &Extensions<M>) -> TensorsOnDevice {
     let named = extensions.iter().flat_map(|extension| {
         let tensors = extension.tensors().into_iter();
@@ -93,13 +94,13 @@ pub(super) fn tensors<M: Module>(extensions: &Extensions<M>) -> TensorsOnDevice 
     named.collect()
 }
 
-/// For a checkpoint: what else they keep, where that is anything.
+/// For a checkpoint: the other non-empty states.
 pub(super) fn states<M: Module>(extensions: &Extensions<M>) -> BTreeMap<String, Value> {
     let states = extensions.iter().map(|extension| (extension.name().to_owned(), extension.state()));
     states.filter(|(_, state)| !state.is_null()).collect()
 }
 
-/// Gives each what a checkpoint has of it; all of it is somebody's.
+/// Restores each extension's state; all of the checkpoint's state must be claimed.
 pub(super) fn restore<M: Module>(
     extensions: &mut Extensions<M>,
     model: &M,
@@ -124,7 +125,7 @@ pub(super) fn restore<M: Module>(
         None => Ok(()),
         Some(name) => Err(TrainerError::Extension {
             name: name.into(),
-            problem: "the checkpoint was made with it, and the run has none of this name".into(),
+            problem: "the checkpoint was made with it, but the run has no extension of this name".into(),
         }),
     }
 }

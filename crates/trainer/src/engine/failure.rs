@@ -1,6 +1,7 @@
-//! A device that fails in the middle of a run: it is lost, has too little memory, or lacks an operation.
+//! Device failures during a run: the device is lost, runs out of memory, or lacks an operation.
 //!
-//! burn's operations return no errors. A backend that fails panics, in the operation or later, where a number is read.
+//! burn's operations return no errors. A failing backend panics, in the operation or later, when a value is
+//! read.
 
 use crate::device_failure::{DeviceFailure, Told};
 use crate::{Result, TrainerError};
@@ -9,17 +10,17 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What is left of a run whose device failed.
+/// What remains of a run whose device failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// All steps that were made: their parameters could still be read, and have a checkpoint.
+    /// All steps: the parameters could still be read and were saved.
     All {
-        /// The last one of them.
+        /// The last step.
         step: u64,
     },
     /// An older checkpoint.
     Checkpoint {
-        /// The last step that it has.
+        /// Its step.
         step: u64,
     },
     /// There was no checkpoint yet.
@@ -28,7 +29,7 @@ pub enum Kept {
 
 impl fmt::Display for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let go_on = "go on with --resume, on another device if need be (--device)";
+        let go_on = "resume with --resume, on another device if necessary (--device)";
         match self {
             Self::All { step } => write!(f, "all is saved after step {step}: {go_on}"),
             Self::Checkpoint { step } => write!(f, "the last checkpoint is that of step {step}: {go_on}"),
@@ -39,14 +40,14 @@ impl fmt::Display for Kept {
     }
 }
 
-/// The result of `work`; a panic within it is the failure of a device, in the step with that number.
+/// The result of `work`; a panic within it is a device failure in step `step`.
 pub(crate) fn guarded<T>(step: u64, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(TrainerError::DeviceFailed { step, reason: reason(panic.as_ref()), kept: Kept::Nothing })
     })
 }
 
-/// What a panic said, on one line, with what to do where that is known.
+/// A panic's message on one line, with advice if available.
 fn reason(panic: &(dyn Any + Send)) -> String {
     let said = panic_message(panic);
     let told = Told(said);

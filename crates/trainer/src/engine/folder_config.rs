@@ -1,4 +1,4 @@
-//! What a run's folder needs of a config: to write it, and to compare it with the one that was written.
+//! A config that is stored in a run folder and compared with the stored one.
 
 use crate::error::Result;
 use serde::Serialize;
@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-/// A resolved config as a run's folder keeps it.
+/// A resolved config as stored in a run folder.
 pub trait FolderConfig: Serialize + Sized {
-    /// Keys, or starts of keys, that change no weight: a run may be resumed with other values of them.
+    /// Keys or key prefixes that do not affect the weights: a run may be resumed with other values of them.
     const FREE_KEYS: &[&str];
 
-    /// Reads one that was written.
+    /// Reads a stored config.
     ///
     /// # Errors
     /// Those of reading a config.
@@ -59,7 +59,7 @@ pub trait FolderConfig: Serialize + Sized {
         false
     }
 
-    /// Whether a key changes no weight, whatever its value.
+    /// Whether a key does not affect the weights.
     fn is_free(&self, key: &str) -> bool {
         let decides = self.evaluations_decide() && key.starts_with("eval.");
         !decides && Self::FREE_KEYS.iter().any(|free| key.starts_with(free))
@@ -71,9 +71,9 @@ pub trait FolderConfig: Serialize + Sized {
 pub struct Difference {
     /// The dotted key.
     pub key: String,
-    /// The first config's value as JSON, where it has the key.
+    /// The first config's value as JSON, if it has the key.
     pub ours: Option<String>,
-    /// The other config's value as JSON, where it has the key.
+    /// The other config's value as JSON, if it has the key.
     pub theirs: Option<String>,
 }
 

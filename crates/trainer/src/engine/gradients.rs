@@ -7,7 +7,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorData};
 use cloze_ops::SquaredSums;
 
-/// Adds `more` to `sum`, if there is one yet, parameter by parameter.
+/// Adds `more` to `sum`, if there is one, parameter by parameter.
 pub fn add<M: Module>(module: &M, sum: Option<GradientsParams>, more: GradientsParams) -> GradientsParams {
     let Some(sum) = sum else { return more };
     let mut visitor = Add { sum, more };
@@ -15,10 +15,11 @@ pub fn add<M: Module>(module: &M, sum: Option<GradientsParams>, more: GradientsP
     visitor.sum
 }
 
-/// The gradients' sums over all replicas. One that a replica has not counts as zeros; one that none has stays away.
+/// The gradients summed over all replicas. A missing gradient on one replica counts as zeros; one missing on
+/// all stays missing.
 ///
 /// # Errors
-/// [`TrainerError::Replicas`](crate::TrainerError::Replicas) where another replica cannot be reached.
+/// [`TrainerError::Replicas`](crate::TrainerError::Replicas) if another replica cannot be reached.
 pub(crate) fn summed<M: Module>(
     module: &M,
     gradients: GradientsParams,
@@ -41,24 +42,24 @@ pub(crate) fn summed<M: Module>(
     Ok(restored.gradients)
 }
 
-/// The Euclidean norm of all gradients taken as one vector. Not finite where any of them is not.
+/// The Euclidean norm of all gradients as one vector. Not finite if any of them is not.
 ///
-/// The device is read once, whatever the number of parameters.
+/// Takes a single device read, regardless of the number of parameters.
 pub fn global_norm<M: Module>(module: &M, gradients: &GradientsParams) -> f64 {
     squared_norms(module, gradients).map_or(0.0, norm_of)
 }
 
-/// Numbers whose sum is the square of the [norm of all gradients](global_norm), where they are; none without gradients.
+/// Partial sums of the squared [norm of all gradients](global_norm), on the device; none without gradients.
 ///
 /// # Shapes
-/// - returns `[n]`, as of [`SquaredSums::parts`](cloze_ops::SquaredSums::parts)
+/// - returns `[n]`, as in [`SquaredSums::parts`](cloze_ops::SquaredSums::parts)
 pub(crate) fn squared_norms<M: Module>(module: &M, gradients: &GradientsParams) -> Option<Tensor<1>> {
     let mut visitor = SquaredNorms { gradients, squares: SquaredSums::default() };
     module.visit(&mut visitor);
     visitor.squares.parts()
 }
 
-/// Reads squared norms: the norm of all.
+/// Reads squared norms and returns the total norm.
 pub(crate) fn norm_of(squares: Tensor<1>) -> f64 {
     squares.into_data().iter::<f32>().map(f64::from).sum::<f64>().sqrt()
 }
@@ -81,10 +82,10 @@ impl ModuleVisitor for Add {
     }
 }
 
-/// Lays all gradients out one after the other, in the order of the parameters.
+/// Concatenates all gradients in the order of the parameters.
 struct Flatten<'a> {
     gradients: &'a GradientsParams,
-    /// For each parameter 1, or 0 where it has no gradient.
+    /// For each parameter 1, or 0 if it has no gradient.
     there: Vec<f32>,
     values: Vec<f32>,
 }
@@ -100,12 +101,12 @@ impl ModuleVisitor for Flatten<'_> {
     }
 }
 
-/// Takes them back.
+/// Splits them again.
 struct Restore<'a> {
     there: std::slice::Iter<'a, f32>,
     values: &'a [f32],
     gradients: GradientsParams,
-    /// Those before, on the gradients' device.
+    /// The previous gradients, on their device.
     old: GradientsParams,
 }
 

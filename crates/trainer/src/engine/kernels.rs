@@ -1,17 +1,17 @@
-//! What multiplies matrices in a run: told at its start, and kept in its checkpoints.
+//! A run's matrix kernels: reported at its start and recorded in its checkpoints.
 
 use super::settings;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_ops::{Kernels, Precision, is_fused, kernels};
 
-/// Of a backend that chooses by itself.
+/// For a backend that chooses its own kernels.
 const OF_THE_DEVICE: &str = "the device's own";
 
-/// Whether a device has a run's precision.
+/// Checks that a device supports a run's precision.
 ///
 /// # Errors
-/// [`TrainerError::Setting`] that names the ones it has.
+/// [`TrainerError::Setting`] naming the supported ones.
 pub(crate) fn check(device: &Device, precision: settings::Precision) -> Result<()> {
     let is_made = |precision: &settings::Precision| Precision::from(*precision).is_made_on(device);
     if is_made(&precision) {
@@ -29,7 +29,7 @@ pub(crate) fn check(device: &Device, precision: settings::Precision) -> Result<(
     })
 }
 
-/// As a config has it.
+/// The name in configs.
 fn name(precision: &settings::Precision) -> String {
     let name = match precision {
         settings::Precision::F32 => "f32",
@@ -39,7 +39,7 @@ fn name(precision: &settings::Precision) -> String {
     format!("\"{name}\"")
 }
 
-/// The name of what multiplies on `device` in a precision.
+/// The name of the matrix kernel on `device` in a precision.
 pub(crate) fn kernel(device: &Device, precision: Precision) -> &'static str {
     let Kernels { fp32, bf16, .. } = kernels();
     match (is_fused(device), precision) {
@@ -49,8 +49,7 @@ pub(crate) fn kernel(device: &Device, precision: Precision) -> &'static str {
     }
 }
 
-/// What a run says of them before its first step: kernels that are not used because they are wrong, and which way
-/// bf16 goes.
+/// Notes before a run's first step: kernels disabled because they are wrong, and how bf16 is computed.
 pub(crate) fn introduction(device: &Device, precision: Precision) -> Vec<String> {
     let refused = &kernels().refused;
     let mut lines = Vec::new();
@@ -70,8 +69,8 @@ pub(crate) fn introduction(device: &Device, precision: Precision) -> Vec<String>
     lines
 }
 
-/// What is said where a checkpoint's steps were made with another kernel than the `now` next ones; of older
-/// checkpoints, which name none, nothing.
+/// The note if a checkpoint's steps used another kernel than the coming ones, `now`; none for older
+/// checkpoints, which do not record it.
 pub(crate) fn change(before: &str, now: &str) -> Option<String> {
     (!before.is_empty() && before != now).then(|| {
         format!(

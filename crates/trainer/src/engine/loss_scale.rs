@@ -1,19 +1,19 @@
-//! What the loss is multiplied by where products are made in FP16.
+//! Loss scaling for FP16 products.
 
 use serde::{Deserialize, Serialize};
 
-/// The scale that training in FP16 begins with.
+/// The initial scale in FP16.
 const FIRST: f64 = 65_536.0;
-/// Steps without an overflow after which the scale is doubled.
+/// Steps without overflow after which the scale is doubled.
 const GROWS_AFTER: u64 = 2_000;
-/// More than the gradients of any loss need.
+/// The maximum scale, more than any loss's gradients need.
 const MOST: f64 = 16_777_216.0;
 
-/// The scale of the loss, and so of all gradients (Micikevicius et al. 2018, §3.2): FP16 has no numbers below 6·10⁻⁸, which
-/// many gradients are. It is a power of two, so that it changes no digit of a number that both sides can hold.
+/// The scale of the loss, and so of all gradients (Micikevicius et al. 2018, §3.2): FP16 cannot represent
+/// numbers below 6·10⁻⁸, which many gradients are. It is a power of two, so that scaling is exact within range.
 ///
-/// An overflow shows in gradients that are not finite. The step then changes no weight, and the scale is halved; after 2,000
-/// steps in a row without one it is doubled.
+/// On overflow, gradients are not finite: the step leaves the weights unchanged, and the scale is halved. After
+/// 2,000 steps in a row without overflow it is doubled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LossScale {
     /// The factor.
@@ -29,7 +29,7 @@ impl Default for LossScale {
 }
 
 impl LossScale {
-    /// That of the next step, after one whose gradients were finite or not.
+    /// The scale of the next step, after one with finite or non-finite gradients.
     pub fn after(self, is_finite: bool) -> Self {
         let Self { scale, steps } = self;
         match is_finite {
@@ -39,7 +39,7 @@ impl LossScale {
         }
     }
 
-    /// Whether a smaller one may help.
+    /// Whether the scale can still be reduced.
     pub fn can_shrink(self) -> bool {
         self.scale > 1.0
     }

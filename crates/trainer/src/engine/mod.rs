@@ -1,12 +1,12 @@
-//! The run: what every kind of training has in common.
+//! The training engine, common to every kind of run.
 //!
-//! A [`Recipe`] says what is trained: its model and losses, as an [`Objective`], the batches of each step, how the
-//! model is measured, and what it is saved as. [`train`] carries it out: steps, metrics, evaluations, checkpoints that a
-//! run goes on from to the same bits, early stopping, the learning curve, the exported model. Nothing here knows a
+//! A [`Recipe`] defines what is trained: the model and losses, as an [`Objective`], the batches of each step,
+//! evaluation, and the saved format. [`train`] runs it: steps, metrics, evaluations, checkpoints that resume
+//! bit-identically, early stopping, the learning curve, the exported model. The engine is independent of the
 //! model, and a recipe needs no code of its own for any of this.
 //!
-//! Below a run, [`step::step`] makes one optimisation step of any objective; [`optimizer`], [`schedule`],
-//! [`checkpoint`] and [`run_folder`] are its parts, which custom loops can use too.
+//! At a lower level, [`step::step`] makes one optimisation step of any objective; [`optimizer`], [`schedule`],
+//! [`checkpoint`] and [`run_folder`] are components that custom loops can use too.
 
 mod average;
 mod best_model;

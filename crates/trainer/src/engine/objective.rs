@@ -1,4 +1,4 @@
-//! What a run minimises: the seam between the loop and a kind of training.
+//! The training objective: the interface between the loop and a kind of training.
 
 use super::term::Term;
 use burn::module::Module;
@@ -7,28 +7,28 @@ use burn::tensor::{Device, Tensor};
 
 /// A training objective over batches of examples.
 ///
-/// A loss is a sum of terms, each a mean over things that a batch has a number of, such as the tokens to predict, or
-/// pairs of sentences. Returning sums and counts apart lets the loop average over several micro-batches
-/// exactly as one large batch would.
+/// A loss is a sum of terms, each a mean over items of a batch, such as tokens to predict or sentence pairs.
+/// Returning sums and counts separately lets the loop average over several micro-batches exactly as over one
+/// large batch.
 pub trait Objective: Sync {
-    /// What is trained.
+    /// The trained model.
     type Model: Module;
-    /// What the loss is computed on.
+    /// The input of the loss.
     type Batch: Sync;
 
-    /// The terms at a step, from 1: one at least, and the same ones at every step. Their weights may change.
+    /// The terms at a step (from 1): at least one, and the same ones at every step. Their weights may change.
     fn terms(&self, step: u64) -> Vec<Term>;
 
-    /// For each [term](Self::terms), in their order, how many things it is a mean over in this batch, or
-    /// what they weigh; may be 0.
+    /// For each [term](Self::terms), in order, the number of items that it averages over in this batch, or
+    /// their total weight; may be 0.
     fn counts(&self, batch: &Self::Batch) -> Vec<f64>;
 
     /// For each term, in the same order, its sum over the batch, `[1]`, in nats.
     fn sums(&self, model: &Self::Model, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>>;
 
-    /// The sums and the gradients of a batch, for an objective that computes them part by part, as with a batch whose graph
-    /// would be too large. By default none: the engine makes them of [`sums`](Self::sums). `factors` has for each term what its
-    /// sum counts in the loss, and `seed` is what every random number is to come from.
+    /// The sums and the gradients of a batch, for an objective that computes them in parts, e.g. because the
+    /// batch's graph would be too large. By default none: the engine derives them from [`sums`](Self::sums).
+    /// `factors` has each term's factor in the loss, and `seed` must be the source of all random numbers.
     fn gradients(
         &self,
         _model: &Self::Model,

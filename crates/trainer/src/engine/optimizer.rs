@@ -1,4 +1,4 @@
-//! Adam with decoupled weight decay, its variants, and groups of parameters with settings of their own.
+//! Adam with decoupled weight decay, its variants, and parameter groups with their own settings.
 
 use crate::{Result, TrainerError};
 use burn::module::{Module, ModuleMapper, Param, ParamId};
@@ -9,41 +9,41 @@ use cloze_ops::{self as ops, AdamStep};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// The rule by which parameters move.
+/// The update rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
     /// AdamW (Loshchilov & Hutter 2019, algorithm 2) with Adam's bias correction.
     #[default]
     Adamw,
-    /// LAMB (You et al. 2020, algorithm 2): AdamW's direction at the length of the parameter, for large
-    /// batches. Parameters without weight decay move as by AdamW, as in its authors' BERT.
+    /// LAMB (You et al. 2020, algorithm 2): AdamW's direction scaled to the parameter's norm, for large
+    /// batches. Parameters without weight decay use AdamW, as in its authors' BERT.
     Lamb,
-    /// StableAdamW (Wortsman et al. 2023, algorithm 2): AdamW with a smaller step for a parameter whose gradient has
-    /// just grown. It takes the place of gradient clipping: `clip_norm` is then 0, as in ModernBERT.
+    /// StableAdamW (Wortsman et al. 2023, algorithm 2): AdamW with a smaller step for a parameter whose
+    /// gradient has just grown. It replaces gradient clipping: `clip_norm` is then 0, as in ModernBERT.
     StableAdamw,
 }
 
-/// Parameters with settings of their own.
+/// Parameters with their own settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParamGroup {
-    /// Which: a pattern for their paths, in which `*` stands for any characters, such as
-    /// `bert.embeddings.*` or `*.bias`.
+    /// A pattern for parameter paths, in which `*` stands for any characters, such as `bert.embeddings.*` or
+    /// `*.bias`.
     pub parameters: String,
-    /// What their learning rate is multiplied by; 0 leaves them as they are. Default 1.
+    /// Factor on the learning rate; 0 freezes the parameters. Default 1.
     #[serde(default = "one")]
     pub lr_scale: f64,
-    /// Their weight decay; none is the optimiser's, which spares vectors.
+    /// Their weight decay. Default the optimiser's, which skips vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_decay: Option<f64>,
-    /// So many first updates leave them as they are; nothing is computed for their gradients. Default 0.
+    /// Number of initial updates during which they are frozen, without computing their gradients. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frozen_steps: u64,
 }
 
 impl ParamGroup {
-    /// Parameters with this pattern, as all others are trained.
+    /// Parameters with this pattern and default settings.
     pub fn new(parameters: impl Into<String>) -> Self {
         Self { parameters: parameters.into(), lr_scale: 1.0, weight_decay: None, frozen_steps: 0 }
     }
@@ -60,7 +60,7 @@ fn is_zero(steps: &u64) -> bool {
 /// The constants of an [`Optimizer`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptimizerConfig {
-    /// The rule.
+    /// The update rule.
     pub algorithm: Algorithm,
     /// Decay of the first moment.
     pub beta1: f64,
@@ -70,12 +70,12 @@ pub struct OptimizerConfig {
     pub eps: f64,
     /// Decoupled weight decay, on matrices only.
     pub weight_decay: f64,
-    /// Parameters that are treated otherwise; the first group that a parameter is in counts.
+    /// Parameter groups with their own settings; a parameter belongs to the first group that matches.
     pub groups: Vec<ParamGroup>,
 }
 
 impl Default for OptimizerConfig {
-    /// AdamW as BERT has it.
+    /// AdamW with BERT's constants.
     fn default() -> Self {
         Self {
             algorithm: Algorithm::Adamw,
@@ -90,17 +90,17 @@ impl Default for OptimizerConfig {
 
 /// AdamW, LAMB or StableAdamW over the parameters of a module.
 ///
-/// Unless a group says otherwise, weight decay spares parameters of one dimension, that is biases and
-/// norms, as BERT's `AdamWeightDecayOptimizer` does by name. Unlike in that optimiser, and as in
-/// PyTorch's, the moments are corrected for their start at zero.
+/// Unless a group says otherwise, weight decay skips one-dimensional parameters, i.e. biases and norms, as
+/// BERT's `AdamWeightDecayOptimizer` does by name. Unlike that optimiser, and like PyTorch's, it applies bias
+/// correction to the moments.
 #[derive(Debug)]
 pub struct Optimizer {
     config: OptimizerConfig,
     step: u64,
-    /// What is different for a parameter: those in a group only.
+    /// Settings of parameters in a group.
     settings: HashMap<ParamId, Settings>,
     moments: HashMap<ParamId, Moments>,
-    /// Parameters that are trained, but not from the first update on, and whether the module has them frozen yet.
+    /// Parameters that are frozen for the first updates, and whether the module still has them frozen.
     thawing: HashMap<ParamId, u64>,
     is_prepared: bool,
 }
@@ -127,7 +127,7 @@ impl Optimizer {
     /// An optimiser of `module`'s parameters before its first step.
     ///
     /// # Errors
-    /// A group's pattern is none, or no parameter is in the group.
+    /// An invalid group pattern, or one that matches no parameter.
     pub fn new<M: Module>(config: OptimizerConfig, module: &M) -> Result<Self> {
         let paths = paths(module);
         let settings = settings(&config.groups, &paths)?;
@@ -137,8 +137,8 @@ impl Optimizer {
         Ok(Self { config, step: 0, settings, moments: HashMap::new(), thawing, is_prepared: false })
     }
 
-    /// The module before its next step: parameters that the step is to leave as they are for their group's
-    /// [`frozen_steps`](ParamGroup::frozen_steps) have no gradient, all others of that group have one.
+    /// Prepares the module for its next step: freezes parameters within their group's
+    /// [`frozen_steps`](ParamGroup::frozen_steps), and unfreezes the group's others.
     pub fn prepare<M: Module>(&mut self, module: M) -> M {
         let thaws = self.thawing.values().any(|steps| *steps == self.step);
         if self.thawing.is_empty() || self.is_prepared && !thaws {
@@ -150,7 +150,7 @@ impl Optimizer {
 
     /// One step. `scale` multiplies every gradient: the clipping factor.
     ///
-    /// Parameters without a gradient stay as they are.
+    /// Parameters without a gradient are unchanged.
     pub fn step<M: Module>(&mut self, module: M, gradients: GradientsParams, lr: f64, scale: f64) -> M {
         self.step += 1;
         let mut update = Update { optimizer: self, gradients, lr, scale, unread: None };
@@ -170,12 +170,12 @@ impl Optimizer {
         module.map(&mut update)
     }
 
-    /// Copies the state to the host; `module` gives the names.
+    /// Copies the state to the host; names come from `module`.
     pub fn state<M: Module>(&self, module: &M) -> OptimizerState {
         self.on_device(module).into_iter().map(|(path, tensor)| (path, tensor.to_data())).collect()
     }
 
-    /// The state where it is, under the names of [`state`](Self::state).
+    /// The state on the device, under the names of [`state`](Self::state).
     pub fn on_device<M: Module>(&self, module: &M) -> TensorsOnDevice {
         let mut state = TensorsOnDevice::new();
         for (path, id, _) in paths(module) {
@@ -187,10 +187,10 @@ impl Optimizer {
         state
     }
 
-    /// The optimiser after `step` steps with this state; `module` gives the names.
+    /// The optimiser with this state after `step` steps; names come from `module`.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn restore<M: Module>(
         config: OptimizerConfig,
         step: u64,
@@ -212,7 +212,7 @@ impl Optimizer {
     }
 }
 
-/// The settings of the parameters that are in a group.
+/// The settings of the parameters in groups.
 fn settings(groups: &[ParamGroup], paths: &[(String, ParamId, bool)]) -> Result<HashMap<ParamId, Settings>> {
     let mut settings = HashMap::new();
     for (number, group) in groups.iter().enumerate() {
@@ -240,7 +240,7 @@ struct Update<'a> {
     gradients: GradientsParams,
     lr: f64,
     scale: f64,
-    /// What else gradients are multiplied by.
+    /// An additional factor of the gradients.
     unread: Option<Tensor<1>>,
 }
 
@@ -292,10 +292,10 @@ impl ModuleMapper for Update<'_> {
     }
 }
 
-/// Freezes the parameters that are still within their `frozen_steps`, and thaws the others.
+/// Freezes the parameters within their `frozen_steps`, and unfreezes the others.
 struct Thaw<'a> {
     thawing: &'a HashMap<ParamId, u64>,
-    /// Updates made.
+    /// Updates so far.
     step: u64,
 }
 
@@ -308,7 +308,7 @@ impl ModuleMapper for Thaw<'_> {
     }
 }
 
-/// Every float parameter's path and identity, and whether it is trained.
+/// Every float parameter's path, id, and whether it is trained.
 fn paths<M: Module>(module: &M) -> Vec<(String, ParamId, bool)> {
     #[derive(Default)]
     struct Paths {

@@ -1,5 +1,5 @@
-//! What a run was made from, as `run.json` in its folder says. The file also marks the folder as a run's: what lies
-//! there may be replaced, and what lies in any other folder may not.
+//! What a run was made from, stored as `run.json` in its folder. The file also marks the folder as a run's:
+//! only the contents of such a folder may be replaced.
 
 use crate::{Result, TrainerError};
 use cloze_data::{CorpusConfig, file_checksum, input_files};
@@ -21,10 +21,10 @@ pub(crate) const PROGRAM: &str = concat!("cloze ", env!("CARGO_PKG_VERSION"));
 pub(crate) struct Origin {
     /// The program that made the folder.
     pub program: String,
-    /// Where the run's tokenizer came from, if it made one.
+    /// Where the run's tokenizer came from, if the run trained one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<TokenizerOrigin>,
-    /// The files that the run read, as far as they are written down.
+    /// The files that the run read, as far as recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<Input>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct TokenizerOrigin {
 /// A file that a run read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// The file, as the configuration led to it.
+    /// The file's path, as derived from the configuration.
     pub path: String,
     /// The BLAKE3 hash of its contents.
     pub blake3: String,
@@ -54,7 +54,7 @@ impl Default for Origin {
 }
 
 impl Origin {
-    /// Reads that of a run's folder; `None` where the folder has no such file, or another program's.
+    /// Reads the origin from a run folder; `None` if the folder has no such file, or another program's.
     ///
     /// # Errors
     /// [`TrainerError::Io`] if the file cannot be read.
@@ -70,7 +70,7 @@ impl Origin {
         }
     }
 
-    /// Writes it into a run's folder.
+    /// Writes the origin into a run folder.
     ///
     /// # Errors
     /// [`TrainerError::Io`].
@@ -84,7 +84,7 @@ impl Input {
     /// The files with their checksums.
     ///
     /// # Errors
-    /// A file that cannot be read.
+    /// An unreadable file.
     pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<Self>> {
         let input = |path: PathBuf| {
             let blake3 = file_checksum(&path)?;
@@ -94,10 +94,10 @@ impl Input {
     }
 }
 
-/// The files of a run that trains on raw text: the corpus, and those of a checkpoint and a tokenizer.
+/// The files of a run on raw text: the corpus, and those of a checkpoint and a tokenizer.
 ///
 /// # Errors
-/// A file or a folder that cannot be read.
+/// An unreadable file or folder.
 pub(crate) fn inputs_of_text(corpus: &CorpusConfig, folders: [Option<&Path>; 2]) -> Result<Vec<Input>> {
     let mut paths = input_files(corpus, Path::new(""))?;
     for folder in folders.into_iter().flatten() {
@@ -106,7 +106,8 @@ pub(crate) fn inputs_of_text(corpus: &CorpusConfig, folders: [Option<&Path>; 2])
     Input::of(paths)
 }
 
-/// The files of a model or a tokenizer in order of name: weights, configuration, tokenizer; of a file, that.
+/// The files of a model or tokenizer folder in order of name: weights, configuration, tokenizer; for a single
+/// file, that file.
 ///
 /// # Errors
 /// [`TrainerError::Io`] if the folder cannot be read.
@@ -127,7 +128,7 @@ pub(crate) fn model_files(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// How the files `now` differ from those that a run was started with: the first difference, in words.
+/// The first difference between the files `now` and those that a run was started with, in words.
 pub(crate) fn difference(started: &[Input], now: &[Input]) -> Option<String> {
     let longest = started.len().max(now.len());
     let place = (0..longest).find(|place| started.get(*place) != now.get(*place))?;
@@ -137,7 +138,7 @@ pub(crate) fn difference(started: &[Input], now: &[Input]) -> Option<String> {
         return Some(match same_path(started, input) {
             None => format!("{} is new", input.path),
             Some(before) if before.blake3 != input.blake3 => format!("{} has changed", input.path),
-            Some(_) => format!("{} comes in another place", input.path),
+            Some(_) => format!("{} has moved to another position", input.path),
         });
     }
     started.get(place).map(|input| format!("{} is gone", input.path))
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(differs(&[input("a", "1"), input("b", "3")]).unwrap(), "b has changed");
         assert_eq!(differs(&[input("a", "1")]).unwrap(), "b is gone");
         assert_eq!(differs(&[input("a", "1"), input("b", "2"), input("c", "3")]).unwrap(), "c is new");
-        assert_eq!(differs(&[input("b", "2"), input("a", "1")]).unwrap(), "b comes in another place");
+        assert_eq!(differs(&[input("b", "2"), input("a", "1")]).unwrap(), "b has moved to another position");
         assert_eq!(differs(&[input("a", "1"), input("c", "3")]).unwrap(), "c is new");
         // Development data that is test data too.
         let twice = [input("a", "1"), input("b", "2"), input("b", "2")];

@@ -1,4 +1,4 @@
-//! What a run trains: the seam between the engine and a kind of training.
+//! A training recipe: the interface between the engine and a kind of training.
 
 use super::checkpoint::{CursorState, check_parameters};
 use super::extension::Extensions;
@@ -17,14 +17,14 @@ use cloze_model::huggingface::{read_tensors, write_tensors};
 use cloze_model::weights;
 use std::path::{Path, PathBuf};
 
-/// A kind of training: everything that the engine asks of it. The losses are its [`Objective`].
+/// A kind of training: everything the engine needs to know. The losses are its [`Objective`].
 ///
-/// A recipe holds its data and whatever else it needs; it changes nothing while it is trained. Models are handed to it
-/// without autodiff. A custom recipe needs [`data`](Self::data), [`steps`](Self::steps) and an
-/// [`Objective`]; all else has a default.
+/// A recipe holds its data and settings and is not modified by training. It receives models without autodiff. A
+/// custom recipe needs [`data`](Self::data), [`steps`](Self::steps) and an [`Objective`]; everything else has a
+/// default.
 pub trait Recipe: Objective {
-    /// What is trained on: a key or a hash that differs where the data differs. A checkpoint made with other data is
-    /// not gone on from.
+    /// Identifies the training data: a key or hash that changes with the data. Checkpoints made with other data
+    /// are not resumed.
     fn data(&self) -> String;
 
     /// The error for such a checkpoint.
@@ -32,20 +32,21 @@ pub trait Recipe: Objective {
         TrainerError::ExamplesChanged { checkpoint }
     }
 
-    /// The batches of one step after the other, from a position on. They end no sooner than the run, and are a function
-    /// of the recipe and the position: what a resumed run trains on does not depend on when it was interrupted.
+    /// The batches of each step, from a position on. They must not run out before the run ends, and must be a
+    /// function of the recipe and the position: a resumed run's data does not depend on when it was
+    /// interrupted.
     fn steps(&self, from: Position) -> Box<dyn Iterator<Item = Result<StepBatches<Self::Batch>>> + '_>;
 
-    /// What the data is called that the model is measured on during training, such as `dev`; none where there is none.
+    /// The name of the evaluation data during training, such as `dev`; none if there is none.
     fn split(&self) -> Option<&str> {
         None
     }
 
-    /// Measures a model on that data. The main figure decides which model is the best; between equal ones a figure
-    /// called `loss` does. Reports progress to `advanced`.
+    /// Evaluates a model on that data. The main metric decides which model is best; ties are broken by a metric
+    /// named `loss`. Reports progress to `advanced`.
     ///
     /// # Errors
-    /// Whatever the recipe's own are.
+    /// The recipe's own.
     fn evaluate(
         &self,
         _model: &Self::Model,
@@ -55,11 +56,11 @@ pub trait Recipe: Objective {
         Ok(Figures::new(0, [("loss", f64::NAN)]))
     }
 
-    /// [`evaluate`](Self::evaluate) after this many steps, for figures that are too costly to measure each time. The main
-    /// figure has to be measured always.
+    /// [`evaluate`](Self::evaluate) after this many steps, for metrics too costly to compute each time. The
+    /// main metric must always be computed.
     ///
     /// # Errors
-    /// Whatever the recipe's own are.
+    /// The recipe's own.
     fn evaluate_after(
         &self,
         step: u64,
@@ -76,12 +77,12 @@ pub trait Recipe: Objective {
         format!("evaluation after step {}: {}", grouped(step), figures.line())
     }
 
-    /// The panels of the learning curve, from above.
+    /// The panels of the learning curve, from top to bottom.
     fn panels(&self, records: &[Record]) -> Vec<Panel> {
         usual_panels(records, self.split())
     }
 
-    /// What the run does besides its steps; by default nothing.
+    /// The run's extensions; none by default.
     fn extensions(&self) -> Extensions<Self::Model> {
         Vec::new()
     }
@@ -94,17 +95,17 @@ pub trait Recipe: Objective {
         save_parameters(model, folder)
     }
 
-    /// The parameters that [`save`](Self::save) has put into a folder, in a model like this one; by default with
-    /// [`load_parameters`].
+    /// Loads the parameters that [`save`](Self::save) wrote to a folder into a model like this one; by default
+    /// with [`load_parameters`].
     ///
     /// # Errors
-    /// A file that cannot be read, or that is of another model.
+    /// An unreadable file, or one of another model.
     fn load(&self, model: Self::Model, folder: &Path) -> Result<Self::Model> {
         load_parameters(model, folder)
     }
 
-    /// What the result is worth: its figures on each split, with whatever is to be written of it in a report. By
-    /// default those of the evaluation that the result had in training, on a page with the learning curve.
+    /// Reports the result: its metrics on each split, and any report files. By default the metrics of the
+    /// result's evaluation during training, on a page with the learning curve.
     ///
     /// # Errors
     /// A file that cannot be written; those of [`evaluate`](Self::evaluate).
@@ -133,10 +134,10 @@ pub fn save_parameters<M: Module>(model: &M, folder: &Path) -> Result<()> {
     Ok(write_tensors(&folder.join(MODEL), &weights::collect(model), &[])?)
 }
 
-/// The parameters that [`save_parameters`] has put into a folder, in a model of the same shapes.
+/// Loads the parameters that [`save_parameters`] wrote to a folder into a model of the same shapes.
 ///
 /// # Errors
-/// A file that cannot be read; [`TrainerError::BadWeights`] for one of another model.
+/// An unreadable file; [`TrainerError::BadWeights`] for one of another model.
 pub fn load_parameters<M: Module>(model: M, folder: &Path) -> Result<M> {
     let path = folder.join(MODEL);
     let tensors = read_tensors(&path)?;
@@ -145,32 +146,32 @@ pub fn load_parameters<M: Module>(model: M, folder: &Path) -> Result<M> {
     Ok(weights::replace(model, tensors))
 }
 
-/// Where in its data a run is.
+/// A run's position in its data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Position {
-    /// Steps made.
+    /// Steps so far.
     pub step: u64,
-    /// What the last of these steps said of where the next one begins.
+    /// `next` of the last step's [`StepBatches`].
     pub cursor: CursorState,
 }
 
-/// What one step is made of.
+/// The data of one step.
 #[derive(Debug, Clone)]
 pub struct StepBatches<B> {
-    /// Its micro-batches, which count as one large batch; one at least.
+    /// Its micro-batches, at least one, which count as one large batch.
     pub batches: Vec<B>,
-    /// Their tokens without padding, or whatever else the speed is counted in.
+    /// Their tokens without padding, or another unit of speed.
     pub tokens: u64,
-    /// Where the first example is, for the error of a loss that is not finite.
+    /// Position of the first example, for the error of a non-finite loss.
     pub first: CursorState,
-    /// Where the next step begins.
+    /// Start of the next step.
     pub next: CursorState,
-    /// Whether a pass over the data ends here, which a checkpoint follows.
+    /// Whether a pass over the data ends here; a checkpoint is then saved.
     pub ends_epoch: bool,
 }
 
 impl<B> StepBatches<B> {
-    /// The batches of a loader, `accumulate` of them a step; `tokens` says how many a batch has.
+    /// The batches of a loader, `accumulate` per step; `tokens` gives the tokens of a batch.
     pub fn from_loader<'a, A: Assemble<Batch = B>>(
         loader: &Loader<A>,
         from: Position,
@@ -198,39 +199,39 @@ impl<B> StepBatches<B> {
         }))
     }
 
-    /// One batch, from data without epochs; step and position are one.
+    /// One batch, from data without epochs; the position is the step.
     pub fn one(batch: B, tokens: u64, step: u64) -> Self {
         let at = |example| CursorState { epoch: 0, example };
         Self { batches: vec![batch], tokens, first: at(step), next: at(step + 1), ends_epoch: false }
     }
 }
 
-/// How far a pass over examples is.
+/// Progress of a pass over examples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Advance {
-    /// What it is done with: examples, or windows of long ones.
+    /// Items done: examples, or windows of long ones.
     pub done: usize,
-    /// The share of all the work that these were, from 0 to 1.
+    /// The fraction of all the work done, from 0 to 1.
     pub share: f64,
 }
 
-/// Figures on one split.
+/// Metrics on one split.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SplitFigures {
-    /// Which data.
+    /// The split.
     pub split: String,
-    /// What was measured.
+    /// The metrics.
     pub figures: Figures,
-    /// How long it took, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 /// A run's result, for its report.
 #[derive(Debug)]
 pub struct Exported<'a, M> {
-    /// The model that was saved.
+    /// The saved model.
     pub model: &'a M,
-    /// Where it was saved.
+    /// The folder it was saved in.
     pub folder: &'a Path,
     /// Its device, without autodiff.
     pub device: &'a Device,
@@ -238,16 +239,16 @@ pub struct Exported<'a, M> {
     pub name: &'a str,
     /// The run's folder.
     pub run: &'a Path,
-    /// The step that the model was made at.
+    /// The step of the model.
     pub step: u64,
-    /// Its figures on the data that it was measured on during training, where there is any.
+    /// Its metrics on the evaluation data during training, if any.
     pub figures: Option<&'a Figures>,
-    /// The learning curve's file; none of a run without a step.
+    /// The learning curve's file; none for a run without steps.
     pub curve: Option<&'a Path>,
 }
 
 impl<M> Exported<'_, M> {
-    /// Writes the report of a split to `report/SPLIT` in the run's folder: figures, curve, and every prediction where
+    /// Writes the report of a split to `report/SPLIT` in the run folder: metrics, curve, and all predictions if
     /// there are any. Returns the page's path.
     ///
     /// # Errors

@@ -1,39 +1,39 @@
-//! The seam for training on several devices or machines: what replicas of one model sum between them.
+//! Training on several devices or machines: the interface between replicas of a model.
 
 use crate::Result;
 use std::fmt::Debug;
 use std::ops::Range;
 
-/// The replicas that make each step together (synchronous data parallelism). Each computes its share of a step's
-/// micro-batches, so that together they draw and compute what one process does with the same config.
+/// The replicas that make each step together (synchronous data parallelism). Each computes its share of a
+/// step's micro-batches, so that together they do what one process does with the same config.
 ///
-/// The loss of a step is a mean over the examples of all replicas: counts are summed before anything is divided by
-/// them, and gradients before their norm is taken. Every replica then makes the same update.
+/// The loss of a step is a mean over the examples of all replicas: counts are summed before any division by
+/// them, and gradients before their norm is computed. Every replica then makes the same update.
 ///
-/// All replicas make the same calls in the same order, on threads outside of rayon's pool, and each call returns once all have
-/// made it. Sums must be the same
-/// bits on every replica; they are those of one process where they are added in the order of ranks.
+/// All replicas make the same calls in the same order, on threads outside rayon's pool, and each call returns
+/// once all replicas have made it. Sums must be bit-identical on every replica; they equal those of one process
+/// if added in rank order.
 pub trait Replicas: Debug + Send + Sync {
-    /// The number of this replica, from 0.
+    /// The index of this replica.
     fn rank(&self) -> usize;
 
-    /// How many there are, at least 1.
+    /// The number of replicas, at least 1.
     fn size(&self) -> usize;
 
-    /// Replaces each value by its sum over all replicas, which all have as many.
+    /// Replaces each value by its sum over all replicas, which all pass the same number of values.
     ///
     /// # Errors
-    /// [`TrainerError::Replicas`](crate::TrainerError::Replicas) where another one cannot be reached.
+    /// [`TrainerError::Replicas`](crate::TrainerError::Replicas) if another replica cannot be reached.
     fn sum(&self, values: &mut [f64]) -> Result<()>;
 
     /// The same for 32-bit values: the gradients of all parameters in one buffer.
     ///
     /// # Errors
-    /// As [`sum`](Self::sum).
+    /// Those of [`sum`](Self::sum).
     fn sum_gradients(&self, values: &mut [f32]) -> Result<()>;
 }
 
-/// One replica: nothing is summed.
+/// A single replica: sums are the identity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Alone;
 
@@ -55,7 +55,7 @@ impl Replicas for Alone {
     }
 }
 
-/// The places of a replica's share of `n` micro-batches: shares are consecutive and differ by one at most.
+/// The range of a replica's share of `n` micro-batches: shares are consecutive and differ by at most one.
 pub(crate) fn share(replicas: &dyn Replicas, n: usize) -> Range<usize> {
     let (rank, size) = (replicas.rank(), replicas.size().max(1));
     n * rank / size..n * (rank + 1) / size

@@ -35,46 +35,46 @@ pub struct RunOptions<'a> {
     pub folder: PathBuf,
     /// Where prepared data is kept between runs.
     pub cache: PathBuf,
-    /// Goes on from the newest whole checkpoint in the folder.
+    /// Whether to resume from the newest complete checkpoint in the folder.
     pub resume: bool,
-    /// How many bytes of memory the device has, where that is known: a run that surely needs more is refused before
-    /// it allocates.
+    /// Bytes of device memory, if known: a run that certainly needs more is rejected before it allocates.
     pub memory: Option<u64>,
-    /// Set by anyone to stop after the current step, with a checkpoint.
+    /// Set this to stop after the current step, with a checkpoint.
     pub stop: &'a AtomicBool,
-    /// Who makes the steps. Each replica has a folder of its own.
+    /// The replicas that make the steps. Each has its own folder.
     pub replicas: Arc<dyn Replicas>,
 }
 
 impl<'a> RunOptions<'a> {
-    /// A new run on a device, without autodiff, in a folder. Prepared data is kept in `cache`, in the current folder.
+    /// A new run on a device, without autodiff, in a folder. Prepared data is cached in `cache`, in the current
+    /// folder.
     pub fn new(device: Device, folder: impl Into<PathBuf>) -> Self {
         let (folder, cache) = (folder.into(), "cache".into());
         Self { device, folder, cache, resume: false, memory: None, stop: &NEVER, replicas: Arc::new(Alone) }
     }
 
-    /// Keeps prepared data elsewhere.
+    /// Sets the cache of prepared data.
     pub fn cache(self, cache: impl Into<PathBuf>) -> Self {
         Self { cache: cache.into(), ..self }
     }
 
-    /// Goes on from the newest whole checkpoint in the folder, or starts anew.
+    /// Whether to resume from the newest complete checkpoint in the folder, or start a new run.
     pub fn resume(self, resume: bool) -> Self {
         Self { resume, ..self }
     }
 
-    /// Tells how many bytes of memory the device has, where that is known.
+    /// Sets the bytes of device memory, if known.
     pub fn memory(self, memory: Option<u64>) -> Self {
         Self { memory, ..self }
     }
 
-    /// Stops after the current step, with a checkpoint, once this is set.
+    /// Sets a flag that stops the run after the current step, with a checkpoint.
     pub fn stop(self, stop: &'a AtomicBool) -> Self {
         Self { stop, ..self }
     }
 
-    /// Makes the steps with others, each in a folder of its own: they share out the micro-batches of a step, as many as
-    /// `train.accumulate` says. All end with the weights of one process that has them all, up to the order of sums.
+    /// Trains with other replicas, each in its own folder: they share the micro-batches of a step, of which
+    /// there are `train.accumulate`. All end with the weights of a single process, up to the order of sums.
     pub fn replicas(self, replicas: Arc<dyn Replicas>) -> Self {
         Self { replicas, ..self }
     }
@@ -83,22 +83,22 @@ impl<'a> RunOptions<'a> {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// All steps are made, or as many as patience allowed, and the model is saved.
+    /// All steps are done, or patience is exhausted, and the model is saved.
     Done {
         /// The model's folder.
         model: PathBuf,
-        /// Its figures on each split that it was measured on.
+        /// Its metrics on each evaluated split.
         figures: Vec<(String, Figures)>,
     },
-    /// It was stopped after this step, which has a checkpoint.
+    /// The run was stopped after this step, which has a checkpoint.
     Stopped {
-        /// The last step made.
+        /// The last step.
         step: u64,
     },
 }
 
 impl Outcome {
-    /// The result's figures on a split, such as `dev`, where the run is done and has measured it.
+    /// The result's metrics on a split, such as `dev`, if the run is done and evaluated it.
     pub fn figures(&self, split: &str) -> Option<&Figures> {
         match self {
             Self::Done { figures, .. } => {
@@ -109,13 +109,13 @@ impl Outcome {
     }
 }
 
-/// Trains `model`, whose parameters are on the options' device with autodiff, as `settings` say. They are the folder's
-/// config: a run that is resumed has to have the same.
+/// Trains `model`, whose parameters are on the options' device with autodiff, with these `settings`, which
+/// serve as the folder's config: a resumed run must have the same ones.
 ///
 /// # Errors
-/// A folder that holds something else; a checkpoint of other settings or other data; a loss that is not finite, where
-/// the settings say to stop on one; a file that cannot be written; a device that fails, after a checkpoint where its
-/// memory can still be read; the recipe's own.
+/// A folder with other contents; a checkpoint of other settings or data; a non-finite loss, if the settings say
+/// to stop on one; a file that cannot be written; a device failure, after a checkpoint if its memory can still
+/// be read; the recipe's own.
 pub fn train<R: Recipe>(
     recipe: &R,
     model: R::Model,
@@ -127,7 +127,7 @@ pub fn train<R: Recipe>(
     train_in(&folder, recipe, model, settings, options, progress)
 }
 
-/// [Trains](train) in a folder that was taken before, with a custom config that the settings come from.
+/// [Trains](train) in an already claimed folder, with a custom config that the settings come from.
 ///
 /// # Errors
 /// Those of [`train`].
@@ -172,14 +172,14 @@ pub fn train_in<R: Recipe>(
     }
 }
 
-/// Whether to stop after this step: all replicas do where one is told to.
+/// Whether to stop after this step: all replicas stop if one is asked to.
 fn is_stopped(options: &RunOptions<'_>) -> Result<bool> {
     let mut votes = [f64::from(u8::from(options.stop.load(Ordering::Relaxed)))];
     options.replicas.sum(&mut votes)?;
     Ok(votes[0] > 0.0)
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'a, R: Recipe> {
     recipe: &'a R,
     settings: &'a RunSettings,
@@ -188,7 +188,7 @@ struct Run<'a, R: Recipe> {
 }
 
 impl<R: Recipe> Run<'_, R> {
-    /// Makes the steps that are left. Returns whether all were made, or as many as patience allowed.
+    /// Makes the remaining steps. Returns whether the run completed, by steps or by patience.
     fn steps(&mut self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<bool> {
         let Self { settings, .. } = *self;
         let steps = settings.steps;
@@ -261,7 +261,7 @@ impl<R: Recipe> Run<'_, R> {
         if let Some(patience) = settings.patience.filter(|_| step < steps) {
             let evaluations = if patience == 1 { "evaluation" } else { "evaluations" };
             progress.note(&format!(
-                "step {step}: ended early, after {patience} {evaluations} without a better figure"
+                "step {step}: ended early, after {patience} {evaluations} without improvement"
             ));
             // What ended early is not to be ended early again by whoever resumes it.
             self.checkpoint()?;
@@ -313,7 +313,7 @@ impl<R: Recipe> Run<'_, R> {
         }))
     }
 
-    /// Saves what can be saved where the error is that of a device, which then says what is kept.
+    /// On a device error, saves what can be saved; the error then says what was kept.
     fn after_failure(&mut self, error: TrainerError) -> TrainerError {
         let TrainerError::DeviceFailed { step, reason, .. } = error else { return error };
         let made = self.training.state.step;
@@ -327,13 +327,13 @@ impl<R: Recipe> Run<'_, R> {
         TrainerError::DeviceFailed { step, reason, kept }
     }
 
-    /// [Measures](Self::measure) the model. A device that fails in it leaves the model as it is.
+    /// [Evaluates](Self::measure) the model. A device failure leaves the model unchanged.
     fn evaluate(&mut self, progress: &mut dyn RunProgress) -> Result<bool> {
         guarded(self.training.state.step, || self.measure(progress))
     }
 
-    /// Measures the model, where there is data to measure it on. Returns whether it is better than all before; it is
-    /// saved then, if the best one is the result.
+    /// Evaluates the model, if there is evaluation data. Returns whether it is the best so far; it is then
+    /// saved, if the best model is the result.
     fn measure(&mut self, progress: &mut dyn RunProgress) -> Result<bool> {
         let Some(split) = self.recipe.split() else { return Ok(false) };
         self.training.settle(self.recipe)?;
@@ -388,7 +388,7 @@ impl<R: Recipe> Run<'_, R> {
         write_folder_atomic(&self.folder.model(), |folder| self.recipe.save(model, folder))
     }
 
-    /// Puts the best model in its place, and its checksums into the state.
+    /// Exports the best model and records its checksums in the state.
     fn export_best(&mut self, step: u64, model: &R::Model) -> Result<()> {
         let recipe = self.recipe;
         let place = BestModel::of(self.folder);
@@ -396,7 +396,7 @@ impl<R: Recipe> Run<'_, R> {
         Ok(())
     }
 
-    /// Puts the best model back in its place, if it is that of the checkpoint gone on from.
+    /// Restores the best model, if it is that of the resumed checkpoint.
     fn restore_best(&mut self) -> Result<()> {
         let state = &self.training.state;
         let (step, place) = (state.step, BestModel::of(self.folder));
@@ -412,7 +412,7 @@ impl<R: Recipe> Run<'_, R> {
         self.training.device.clone().inner()
     }
 
-    /// Saves the result, and measures and reports what it is worth.
+    /// Saves, evaluates and reports the result.
     fn finish(mut self, progress: &mut dyn RunProgress) -> Result<Outcome> {
         let last = self.training.state.step;
         // A run killed between its last checkpoint and its end has its last evaluation in the log.
@@ -480,7 +480,7 @@ impl<R: Recipe> Run<'_, R> {
         Ok(Outcome::Done { model: path, figures })
     }
 
-    /// Measures the mean of the best models, which is in the log as a split of its own.
+    /// Evaluates the mean of the best models, logged as a separate split.
     fn measure_mean(&mut self, mean: &R::Model, progress: &mut dyn RunProgress) -> Result<Option<Figures>> {
         let Some(split) = self.recipe.split() else { return Ok(None) };
         let start = Instant::now();
@@ -503,7 +503,7 @@ impl<R: Recipe> Run<'_, R> {
         jsonl::read(&self.folder.path().join(METRICS_FILE))
     }
 
-    /// The figures of the evaluation after a step, where there was one.
+    /// The metrics of the evaluation after a step, if there was one.
     fn measured(&self, step: u64) -> Result<Option<Figures>> {
         let split = self.recipe.split();
         Ok(self.records()?.into_iter().rev().find_map(|record| match record {
@@ -515,13 +515,13 @@ impl<R: Recipe> Run<'_, R> {
     }
 }
 
-/// Tells of a pass that begins now.
+/// Reports the start of a pass.
 pub(crate) fn watched<'p>(work: &'p str, progress: &'p mut dyn RunProgress) -> impl FnMut(Advance) + 'p {
     let start = Instant::now();
     move |Advance { done, share }| progress.pass(&Pass { work, done, share, elapsed: start.elapsed() })
 }
 
-/// What was measured since the last log record, evaluations and checkpoints left out.
+/// Timings since the last log record, excluding evaluations and checkpoints.
 struct Since {
     mark: Instant,
     trained: Duration,
@@ -535,7 +535,7 @@ impl Since {
         Self { mark: now, trained: Duration::ZERO, waited: Duration::ZERO, tokens: 0, total: Duration::ZERO }
     }
 
-    /// A step of `tokens` tokens ended `now`, `waited` of it spent waiting for data.
+    /// Adds a step of `tokens` tokens that ended `now`, with `waited` spent waiting for data.
     fn step(&mut self, now: Instant, tokens: u64, waited: Duration) {
         let took = now - self.mark;
         self.mark = now;
@@ -545,12 +545,12 @@ impl Since {
         self.tokens += tokens;
     }
 
-    /// Leaves out the time until `now`.
+    /// Excludes the time until `now`.
     fn skip_to(&mut self, now: Instant) {
         self.mark = now;
     }
 
-    /// The record's timing; what follows counts towards the next record.
+    /// The record's timing; starts the next record.
     fn take(&mut self) -> Timing {
         let seconds = self.trained.as_secs_f64().max(f64::MIN_POSITIVE);
         let timing = Timing {

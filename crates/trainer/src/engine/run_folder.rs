@@ -1,17 +1,17 @@
-//! A run's folder: what lies where, and one process at a time.
+//! A run folder: its layout, and its lock against concurrent processes.
 //!
 //! ```text
 //! run.json          what the run was made from; marks the folder as a run's
 //! config.toml       the resolved config
-//! tokenizer.json    the tokenizer, trained or copied; which of its pieces is for what is in tokenizer_config.json
+//! tokenizer.json    the tokenizer, trained or copied; tokenizer_config.json has its special pieces
 //! metrics.jsonl     the metrics; tensorboard/ has them for TensorBoard
-//! held-out.json     which training examples the run held out, where it did
+//! held-out.json     which training examples were held out, if any
 //! checkpoints/      what --resume continues from
-//! best.json         the checksums of the best model so far, where that is the result and lies in model/
+//! best.json         the checksums of the best model so far, if that is the result and in model/
 //! curve.svg         the learning curve
 //! model/            the result, as a Hugging Face folder
-//! report/           what the result is worth on each split, a page and files for each
-//! result.json       the figures of a run that has ended
+//! report/           the evaluation of the result on each split, a page and files for each
+//! result.json       the metrics of a finished run
 //! ```
 
 use crate::engine::folder_config::FolderConfig;
@@ -24,12 +24,12 @@ use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The ending of a folder that another one is about to replace.
+/// The extension of a folder that is about to be replaced.
 const REPLACED: &str = "replaced";
-/// The lock's file.
+/// The lock file.
 const LOCK: &str = ".lock";
 
-/// A run's folder, held by this process until dropped.
+/// A run folder, locked by this process until dropped.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -37,7 +37,7 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Takes `path` to continue the run in it, or for a new one.
+    /// Claims `path` to resume the run in it, or for a new one.
     ///
     /// # Errors
     /// Those of [`resume`](Self::resume), or of [`create`](Self::create).
@@ -45,12 +45,13 @@ impl RunFolder {
         if resume { Self::resume(path, config) } else { Self::create(path, config) }
     }
 
-    /// Takes `path` for a new run. The folder is new or empty, or holds a run that failed before its first step, which
-    /// the new one replaces.
+    /// Claims `path` for a new run. The folder is new or empty, or holds a run that failed before its first
+    /// step, which is replaced.
     ///
     /// # Errors
-    /// [`TrainerError::NotARun`] if anything else lies there, [`TrainerError::RunExists`] if a run has made a step
-    /// there before, [`TrainerError::RunInUse`] if another process is at it, [`TrainerError::Io`].
+    /// [`TrainerError::NotARun`] if the folder has other contents, [`TrainerError::RunExists`] if a run has
+    /// already made a step there, [`TrainerError::RunInUse`] if another process is using it,
+    /// [`TrainerError::Io`].
     pub fn create(path: &Path, config: &impl FolderConfig) -> Result<Self> {
         let folder = Self::take(path)?;
         if Self::has_begun(path) {
@@ -61,15 +62,15 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Whether a run was started in `path` that is more than a config.
+    /// Whether the run in `path` got beyond writing its config.
     pub fn has_begun(path: &Path) -> bool {
         path.join(METRICS_FILE).exists()
     }
 
-    /// Takes `path`, where a run with the same config was started before.
+    /// Claims `path`, where a run with the same config was started before.
     ///
     /// # Errors
-    /// [`TrainerError::NoRun`] if none was, [`TrainerError::ConfigChanged`] naming what differs,
+    /// [`TrainerError::NoRun`] if there was none, [`TrainerError::ConfigChanged`] naming what differs,
     /// [`TrainerError::NotARun`], [`TrainerError::RunInUse`], [`TrainerError::Io`].
     pub fn resume<C: FolderConfig>(path: &Path, config: &C) -> Result<Self> {
         if !path.join("config.toml").exists() {
@@ -111,13 +112,13 @@ impl RunFolder {
         }
     }
 
-    /// What the run was made from, as far as it is written down.
+    /// What the run was made from, as far as recorded.
     pub(crate) fn origin(&self) -> Result<Origin> {
         Ok(Origin::read(&self.path)?.unwrap_or_default())
     }
 
-    /// Compares the files that a run reads `now` with those that it was started with. A run without a step has read
-    /// none yet: the files are written down as its own.
+    /// Compares the files that a run reads `now` with those that it was started with. A run without steps has
+    /// not read any yet: its files are then recorded.
     ///
     /// # Errors
     /// [`TrainerError::InputsChanged`] naming the first file that differs, [`TrainerError::Io`].
@@ -144,7 +145,7 @@ impl RunFolder {
         self.path.join("tokenizer.json")
     }
 
-    /// The places, from 0, of the training examples that the run held out: a JSON list.
+    /// The indices of the training examples that the run held out: a JSON list.
     pub fn held_out(&self) -> PathBuf {
         self.path.join("held-out.json")
     }
@@ -159,7 +160,7 @@ impl RunFolder {
         self.path.join("curve.svg")
     }
 
-    /// The figures of a run that has ended.
+    /// The metrics of a finished run.
     pub fn result(&self) -> PathBuf {
         self.path.join("result.json")
     }
@@ -170,7 +171,7 @@ impl RunFolder {
     }
 }
 
-/// Makes `path` if need be, and checks that what lies there may be replaced: it is empty, or a run's folder.
+/// Creates `path` if needed, and checks that its contents may be replaced: it is empty or a run folder.
 ///
 /// # Errors
 /// [`TrainerError::NotARun`], [`TrainerError::Io`].
@@ -195,7 +196,7 @@ fn claim(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes what a run that was killed left half-written in a folder, and puts back what it was about to replace.
+/// Removes what a killed run left half-written in a folder, and restores what it was about to replace.
 fn clear(path: &Path) -> Result<()> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
@@ -216,7 +217,7 @@ fn clear(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Marks a folder that may be claimed as a run's.
+/// Marks a claimable folder as a run's.
 fn mark(path: &Path) -> Result<()> {
     match Origin::read(path)? {
         Some(_) => Ok(()),
@@ -224,16 +225,16 @@ fn mark(path: &Path) -> Result<()> {
     }
 }
 
-/// Takes `path` for the folders of several runs.
+/// Claims `path` for the folders of several runs.
 ///
 /// # Errors
-/// [`TrainerError::NotARun`] if anything else lies there, [`TrainerError::Io`].
+/// [`TrainerError::NotARun`] if the folder has other contents, [`TrainerError::Io`].
 pub(crate) fn claim_for_runs(path: &Path) -> Result<()> {
     claim(path)?;
     mark(path)
 }
 
-/// Whether the run in `folder` has read the very files that there are `now`.
+/// Checks that the run in `folder` read exactly the files `now`.
 ///
 /// # Errors
 /// [`TrainerError::InputsChanged`] naming the first file that differs.
@@ -244,8 +245,7 @@ pub(crate) fn same_inputs(folder: &Path, started: &[Input], now: &[Input]) -> Re
     }
 }
 
-/// Fills a folder that is found whole or not at all: `fill` writes into a folder beside it, which
-/// then takes its place.
+/// Fills a folder atomically: `fill` writes into a temporary folder next to it, which then replaces it.
 pub(crate) fn write_folder_atomic(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let partial = path.with_extension(PARTIAL);
     remove(&partial)?;
@@ -269,7 +269,7 @@ fn replace_folder(path: &Path, partial: &Path, fill: impl FnOnce(&Path) -> Resul
     remove(&replaced)
 }
 
-/// Flushes the files of a folder, and of the folders in it.
+/// Flushes the files of a folder and its subfolders.
 fn flush_all(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(TrainerError::io("read", folder))?.flatten() {
         let path = entry.path();
@@ -278,7 +278,7 @@ fn flush_all(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file, if it is there.
+/// Removes a file if it exists.
 pub(crate) fn forget(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(TrainerError::io("remove", path)(error)),
@@ -286,7 +286,7 @@ pub(crate) fn forget(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes a file or a folder, if it is there.
+/// Removes a file or folder if it exists.
 fn remove(path: &Path) -> Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),

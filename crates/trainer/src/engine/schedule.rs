@@ -1,32 +1,32 @@
 //! Learning-rate schedules: the rate as a pure function of the step.
 //!
-//! Steps count from 1: step 1 is the first update, step `steps` the last. A schedule holds no state, so
-//! resuming a run needs the step alone. Every schedule warms up linearly and **peaks at step
-//! `warmup_steps`** (at step 1 without a warm-up); [`Schedule::factor`] is 1 there.
+//! Steps count from 1: step 1 is the first update, step `steps` the last. A schedule has no state, so resuming
+//! a run needs only the step. Every schedule warms up linearly and **peaks at step `warmup_steps`** (at step 1
+//! without a warm-up); [`Schedule::factor`] is 1 there.
 //!
 //! # Deviations
-//! BERT's code counts steps from 0, so that its first update has rate 0, and multiplies the warm-up by
-//! peak instead of joining it to the decay (`optimization.py`): after the warm-up its rate drops by
-//! `warmup / steps`. Here no update is wasted on rate 0, and the decay starts at the peak.
+//! BERT's code counts steps from 0, so that its first update has rate 0, and multiplies warm-up and decay
+//! instead of joining them (`optimization.py`): after the warm-up its rate drops by `warmup / steps`. Here no
+//! update is wasted on rate 0, and the decay starts at the peak.
 
 use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
-/// How the learning rate follows the step: a `[schedule]` table.
+/// The learning rate as a function of the step: a `[schedule]` table.
 ///
-/// `final_fraction` is the share of the peak that the decay reaches one step after the last, so that the
-/// last update still learns when it is 0.
+/// `final_fraction` is the fraction of the peak that the decay reaches one step after the last, so that the
+/// last update still learns if it is 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Schedule {
-    /// Straight from the peak to `final_fraction` of it (BERT, RoBERTa).
+    /// Linear from the peak to `final_fraction` of it (BERT, RoBERTa).
     Linear {
         /// Steps of linear warm-up.
         #[serde(default)]
         warmup_steps: u64,
-        /// Where the decay ends, as a share of the peak.
+        /// End of the decay, as a fraction of the peak.
         #[serde(default)]
         final_fraction: f64,
     },
@@ -35,55 +35,55 @@ pub enum Schedule {
         /// Steps of linear warm-up.
         #[serde(default)]
         warmup_steps: u64,
-        /// Where the decay ends, as a share of the peak.
+        /// End of the decay, as a fraction of the peak.
         #[serde(default)]
         final_fraction: f64,
     },
-    /// The peak, to the end.
+    /// Constant at the peak.
     Constant {
         /// Steps of linear warm-up.
         #[serde(default)]
         warmup_steps: u64,
     },
-    /// Falls with the inverse square root of the step, `peak · min(step / warmup, √(warmup / step))`: Vaswani
+    /// Decays with the inverse square root of the step, `peak · min(step / warmup, √(warmup / step))`: Vaswani
     /// et al. 2017, §5.3, whose peak is `(d_model · warmup)^-0.5`. Also spelled `noam`.
     #[serde(alias = "noam")]
     InverseSqrt {
-        /// Steps of linear warm-up; the decay is measured in them too.
+        /// Steps of linear warm-up; also the time scale of the decay.
         warmup_steps: u64,
     },
-    /// The peak, and a decay over the last steps alone: warm-up, stable, decay (Hu et al. 2024, "MiniCPM", §4.2).
-    /// ModernBERT's schedule, whose decay follows a square root. A run can be made longer from a checkpoint of the
-    /// stable part without a restart of the rate.
+    /// Constant at the peak, with a decay only over the last steps: warm-up, stable, decay (Hu et al. 2024,
+    /// "MiniCPM", §4.2). ModernBERT's schedule, whose decay follows a square root. A run can be extended from a
+    /// checkpoint of the stable part without restarting the rate.
     #[serde(alias = "wsd")]
     Trapezoidal {
         /// Steps of linear warm-up.
         #[serde(default)]
         warmup_steps: u64,
-        /// The last steps, over which the rate decays.
+        /// Number of final steps over which the rate decays.
         decay_steps: u64,
-        /// How it decays. Default `"linear"`.
+        /// The shape of the decay. Default `"linear"`.
         #[serde(default)]
         decay: Decay,
-        /// Where the decay ends, as a share of the peak.
+        /// End of the decay, as a fraction of the peak.
         #[serde(default)]
         final_fraction: f64,
     },
     /// Slanted triangles (Howard & Ruder 2018, §3.2, eq. 3): `peak · (1 + p · (ratio − 1)) / ratio`, where `p` rises
     /// from 0 to 1 over the warm-up and falls back to 0 over the rest. The paper warms up over a tenth of the steps.
     ///
-    /// Deviation: `p` is 0 one step after the last, as with every schedule here, not at the last.
+    /// Deviation: `p` reaches 0 one step after the last, as with every schedule here, not at the last.
     SlantedTriangular {
         /// Steps of linear warm-up: the paper's `cut`.
         #[serde(default)]
         warmup_steps: u64,
-        /// How much smaller than the peak the lowest rate is. Default 32, the paper's.
+        /// Ratio of the peak rate to the lowest. Default 32, the paper's.
         #[serde(default = "ratio")]
         ratio: f64,
     },
 }
 
-/// How a [trapezoidal](Schedule::Trapezoidal) schedule decays; `p` is the share of the decay that is over.
+/// The decay of a [trapezoidal](Schedule::Trapezoidal) schedule; `p` is the completed fraction of the decay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -109,7 +109,7 @@ fn ratio() -> f64 {
 }
 
 impl Schedule {
-    /// Steps of linear warm-up; the rate peaks at the last of them.
+    /// Steps of linear warm-up; the last of them has the peak rate.
     pub fn warmup_steps(&self) -> u64 {
         match *self {
             Self::Linear { warmup_steps, .. }
@@ -121,7 +121,7 @@ impl Schedule {
         }
     }
 
-    /// The share of the peak rate at `step` (from 1) of `steps`; past `steps` the decay stands still.
+    /// The fraction of the peak rate at `step` (from 1) of `steps`; beyond `steps` the rate stays constant.
     pub fn factor(&self, step: u64, steps: u64) -> f64 {
         let peak_step = self.warmup_steps().max(1);
         if step < peak_step {
@@ -151,7 +151,7 @@ impl Schedule {
         }
     }
 
-    /// The factor at a share of the way from the lowest rate, which is 0 but for slanted triangles, to the peak.
+    /// The factor at a fraction of the way from the lowest rate (0 except for slanted triangles) to the peak.
     fn above_lowest(&self, share: f64) -> f64 {
         match *self {
             Self::SlantedTriangular { ratio, .. } => (1.0 + share * (ratio - 1.0)) / ratio,
@@ -165,7 +165,7 @@ impl Schedule {
     }
 }
 
-/// How far the decay has come: 0 at the peak, 1 one step after the last.
+/// Progress of the decay: 0 at the peak, 1 one step after the last.
 fn progress(step: u64, peak_step: u64, steps: u64) -> f64 {
     let length = (steps + 1).saturating_sub(peak_step).max(1);
     ((step - peak_step) as f64 / length as f64).min(1.0)

@@ -1,4 +1,4 @@
-//! One config with several seeds.
+//! Training one config with several seeds.
 
 use super::folder_config::FolderConfig;
 use super::origin::{Input, Origin};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A config that says all of a run, and carries it out.
+/// A config that describes a complete run and can run it.
 pub trait Plan: FolderConfig + Clone {
     /// The run's name.
     fn name(&self) -> &str;
@@ -21,17 +21,16 @@ pub trait Plan: FolderConfig + Clone {
     /// The same run with another seed.
     fn with_seed(self, seed: u64) -> Self;
 
-    /// Where the model's folder is written that the run begins with, if it begins with one: programs may put a hub
-    /// name's folder there.
+    /// The path of the initial model, if the run starts from one: programs may resolve a hub name there.
     fn checkpoint_mut(&mut self) -> Option<&mut PathBuf>;
 
     /// The files that the run reads.
     ///
     /// # Errors
-    /// A file that is not there or cannot be read.
+    /// A missing or unreadable file.
     fn inputs(&self) -> Result<Vec<Input>>;
 
-    /// Carries it out.
+    /// Runs it.
     ///
     /// # Errors
     /// Those of [`train`](super::train), and of the config's data and models.
@@ -43,25 +42,25 @@ pub trait Plan: FolderConfig + Clone {
 pub enum OverSeeds {
     /// All are done.
     Done {
-        /// The seed of the best one by the main figure on the data that runs measure during training; the first seed
-        /// where there is none, for test data is not to choose by.
+        /// The best seed by the main metric on the evaluation data during training, or the first seed if there
+        /// is none, because test data must not be used for selection.
         best: u64,
         /// The best one's model.
         model: PathBuf,
-        /// The figures on each split.
+        /// The metrics on each split.
         splits: Vec<(String, Seeds)>,
     },
     /// The run of one seed was stopped.
     Stopped {
         /// Its seed.
         seed: u64,
-        /// The last step made, which has a checkpoint.
+        /// The last step, which has a checkpoint.
         step: u64,
     },
 }
 
 impl OverSeeds {
-    /// The figures on a split, such as `dev`, where all runs are done and have measured it.
+    /// The metrics on a split, such as `dev`, if all runs are done and evaluated it.
     pub fn figures(&self, split: &str) -> Option<&Seeds> {
         match self {
             Self::Done { splits, .. } => {
@@ -72,17 +71,17 @@ impl OverSeeds {
     }
 }
 
-/// The split that nothing is chosen by.
+/// The split that must not be used for selection.
 const TEST: &str = "test";
 
-/// Carries a plan out once for each seed, in `seed-N` in the options' folder, which then also receives `seeds.json` and
-/// `seeds.html`: every figure's mean and deviation, and which run was best.
+/// Runs a plan once per seed, in `seed-N` in the options' folder, which then also receives `seeds.json` and
+/// `seeds.html`: every metric's mean and deviation, and the best run.
 ///
-/// Whatever the options say of resuming, it goes on where it was: runs that were begun are resumed, and those that
-/// have ended with this very config are not made again.
+/// It always continues, regardless of the options' `resume`: started runs are resumed, and finished runs of
+/// exactly this config are skipped.
 ///
 /// # Errors
-/// Those of [`Plan::run`]; no seeds, or one twice; a run that has read other data than there is now.
+/// Those of [`Plan::run`]; no seeds or duplicates; a run that has read other data than the current.
 pub fn train_seeds(
     plan: &impl Plan,
     seeds: &[u64],
@@ -154,31 +153,31 @@ pub fn train_seeds(
     Ok(OverSeeds::Done { best, model, splits })
 }
 
-/// Whether these are seeds to train with.
+/// Validates the seeds.
 fn check(seeds: &[u64]) -> Result<()> {
     let bad =
         |found: String, expected: String| Err(TrainerError::Setting { key: "seeds".into(), found, expected });
     let twice = seeds.iter().enumerate().any(|(place, seed)| seeds[..place].contains(seed));
     if seeds.is_empty() || twice {
         let found = seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
-        return bad(found, "different numbers, at least one".into());
+        return bad(found, "distinct numbers, at least one".into());
     }
     match seeds.iter().find(|seed| i64::try_from(**seed).is_err()) {
-        Some(seed) => bad(seed.to_string(), format!("at most {}, TOML's greatest number", i64::MAX)),
+        Some(seed) => bad(seed.to_string(), format!("at most {}, TOML's largest integer", i64::MAX)),
         None => Ok(()),
     }
 }
 
-/// A run's folder among those of all seeds.
+/// The name of a run's folder among those of all seeds.
 fn folder_name(seed: u64) -> String {
     format!("seed-{seed}")
 }
 
-/// The figures of the run in `folder`, if it has ended and was of this very config.
+/// The metrics of the run in `folder`, if it has finished with exactly this config.
 ///
 /// # Errors
-/// [`TrainerError::InputsChanged`] if it has read other data than there is `now`: its figures and those of the other
-/// seeds could not be compared.
+/// [`TrainerError::InputsChanged`] if it read other data than `now`: its metrics would not be comparable with
+/// those of the other seeds.
 fn ended(plan: &impl Plan, folder: &Path, now: &[Input]) -> Result<Option<Vec<(String, Figures)>>> {
     let (result, saved) = (folder.join("result.json"), folder.join("config.toml"));
     let parts = ["result.json", "config.toml", "curve.svg", "model"];
@@ -198,7 +197,7 @@ fn ended(plan: &impl Plan, folder: &Path, now: &[Input]) -> Result<Option<Vec<(S
         .map(|splits| splits.into_iter().filter_map(|(split, figures)| Some((split, figures?))).collect()))
 }
 
-/// Writes down what the run in `folder` has read, where it has not done so itself.
+/// Records the files that the run in `folder` read, unless already recorded.
 fn note_inputs(folder: &Path, inputs: &[Input]) -> Result<()> {
     let origin = Origin::read(folder)?.unwrap_or_default();
     if !origin.inputs.is_empty() {

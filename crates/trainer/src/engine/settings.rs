@@ -1,4 +1,4 @@
-//! How a run goes: what the engine is told beside a recipe.
+//! A run's settings besides its recipe.
 
 use super::average::Averaging;
 use super::folder_config::FolderConfig;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// All that a run is told beside its recipe. Every field is public; [`RunSettings::new`] has the defaults.
+/// All settings of a run besides its recipe. Every field is public; [`RunSettings::new`] has the defaults.
 ///
 /// ```
 /// use cloze_trainer::engine::{Cadence, RunSettings};
@@ -22,46 +22,47 @@ use std::path::Path;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RunSettings {
-    /// The run's name, which its pictures and pages show.
+    /// The run's name, shown in its plots and pages.
     pub name: String,
-    /// Seed of everything random in the steps.
+    /// Random seed of the steps.
     pub seed: u64,
-    /// Updates of the weights.
+    /// Training steps.
     pub steps: u64,
-    /// What happens on a loss or gradient that is not finite.
+    /// What to do on a non-finite loss or gradient.
     pub non_finite: NonFinite,
-    /// In what precision matrices are multiplied.
+    /// Precision of matrix products.
     pub precision: Precision,
-    /// Whether the model is evaluated before the first step too.
+    /// Whether to evaluate before the first step too.
     pub evaluate_untrained: bool,
-    /// Evaluations in a row without a better one after which the run ends; without it, it never ends early.
+    /// Number of evaluations in a row without improvement after which the run stops; without it, it never stops
+    /// early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
     /// Which model is the result.
     pub export: Export,
     /// After which steps the model is evaluated.
     pub evaluate: Cadence,
-    /// The rule by which weights move.
+    /// The update rule.
     pub optimizer: OptimizerSection,
     /// The learning rate over the steps.
     pub schedule: Schedule,
-    /// What is kept to resume from.
+    /// What is kept for resuming.
     pub checkpoint: CheckpointSection,
     /// How often metrics are written.
     pub log: LogSection,
-    /// Which mean of the weights along the run is the result; without it, the weights themselves are.
+    /// Weight averaging for the result; without it, the result is the weights themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<Averaging>,
 }
 
 impl RunSettings {
-    /// Whether the result is the best model as it was exported, and not a mean that is made at the end.
+    /// Whether the result is the best model as exported, not a mean computed at the end.
     pub(crate) fn ends_with_best(&self) -> bool {
         self.export == Export::Best && !matches!(self.average, Some(Averaging::Best { .. }))
     }
 
-    /// A run of this many `steps` with a constant learning rate: AdamW with BERT's constants, an evaluation every
-    /// hundredth of the run, the last model as the result.
+    /// A run of this many `steps` with a constant learning rate: AdamW with BERT's constants, evaluated every
+    /// hundredth of the run, with the last model as the result.
     pub fn new(name: impl Into<String>, steps: u64, learning_rate: f64) -> Self {
         Self {
             name: name.into(),
@@ -86,7 +87,7 @@ impl RunSettings {
         self.schedule.learning_rate(self.optimizer.lr, step, self.steps)
     }
 
-    /// Evaluations after step 1 to `step`; the last step has one in any case.
+    /// Number of evaluations after steps 1 to `step`; the last step is always evaluated.
     pub(crate) fn evaluations(&self, step: u64) -> u64 {
         match &self.evaluate {
             Cadence::Every(n) => {
@@ -115,18 +116,18 @@ impl FolderConfig for RunSettings {
     }
 }
 
-/// After which steps a model is evaluated.
+/// When a model is evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Cadence {
     /// After every N steps, and after the last one.
     Every(u64),
-    /// So many times in each epoch, evenly, the last time at its end; in an epoch of fewer steps after each.
+    /// This many times per epoch, evenly spaced, the last at its end; after each step if the epoch has fewer.
     OfEpoch {
         /// Where the epochs end.
         epochs: Epochs,
-        /// Evaluations in an epoch.
+        /// Evaluations per epoch.
         parts: u64,
     },
 }
@@ -142,8 +143,8 @@ pub enum Epochs {
 }
 
 impl Epochs {
-    /// The epoch of a step (both from 0), the steps before it, and the steps that it has. Steps are counted as they are
-    /// made: step 0 is the first. After the last end, the last epoch goes on.
+    /// The epoch of a step (both from 0), the steps before the epoch, and its number of steps. Step 0 is the
+    /// first. After the last end, the last epoch continues.
     pub fn of(&self, step: u64) -> (u64, u64, u64) {
         match self {
             Self::Even(steps) => {
@@ -159,7 +160,7 @@ impl Epochs {
         }
     }
 
-    /// The steps of that many first epochs; more than any run has if there are fewer.
+    /// The steps of the first `epochs` epochs; more than any run has if there are fewer.
     pub fn steps_of(&self, epochs: u64) -> u64 {
         match (self, epochs) {
             (_, 0) => 0,
@@ -168,7 +169,7 @@ impl Epochs {
         }
     }
 
-    /// How many parts of epochs the first `steps` steps have completed, where each epoch has this many.
+    /// The number of parts of epochs completed in the first `steps` steps, with `parts` per epoch.
     fn parts_done(&self, steps: u64, parts: u64) -> u64 {
         let Some(last) = steps.checked_sub(1) else { return 0 };
         let (epoch, before, length) = self.of(last);
@@ -183,33 +184,33 @@ impl Epochs {
     }
 }
 
-/// Which model a run ends with.
+/// Which model is a run's result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Export {
-    /// That of the last step.
+    /// The model of the last step.
     #[default]
     Last,
-    /// That with the best evaluation, which is saved as soon as it is measured; that of the last step where nothing
-    /// was measured.
+    /// The model with the best evaluation, saved as soon as it is evaluated; the model of the last step if
+    /// there are no evaluations.
     Best,
 }
 
-/// What happens on a loss or gradient that is not finite.
+/// What to do on a non-finite loss or gradient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NonFinite {
-    /// The run ends with an error that names step and batch.
+    /// Stop with an error that names step and batch.
     #[default]
     Stop,
-    /// The step changes no weight and is counted.
+    /// Skip the update, but count the step.
     Skip,
 }
 
-/// In what precision matrices are multiplied in training. Parameters, gradients and all else are in 32 bits
-/// in either; so are evaluations.
+/// Precision of matrix products in training. Parameters, gradients and everything else are always in 32 bits;
+/// so are evaluations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -219,7 +220,7 @@ pub enum Precision {
     F32,
     /// bfloat16 factors, 32-bit sums.
     Bf16,
-    /// FP16 factors, with a [scale](super::loss_scale::LossScale) of the loss: for graphics processors without bfloat16.
+    /// FP16 factors, with a [scale](super::loss_scale::LossScale) of the loss: for GPUs without bfloat16.
     F16,
 }
 
@@ -233,7 +234,7 @@ impl From<Precision> for cloze_ops::Precision {
     }
 }
 
-/// `[optimizer]`: the rule by which weights move, without weight decay on biases and norms.
+/// `[optimizer]`: the update rule, without weight decay on biases and norms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -241,24 +242,25 @@ pub struct OptimizerSection {
     /// The rule: `"adamw"`, `"lamb"` or `"stable-adamw"`. Default `"adamw"`.
     #[serde(default)]
     pub algorithm: Algorithm,
-    /// Peak learning rate; `[schedule]` says how the rate gets there and leaves.
+    /// Peak learning rate; `[schedule]` sets the rate relative to it.
     pub lr: f64,
-    /// Decay of the gradients' running mean. Default 0.9.
+    /// Decay of the first moment. Default 0.9.
     #[serde(default = "defaults::beta1")]
     pub beta1: f64,
-    /// Decay of the squared gradients' running mean. Default 0.999.
+    /// Decay of the second moment. Default 0.999.
     #[serde(default = "defaults::beta2")]
     pub beta2: f64,
     /// Added to the root of the second moment. Default 1e-6, as in BERT.
     #[serde(default = "defaults::eps")]
     pub eps: f64,
-    /// Share of each weight taken off per step, times the learning rate. Default 0.01.
+    /// Decoupled weight decay: the fraction subtracted from each weight per step, times the learning rate.
+    /// Default 0.01.
     #[serde(default = "defaults::weight_decay")]
     pub weight_decay: f64,
-    /// Longest gradient over all parameters together (its Euclidean norm); 0 clips nothing. Default 1.
+    /// Maximum global norm of the gradients; 0 disables clipping. Default 1.
     #[serde(default = "defaults::clip_norm")]
     pub clip_norm: f64,
-    /// Parameters with a learning rate or a weight decay of their own. Default none.
+    /// Parameter groups with their own learning rate or weight decay. Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParamGroup>,
 }
@@ -278,7 +280,7 @@ impl OptimizerSection {
         }
     }
 
-    /// What the optimiser itself is to know.
+    /// The optimiser's constants.
     pub fn constants(&self) -> OptimizerConfig {
         OptimizerConfig {
             algorithm: self.algorithm,
@@ -291,16 +293,16 @@ impl OptimizerSection {
     }
 }
 
-/// `[checkpoint]`: what a run can be resumed from.
+/// `[checkpoint]`: what is kept for resuming.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct CheckpointSection {
     /// Steps between checkpoints; the last step always has one. Default 1,000.
     pub every: u64,
-    /// How many of the latest are kept. Default 2.
+    /// Number of latest checkpoints to keep. Default 2.
     pub keep_last: usize,
-    /// Whether the one with the best evaluation is kept too. Default true.
+    /// Whether to keep the one with the best evaluation too. Default true.
     pub keep_best: bool,
 }
 
@@ -310,7 +312,7 @@ impl Default for CheckpointSection {
     }
 }
 
-/// `[log]`: what a run writes down.
+/// `[log]`: what is logged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -325,7 +327,7 @@ impl Default for LogSection {
     }
 }
 
-/// The defaults of a section that has required keys too.
+/// The defaults of a section that also has required keys.
 mod defaults {
     pub fn beta1() -> f64 {
         0.9

@@ -15,21 +15,21 @@ use cloze_data::derive_seed;
 use cloze_ops::{Precision, with_precision};
 use tracing::trace_span;
 
-/// Tells the dropout masks' random numbers from all others that a seed gives.
+/// Separates the random stream of dropout masks from all others of a seed.
 const DROPOUT_STREAM: u64 = 0xD809;
 
-/// What one step did.
+/// The result of one step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepReport {
-    /// For each term of the objective, its mean over the whole step; 0 where there was nothing.
+    /// For each term of the objective, its mean over the whole step; 0 if the term had no items.
     pub losses: Vec<f64>,
     /// The gradients' global norm before clipping.
     pub grad_norm: f64,
-    /// Whether the parameters moved: not when a loss or a gradient was not finite.
+    /// Whether the parameters were updated: not if a loss or a gradient was not finite.
     pub updated: bool,
 }
 
-/// The constants of a step.
+/// The settings of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepConfig {
     /// The run's seed.
@@ -38,29 +38,28 @@ pub struct StepConfig {
     pub step: u64,
     /// The learning rate.
     pub lr: f64,
-    /// The global norm that gradients are scaled down to; 0 leaves them alone.
+    /// The global norm that gradients are clipped to; 0 disables clipping.
     pub clip_norm: f64,
-    /// Of the matrix products; parameters, gradients and all else are in FP32.
+    /// Precision of matrix products; parameters, gradients and everything else are in FP32.
     pub precision: Precision,
-    /// What the loss is multiplied by in the backward pass, and the gradients divided by after it; 1 in FP32 and bf16. See
+    /// Factor on the loss in the backward pass, divided out of the gradients after it; 1 in FP32 and bf16. See
     /// [`LossScale`](super::loss_scale::LossScale).
     pub loss_scale: f64,
 }
 
-/// Makes one step on `batches`, which count as one large batch, of which each of the `replicas` computes its share.
+/// Makes one step on `batches`, which count as one large batch; each of the `replicas` computes its share.
 ///
-/// The device's generator is seeded for each micro-batch from the seed, the step and its place in the
-/// step, so dropout is a function of these and not of what ran before, nor of how many replicas there are: a resumed run
-/// draws the same.
-/// Backends keep one generator for each device: of two trainings on one device in one process, each disturbs
-/// the other's dropout.
+/// The device's generator is seeded for each micro-batch from the seed, the step and the micro-batch's index,
+/// so dropout is a function of these alone, not of earlier computations or the number of replicas: a resumed
+/// run draws the same. Backends have one generator per device: two trainings on one device in one process
+/// disturb each other's dropout.
 ///
-/// The model comes back in either case, and as it was where there is an error.
+/// The model is always returned, unchanged if there is an error.
 ///
 /// # Errors
-/// [`TrainerError::Objective`] for an objective whose counts or sums are not one for each of its terms;
-/// [`TrainerError::DeviceFailed`] where the device does not compute the loss or the gradients;
-/// [`TrainerError::Replicas`] where another replica cannot be reached.
+/// [`TrainerError::Objective`] for an objective whose counts or sums do not match its terms;
+/// [`TrainerError::DeviceFailed`] if the device fails to compute the loss or the gradients;
+/// [`TrainerError::Replicas`] if another replica cannot be reached.
 pub fn step<O: Objective>(
     objective: &O,
     model: O::Model,
@@ -74,7 +73,7 @@ pub fn step<O: Objective>(
     extended_step(objective, model, optimizer, batches, device, config, hooks)
 }
 
-/// Who takes part in a step besides its model.
+/// Participants in a step besides its model.
 pub(crate) struct Hooks<'a, M> {
     pub replicas: &'a dyn Replicas,
     pub extensions: &'a mut Extensions<M>,
@@ -126,16 +125,17 @@ pub(crate) fn extended_step<O: Objective>(
     (model, Ok(StepReport { losses, grad_norm, updated }))
 }
 
-/// A step whose figures are still on its device, where nothing waits for them.
+/// A step whose results are still on the device, so that nothing waits for them.
 #[derive(Debug)]
 pub struct Ahead {
     losses: Losses,
-    /// Numbers whose sum is the square of the gradients' norm.
+    /// Partial sums of the squared norm of the gradients.
     squares: Option<Tensor<1>>,
 }
 
 impl Ahead {
-    /// Waits for the figures. The parameters have moved, whatever they are: `updated` tells whether they should have.
+    /// Waits for the results. The parameters have been updated in any case: `updated` tells whether they should
+    /// have been.
     pub fn read(self) -> StepReport {
         let losses = self.losses.read();
         let grad_norm = self.squares.map_or(0.0, gradients::norm_of);
@@ -144,12 +144,12 @@ impl Ahead {
     }
 }
 
-/// [`step`] of one replica, without a scale of the loss, that reads nothing: the processor can begin the next step before a
-/// device with a queue has begun this one. The clipping factor is computed on the device. An update is made whether or not loss and gradients
-/// are finite, so that this is for runs that end where they are not.
+/// [`step`] for one replica, without loss scaling and without device reads: the CPU can start the next step
+/// before a device with a queue has started this one. The clipping factor is computed on the device. The update
+/// is made even if loss and gradients are not finite, so this is for runs that stop in that case.
 ///
 /// # Errors
-/// As [`step`].
+/// Those of [`step`].
 pub fn step_ahead<O: Objective>(
     objective: &O,
     model: O::Model,
@@ -162,7 +162,7 @@ pub fn step_ahead<O: Objective>(
     extended_step_ahead(objective, model, optimizer, batches, device, config, hooks)
 }
 
-/// [`step_ahead`] with extensions, of one replica.
+/// [`step_ahead`] with extensions, for one replica.
 pub(crate) fn extended_step_ahead<O: Objective>(
     objective: &O,
     model: O::Model,
@@ -172,7 +172,7 @@ pub(crate) fn extended_step_ahead<O: Objective>(
     config: StepConfig,
     hooks: &mut Hooks<'_, O::Model>,
 ) -> (O::Model, Result<Ahead>) {
-    debug_assert!(config.loss_scale == 1.0, "steps that nobody waits for have no scale of the loss");
+    debug_assert!(config.loss_scale == 1.0, "steps ahead have no loss scale");
     let model = optimizer.prepare(model);
     let computed = guarded(config.step, || {
         let (losses, gradients) = backward(objective, &model, batches, device, config, &Alone)?;
@@ -201,7 +201,7 @@ struct Losses {
     parts: Vec<Part>,
 }
 
-/// Those of one micro-batch.
+/// The means of one micro-batch.
 #[derive(Debug)]
 enum Part {
     Read(Vec<f64>),
@@ -210,7 +210,7 @@ enum Part {
 }
 
 impl Losses {
-    /// Their sums.
+    /// Reads and sums them.
     fn read(self) -> Vec<f64> {
         let mut losses = vec![0.0; self.n_terms];
         for part in self.parts {
@@ -224,7 +224,7 @@ impl Losses {
     }
 }
 
-/// For each term its mean over all `batches`, and the gradients of the weighted sum of these.
+/// For each term its mean over all `batches`, and the gradients of their weighted sum.
 fn losses<O: Objective>(
     objective: &O,
     model: &O::Model,
@@ -239,7 +239,7 @@ fn losses<O: Objective>(
     Ok((losses, gradients::summed(model, gradients, replicas)?))
 }
 
-/// This replica's part of [`losses`], whose figures are not read.
+/// This replica's part of [`losses`], without reading the values.
 fn backward<O: Objective>(
     objective: &O,
     model: &O::Model,
@@ -250,7 +250,7 @@ fn backward<O: Objective>(
 ) -> Result<(Losses, GradientsParams)> {
     let terms = objective.terms(config.step);
     if terms.is_empty() {
-        return Err(TrainerError::Objective { problem: "has no terms; expected one at least".into() });
+        return Err(TrainerError::Objective { problem: "has no terms; expected at least one".into() });
     }
     let mut totals = vec![0.0; terms.len()];
     let share = share(replicas, batches.len());
@@ -304,7 +304,7 @@ fn backward<O: Objective>(
     Ok((losses, gradients.unwrap_or_default()))
 }
 
-/// The loss. Weights that are all 1 are left out.
+/// The loss. Weights are skipped if all are 1.
 fn weighted_sum(means: Tensor<1>, terms: &[Term]) -> Tensor<1> {
     if terms.iter().all(|term| term.weight == 1.0) {
         return means.sum();
@@ -314,7 +314,7 @@ fn weighted_sum(means: Tensor<1>, terms: &[Term]) -> Tensor<1> {
     (means * weights).sum()
 }
 
-/// Whether an objective gave as many of something as it has terms.
+/// Checks that an objective returned one of something per term.
 fn one_for_each(terms: &[Term], what: &str, found: usize) -> Result<()> {
     if found == terms.len() {
         return Ok(());

@@ -2,22 +2,22 @@
 
 use std::borrow::Cow;
 
-/// A term of a loss, at a step of a run: a mean, and what it counts in the loss.
+/// A term of a loss at a step of a run: a mean and its weight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {
-    /// What metrics call it; the same at every step.
+    /// Its name in metrics; the same at every step.
     pub name: Cow<'static, str>,
-    /// The mean's factor in the loss. Metrics have the mean as it is, and the loss with the factors.
+    /// The mean's factor in the loss. Metrics show the unweighted mean, and the weighted loss.
     pub weight: f64,
 }
 
 impl Term {
-    /// A term that counts as it is.
+    /// A term with weight 1.
     pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
         Self { name: name.into(), weight: 1.0 }
     }
 
-    /// The term with this weight in place of its own.
+    /// The term with this weight.
     pub fn with_weight(self, weight: f64) -> Self {
         Self { weight, ..self }
     }

@@ -1,4 +1,4 @@
-//! A model in training: its parameters, its optimiser, and how far it is, as checkpoints keep them.
+//! A model in training: its parameters, optimiser and progress, as kept in checkpoints.
 
 use crate::engine::average::{Average, Averaging};
 use crate::engine::best_model::BestModel;
@@ -26,31 +26,31 @@ use std::sync::Arc;
 
 const IN_PLACE: &str = "the model is in its place between steps";
 
-/// What a run's training begins with.
+/// What a run's training starts from.
 pub(crate) struct Start<'a, M> {
     pub folder: &'a RunFolder,
     /// With autodiff.
     pub device: Device,
     pub optimizer: OptimizerConfig,
-    /// What is trained on: a hash of it.
+    /// A hash of the training data.
     pub data: String,
-    /// Of the steps' matrix products.
+    /// Precision of the steps' matrix products.
     pub precision: Precision,
-    /// Who makes the steps.
+    /// The replicas that make the steps.
     pub replicas: Arc<dyn Replicas>,
-    /// What the run does besides.
+    /// The run's extensions.
     pub extensions: Extensions<M>,
-    /// Of the weights, if the result is a mean.
+    /// Weight averaging, if the result is an average.
     pub average: Option<Averaging>,
-    /// Where the best model is, if that is the result.
+    /// The location of the best model, if that is the result.
     pub best: Option<BestModel>,
-    /// Whether to go on from the newest whole checkpoint.
+    /// Whether to resume from the newest complete checkpoint.
     pub resume: bool,
 }
 
 /// A model between two steps.
 pub(crate) struct Training<M> {
-    /// Out of its place during a step, which so finds its parameters held once and moves them where they are.
+    /// Taken out during a step, so that its parameters have a single owner and can be updated in place.
     model: Option<M>,
     optimizer: Optimizer,
     average: Option<Average<M>>,
@@ -59,39 +59,39 @@ pub(crate) struct Training<M> {
     pub log: MetricsLog,
     /// With autodiff.
     pub device: Device,
-    /// Of the steps' matrix products.
+    /// Precision of the steps' matrix products.
     precision: Precision,
     replicas: Arc<dyn Replicas>,
     extensions: Extensions<M>,
-    /// Steps whose figures nobody has waited for yet.
+    /// Steps whose results have not been read yet.
     unread: VecDeque<Unread>,
-    /// The last step whose figures are known.
+    /// The last step with known results.
     pub last: Option<StepReport>,
 }
 
 /// How a step is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The processor goes on to the next step while the device is at this one.
+    /// The CPU continues with the next step while the device works on this one.
     Ahead,
-    /// The figures are read, and decide whether the weights move.
+    /// The results are read, and decide whether the weights are updated.
     Waiting(NonFinite),
 }
 
-/// A step that was put into a device's queue.
+/// A step in a device's queue.
 struct Unread {
     constants: StepConfig,
-    /// Where its first example is.
+    /// The position of its first example.
     first: CursorState,
     figures: Ahead,
 }
 
 impl<M: Module> Training<M> {
-    /// Before the first step, or after the last one that a checkpoint has.
+    /// The state before the first step, or after the last one in a checkpoint.
     ///
     /// # Errors
-    /// `changed`, given the checkpoint, where that was trained on other data; a precision that the device has not;
-    /// optimiser settings that fit no parameter; a folder that cannot be read or written.
+    /// `changed`, given the checkpoint, if that was trained on other data; a precision that the device lacks;
+    /// optimiser settings that match no parameter; a folder that cannot be read or written.
     pub fn begin(
         start: Start<'_, M>,
         model: M,
@@ -160,18 +160,18 @@ impl<M: Module> Training<M> {
         self.model.as_ref().expect(IN_PLACE)
     }
 
-    /// The model that evaluations measure, without autodiff: the mean of the weights, if the run has one that grows with
-    /// its steps, else the weights.
+    /// The model to evaluate, without autodiff: the running average of the weights, if the run has one, else
+    /// the weights.
     pub fn measured(&self) -> M {
         self.average.as_ref().and_then(Average::measured).unwrap_or_else(|| self.model().valid())
     }
 
-    /// The mean of the weights that evaluations found best, if the run is to have it.
+    /// The mean of the weights with the best evaluations, if the run uses it.
     pub fn mean_of_best(&self) -> Option<M> {
         self.average.as_ref().and_then(Average::unmeasured_result)
     }
 
-    /// Tells the mean of an evaluation of the model, `name` its main figure.
+    /// Adds an evaluation of the model to the average; `name` is its main metric.
     pub fn evaluated(&mut self, name: &str, figure: f64) {
         let model = self.model.as_ref().expect(IN_PLACE);
         if let Some(average) = &mut self.average {
@@ -179,7 +179,7 @@ impl<M: Module> Training<M> {
         }
     }
 
-    /// The constants of the next step of a run with these settings.
+    /// The settings of the next step.
     pub fn constants(&self, settings: &RunSettings) -> StepConfig {
         let step = self.state.step + 1;
         StepConfig {
@@ -192,21 +192,22 @@ impl<M: Module> Training<M> {
         }
     }
 
-    /// How steps are made on this device. Where an update depends on whether figures are finite, or on other replicas, that is
-    /// to be known before it.
+    /// How steps are made on this device. If an update depends on finiteness or on other replicas, results must
+    /// be read before it.
     pub fn way(&self, non_finite: NonFinite) -> Way {
         let depends =
             non_finite != NonFinite::Stop || self.state.loss_scale.is_some() || self.replicas.size() > 1;
         if is_queued(&self.device) && !depends { Way::Ahead } else { Way::Waiting(non_finite) }
     }
 
-    /// One step on `batches`, the first example of which is at `first`; `is_last` is of the run. A step in FP16 whose
-    /// gradients are not finite changes no weight, and the next one has a smaller scale of the loss.
+    /// One step on `batches`, whose first example is at `first`; `is_last` marks the run's last step. A step in
+    /// FP16 with non-finite gradients leaves the weights unchanged and reduces the loss scale.
     ///
-    /// The figures of one that goes [ahead](Way::Ahead) are known after [`settle`](Self::settle).
+    /// With [`Ahead`](Way::Ahead), the results are known after [`settle`](Self::settle).
     ///
     /// # Errors
-    /// Those of [`step`]; [`TrainerError::NonFinite`] where the loss or a gradient is not finite and the run is to stop on it.
+    /// Those of [`step`]; [`TrainerError::NonFinite`] if the loss or a gradient is not finite and the run must
+    /// stop on it.
     pub fn step<O: Objective<Model = M>>(
         &mut self,
         objective: &O,
@@ -248,11 +249,11 @@ impl<M: Module> Training<M> {
         Ok(())
     }
 
-    /// Waits for the figures of all steps.
+    /// Waits for the results of all steps.
     ///
     /// # Errors
-    /// [`TrainerError::DeviceFailed`] where the device does not compute them; [`TrainerError::NonFinite`], which names the
-    /// first step whose figures are not finite.
+    /// [`TrainerError::DeviceFailed`] if the device fails to compute them; [`TrainerError::NonFinite`], naming
+    /// the first step with non-finite results.
     pub fn settle<O: Objective<Model = M>>(&mut self, objective: &O) -> Result<()> {
         while let Some(Unread { constants, first, figures }) = self.unread.pop_front() {
             let report = guarded(constants.step, || Ok(figures.read()))?;
@@ -261,7 +262,7 @@ impl<M: Module> Training<M> {
         Ok(())
     }
 
-    /// Takes in what is known of a step.
+    /// Processes a step's results.
     fn take_in<O: Objective<Model = M>>(
         &mut self,
         objective: &O,
@@ -291,12 +292,12 @@ impl<M: Module> Training<M> {
         Ok(())
     }
 
-    /// The last step that a checkpoint has.
+    /// The last step with a checkpoint.
     pub fn newest_checkpoint(&self) -> Result<Option<u64>> {
         Ok(self.checkpoints.steps()?.last().copied())
     }
 
-    /// Saves all of it; of the checkpoints before, the last ones and that of step `best` stay.
+    /// Saves a checkpoint; of the earlier ones, keeps the last ones and that of step `best`.
     pub fn checkpoint(&mut self, keep_last: usize, best: Option<u64>) -> Result<()> {
         let _checkpoint = tracing::trace_span!("checkpoint").entered();
         self.state.average = self.average.as_ref().map_or_else(Vec::new, Average::state);
@@ -312,7 +313,7 @@ impl<M: Module> Training<M> {
     }
 }
 
-/// The newest checkpoint that is whole; damaged ones are set aside.
+/// The newest complete checkpoint; damaged ones are set aside.
 fn newest<M: Module>(
     checkpoints: &Checkpoints,
     model: &M,

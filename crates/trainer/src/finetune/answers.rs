@@ -1,4 +1,4 @@
-//! Answers cut from a text: extractive question answering.
+//! Extractive question answering: answers are spans of a text.
 
 use super::config::Tuning;
 use super::kind::TaskKind;
@@ -28,30 +28,30 @@ use cloze_model::tasks::{BertForQuestionAnswering, DropoutOverrides, SpanLogits,
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 
-/// Extractive question answering (Devlin et al. 2019, §4.2 and §4.3). Contexts that are too long are divided into
-/// overlapping windows.
+/// Extractive question answering (Devlin et al. 2019, §4.2 and §4.3). Long contexts are split into overlapping
+/// windows.
 ///
-/// A feature is a window. As in transformers' `run_qa`, the target of a window that does not hold the whole answer is
-/// the token that stands for no answer. Unlike there, the softmax is over the tokens that an answer may begin or end
-/// at: the context's, and the one that stands for no answer. The question and padding are left out of it.
+/// A feature is a window. As in transformers' `run_qa`, the target of a window that does not contain the whole
+/// answer is the no-answer token. Unlike there, the softmax covers only the tokens where an answer may begin or
+/// end, i.e. the context's and the no-answer token; question and padding are excluded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AnswerTask {
-    /// Context tokens that a window shares with the one before.
+    /// Context tokens shared by consecutive windows.
     pub stride: usize,
-    /// The most tokens of a question.
+    /// Maximum tokens of a question.
     pub max_question: usize,
-    /// How answers are chosen. With a threshold, a question may have no answer and is scored as in SQuAD 2.0.
+    /// How answers are selected. With a threshold, a question may have no answer and is scored as in SQuAD 2.0.
     pub choose: AnswerConfig,
-    /// How many answers are listed beside the best one when a model is asked.
+    /// Number of candidates listed besides the best one in predictions.
     pub listed: usize,
 }
 
-/// A window's scores: for each of its tokens, as the answer's first and as its last.
+/// A window's scores: each of its tokens as the answer's first and as its last.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpanScores {
-    /// As the first.
+    /// As the first token.
     pub starts: Vec<f32>,
-    /// As the last.
+    /// As the last token.
     pub ends: Vec<f32>,
 }
 
@@ -96,7 +96,7 @@ impl AnswerTask {
     /// Questions with their windows.
     ///
     /// # Errors
-    /// A `max_len` without room for question, stride and a token more.
+    /// A `max_len` too short for question, stride and one more token.
     pub fn encode(
         &self,
         tokenizer: &Tokenizer,
@@ -108,10 +108,10 @@ impl AnswerTask {
         Ok(Encoded { examples, features })
     }
 
-    /// What is answered to each question, in order.
+    /// The answer to each question, in order.
     ///
     /// # Panics
-    /// If there are not as many outputs as features.
+    /// If the number of outputs differs from the number of features.
     pub fn answers(
         &self,
         questions: &[Question],
@@ -124,7 +124,7 @@ impl AnswerTask {
     }
 }
 
-/// Of each question its windows with their scores.
+/// The windows of each question with their scores.
 fn of_questions<'a>(
     features: &'a [QuestionFeatures],
     outputs: &'a [SpanScores],
@@ -144,7 +144,7 @@ fn window_loss(scores: &WindowScores) -> f64 {
     (of(scores.starts, start) + of(scores.ends, end)) / 2.0
 }
 
-/// Answers in texts, as a section says it.
+/// Question answering, configured by a section.
 pub(super) struct AnswerKind<'a>(pub &'a TaskSection);
 
 impl TaskKind for AnswerKind<'_> {
@@ -210,7 +210,7 @@ impl Task for AnswerTask {
         batch.len() as f64
     }
 
-    /// The logits of contexts and of the tokens that stand for none: no answer begins or ends elsewhere.
+    /// The logits of context and no-answer tokens; others cannot begin or end an answer.
     fn scores(&self, model: &Self::Model, batch: &[&QuestionFeatures], device: &Device) -> SpanLogits {
         let input = input(&model.bert, &sequences(batch), device);
         let longest = input.longest();
@@ -242,8 +242,8 @@ impl Task for AnswerTask {
             .collect()
     }
 
-    /// The best answers whatever the threshold, which the report applies; a question's loss is the mean over its
-    /// windows.
+    /// The best answers, ignoring the threshold, which the report applies; a question's loss is the mean over
+    /// its windows.
     fn predictions(
         &self,
         questions: &[Question],

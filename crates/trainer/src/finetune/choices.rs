@@ -1,4 +1,4 @@
-//! Multiple choice: picking the right one of several texts.
+//! Multiple choice: choosing the right one of several texts.
 
 use super::kind::TaskKind;
 use super::saved_model::{OpenedModel, SavedModel};
@@ -25,10 +25,10 @@ use cloze_model::{HasBackbone, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 
-/// The score in place of a choice that an example does not have.
+/// The score of a missing choice.
 const ABSENT: f32 = -1e9;
 
-/// Multiple choice (Devlin et al. 2019, §4.4); examples may differ in how many choices they have.
+/// Multiple choice (Devlin et al. 2019, §4.4); the number of choices may vary between examples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ChoiceTask;
 
@@ -45,7 +45,7 @@ impl ChoiceTask {
     /// Examples with their tokens.
     ///
     /// # Errors
-    /// A `max_len` without room for a token of each text.
+    /// A `max_len` too short for one token of each text.
     pub fn encode(
         &self,
         tokenizer: &Tokenizer,
@@ -171,13 +171,13 @@ impl PretrainedTask for ChoiceTask {
     }
 }
 
-/// The scores of all choices of a batch, one below the other, `[choices, 1]`.
+/// The scores of all choices of a batch, stacked, `[choices, 1]`.
 fn scores(model: &BertForMultipleChoice, batch: &[&ChoiceFeatures], device: &Device) -> Tensor<2> {
     model.forward(input(&model.bert, &sequences(batch), device), 1)
 }
 
-/// `[choices, 1]` to `[batch, most choices]`. An example with fewer choices is filled up with a score whose softmax is
-/// 0.
+/// `[choices, 1]` to `[batch, most choices]`. An example with fewer choices is padded with a score whose
+/// softmax is 0.
 fn side_by_side(scores: Tensor<2>, batch: &[&ChoiceFeatures]) -> Tensor<2> {
     let most = batch.iter().map(|features| features.choices.len()).max().unwrap_or(0);
     let shape = [batch.len(), most];

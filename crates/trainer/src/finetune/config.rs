@@ -9,33 +9,35 @@ use cloze_model::tasks::DropoutOverrides;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Everything a fine-tuning run is told.
+/// Configures a fine-tuning run.
 ///
-/// [`FineTuneConfig::load`] resolves one from a file, whose `[task]` tells it from a pretraining run's.
+/// [`FineTuneConfig::load`] resolves one from a file; its `[task]` section distinguishes it from a pretraining
+/// run's.
 pub type FineTuneConfig = Run<FineTuneRun>;
 
-/// The sections of a [`FineTuneConfig`] beside those that all runs have. Another crate's task has a section `S` of its own.
+/// The sections of a [`FineTuneConfig`] besides those common to all runs. Tasks of other crates have their own
+/// section type `S`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FineTuneRun<S = TaskSection> {
-    /// `[task]`: what is to be predicted.
+    /// `[task]`: what is predicted.
     pub task: S,
-    /// `[model]`: the checkpoint, and what of it is trained.
+    /// `[model]`: the checkpoint, and which parts are trained.
     pub model: FineTuneModel,
-    /// `[data]`: examples to train on and to measure with.
+    /// `[data]`: examples for training and evaluation.
     pub data: DataSection,
     /// `[train]`: epochs and batches.
     pub train: FineTuneTrain,
-    /// `[eval]`: when to measure, by what, and when to stop.
+    /// `[eval]`: when to evaluate, by which metric, and when to stop.
     #[serde(default)]
     pub eval: FineTuneEval,
 }
 
-/// What a fine-tuning is told, whatever its task.
+/// A fine-tuning config independent of the task.
 #[derive(Clone, Copy)]
 pub struct Tuning<'a> {
-    /// What all runs are told.
+    /// The sections common to all runs.
     pub common: &'a Common,
     /// `[model]`
     pub model: &'a FineTuneModel,
@@ -48,43 +50,43 @@ pub struct Tuning<'a> {
 }
 
 impl<S> Run<FineTuneRun<S>> {
-    /// All but the task.
+    /// All sections except the task.
     pub(super) fn tuning(&self) -> Tuning<'_> {
         let FineTuneRun { model, data, train, eval, .. } = &self.kind;
         Tuning { common: &self.common, model, data, train, eval }
     }
 }
 
-/// `[model]`: the checkpoint, and what of it is trained.
+/// `[model]`: the checkpoint, and which parts are trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FineTuneModel {
-    /// The Hugging Face folder, relative to the current directory; programs may take a hub's name too. Empty where
-    /// there is a [recurrent](Self::recurrent) model.
+    /// The Hugging Face folder, relative to the current directory; programs may also accept a hub name. Empty
+    /// for a [recurrent](Self::recurrent) model.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub path: PathBuf,
-    /// A recurrent model that is trained from scratch, in place of a checkpoint.
+    /// A recurrent model to train from scratch, in place of a checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recurrent: Option<RecurrentSection>,
-    /// Whether the checkpoint's weights are ignored. The seed then initialises new ones for its network, and its
-    /// tokenizer stays, which shows what pretraining is worth. Default false.
+    /// Whether the checkpoint's weights are ignored: the seed initialises new ones for the same network, with
+    /// the same tokenizer, which shows the effect of pretraining. Default false.
     #[serde(default)]
     pub untrained: bool,
     /// Dropout probabilities that replace the checkpoint's.
     #[serde(default)]
     pub dropout: DropoutOverrides,
-    /// Patterns for the paths of parameters that stay as they are, such as `bert.*` for the whole encoder.
+    /// Patterns for the paths of frozen parameters, such as `bert.*` for the whole encoder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub freeze: Vec<String>,
-    /// How many of the first layers are frozen, together with the embeddings. Default none.
+    /// Number of first layers to freeze, together with the embeddings. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freeze_layers: Option<usize>,
     /// Each layer's learning rate is this times that of the layer above it. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer_decay: Option<f64>,
-    /// Whether layers begin to learn one after another: the head alone in the first epoch, with each epoch one more layer
-    /// from the last on, the embeddings at the end (Howard & Ruder 2018, §3.3). Default false.
+    /// Whether layers are unfrozen one by one: in the first epoch only the head is trained, each further epoch
+    /// adds one layer from the last on, the embeddings at the end (Howard & Ruder 2018, §3.3). Default false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub gradual_unfreezing: bool,
     /// Low-rank adapters, which are trained instead of the encoder and merged into it at the end.
@@ -100,35 +102,35 @@ fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
 
-/// `[data]`: examples to train on and to measure with.
+/// `[data]`: examples for training and evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DataSection {
     /// The training data, and how all files are read.
     pub train: LabelledSource,
-    /// Files to measure with during training, read as the training data. Default none.
+    /// Files for evaluation during training, read like the training data. Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<String>,
-    /// The share of the training data that is held out to measure with during training, instead of files.
+    /// The fraction of the training data held out for evaluation during training, instead of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dev_fraction: Option<f64>,
-    /// Files to measure the result with, read as the training data. Default none.
+    /// Files for evaluating the result, read like the training data. Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub test: Vec<String>,
-    /// The most tokens of a sequence. Default 128, and 384 for answers.
+    /// Maximum tokens of a sequence. Default 128, and 384 for answers.
     #[serde(default = "unset")]
     pub max_len: usize,
-    /// The language that all texts are in, where the model has language embeddings (XLM): a name in the checkpoint's
+    /// The language of all texts, if the model has language embeddings (XLM): a name in the checkpoint's
     /// `lang2id`, or its number. Default: the checkpoint's `lang_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
-    /// How many examples of each class are trained on. The seed draws them from what is not held out. Default: all.
+    /// Number of training examples per class, drawn by the seed from those not held out. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shots: Option<usize>,
 }
 
-/// A value that no file can have. The task's default replaces it.
+/// A value that no file can have; replaced by the task's default.
 pub(super) fn unset() -> usize {
     usize::MAX
 }
@@ -137,49 +139,49 @@ fn one() -> usize {
     1
 }
 
-/// `[train]`: how much is trained, and with what.
+/// `[train]`: epochs, batches and precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FineTuneTrain {
-    /// Passes over the training data. 0 measures a prompt without training.
+    /// Passes over the training data. 0 evaluates a prompt without training.
     pub epochs: u64,
-    /// Examples in one micro-batch, which are in memory at once.
+    /// Examples per micro-batch, the unit held in memory.
     pub batch_size: usize,
-    /// The most tokens of a micro-batch, counted with padding to its longest example. If examples are long, a
+    /// Maximum tokens of a micro-batch, counted with padding to its longest example. With long examples a
     /// micro-batch has fewer than `batch_size`. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_tokens: Option<usize>,
     /// Micro-batches averaged into one step. Default 1.
     #[serde(default = "one")]
     pub accumulate: usize,
-    /// What happens on a loss or gradient that is not finite. Default `"stop"`.
+    /// What to do on a non-finite loss or gradient. Default `"stop"`.
     #[serde(default)]
     pub non_finite: NonFinite,
-    /// In what precision matrices are multiplied: `"f32"`, `"bf16"`, or on a graphics processor `"f16"`. Default `"f32"`.
+    /// Precision of matrix products: `"f32"`, `"bf16"`, or on a GPU `"f16"`. Default `"f32"`.
     #[serde(default)]
     pub precision: Precision,
-    /// Whether a layer's activations are computed again in the backward pass, see
+    /// Whether to recompute a layer's activations in the backward pass, see
     /// [`TrainSection::recompute`](crate::config::TrainSection::recompute). Default false.
     #[serde(default)]
     pub recompute: bool,
 }
 
-/// `[eval]`: when to measure, by what, and when to stop.
+/// `[eval]`: when to evaluate, by which metric, and when to stop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct FineTuneEval {
-    /// Evaluations in an epoch, the last one at its end. Default 1.
+    /// Evaluations per epoch, the last one at its end. Default 1.
     pub per_epoch: u64,
-    /// The figure that decides which model is the best. Default: the task's usual one.
+    /// The metric that decides which model is best. Default: the task's usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// Training ends after this many evaluations in a row without a better figure, or an equal figure and a lower loss.
-    /// Without this key it never ends early.
+    /// Number of evaluations in a row without a better metric, or an equal metric and a lower loss, after which
+    /// training stops. Without it, training never stops early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
-    /// Tokens in a batch of an evaluation. Only the last digits of results depend on it. Default 2,048.
+    /// Tokens per evaluation batch; only affects the last digits of results. Default 2,048.
     pub batch_tokens: usize,
 }
 

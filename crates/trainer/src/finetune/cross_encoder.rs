@@ -1,14 +1,14 @@
-//! What sentence-transformers' `CrossEncoder` does to a model's only output: a word in `config.json`, which transformers does
-//! not read.
+//! The activation that sentence-transformers' `CrossEncoder` applies to a model's single output: an entry in
+//! `config.json` that transformers ignores.
 
 use super::section::ValueLoss;
 use crate::{Result, TrainerError};
-use cloze_evaluation::atomic_file::write_atomic;
+use cloze_files::write_atomic;
 use cloze_model::ModelError;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The key that sentence-transformers has its own settings under, and that of the function.
+/// The key of sentence-transformers' own settings, and that of the function.
 const SECTION: &str = "sentence_transformers";
 const ACTIVATION: &str = "activation_fn";
 /// The function's key before sentence-transformers 4.
@@ -16,7 +16,7 @@ const OLD_ACTIVATION: &str = "sbert_ce_default_activation_function";
 /// The file of sentence-transformers 6.
 const OWN: &str = "config_sentence_transformers.json";
 
-/// Adds the function to a saved folder's `config.json`, whose model has one output.
+/// Adds the function to the `config.json` of a saved single-output model.
 ///
 /// # Errors
 /// A file that cannot be read or written.
@@ -30,8 +30,8 @@ pub(super) fn write_activation(folder: &Path, loss: ValueLoss) -> Result<()> {
     Ok(write_atomic(&folder.join("config.json"), format!("{config:#}\n").as_bytes())?)
 }
 
-/// The loss whose numbers a folder's function makes. As in `CrossEncoder`, and in the pipelines of transformers, it is the
-/// sigmoid where nothing is said, unless `problem_type` is `regression`.
+/// The loss that matches a folder's function. As in `CrossEncoder` and the pipelines of transformers, the
+/// default is the sigmoid, unless `problem_type` is `regression`.
 ///
 /// # Errors
 /// A file that cannot be read, another function, or a prompt before every text.

@@ -1,4 +1,4 @@
-//! A model's outputs on a whole split, and their figures.
+//! A model's outputs on a whole split, and their metrics.
 
 use super::task::{Encoded, Features, Task};
 use crate::engine::Advance;
@@ -8,9 +8,9 @@ use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Predictions;
 use cloze_ops::on_awake_cores;
 
-/// What a model predicts for examples. `model` and `device` are without autodiff. Batches have about `batch_tokens`
-/// tokens in sequences of similar length; only the last digits of outputs depend on that. `progress` hears of each
-/// batch.
+/// A model's predictions for examples. `model` and `device` are without autodiff. Batches have about
+/// `batch_tokens` tokens in sequences of similar length; this only affects the last digits of outputs. Reports
+/// each batch to `progress`.
 pub fn predict<T: Task>(
     task: &T,
     model: &T::Model,
@@ -36,7 +36,7 @@ pub fn outputs<T: Task>(
     outputs_of(task, model, &features, batch_tokens, device, progress)
 }
 
-/// A model's outputs in the order of the features, which lie anywhere.
+/// A model's outputs in the order of the features, which need not be contiguous.
 pub(super) fn outputs_of<T: Task>(
     task: &T,
     model: &T::Model,
@@ -49,7 +49,7 @@ pub(super) fn outputs_of<T: Task>(
     in_batches(features, batch_tokens, work, progress)
 }
 
-/// What `work` makes of each feature. It gets them in batches of similar length.
+/// The results of `work` for each feature, called in batches of similar length.
 pub(super) fn in_batches<F: Features, R>(
     features: &[&F],
     batch_tokens: usize,
@@ -72,7 +72,7 @@ pub(super) fn in_batches<F: Features, R>(
     restore(&batches, outputs)
 }
 
-/// The figures of predictions. `metric`, if given, is the main one.
+/// The metrics of predictions. `metric`, if given, is the main one.
 ///
 /// # Errors
 /// [`EvaluationError::NoFigure`](cloze_evaluation::EvaluationError::NoFigure).

@@ -1,4 +1,4 @@
-//! How a task's model is kept in a folder.
+//! How a task's model is stored in a folder.
 
 use super::config::Tuning;
 use super::model_folder::ModelFolder;
@@ -8,22 +8,22 @@ use cloze_model::blocks::merge_lora;
 use cloze_model::huggingface::PretrainedFolder;
 use std::path::Path;
 
-/// The way of one kind of models into a folder and out of it.
+/// Saves and loads one kind of model.
 pub trait Form<M> {
-    /// Saves a model with all that is asked of it later: its tokenizer, its task.
+    /// Saves a model with everything needed to use it: its tokenizer, its task.
     ///
     /// # Errors
-    /// Weights that are not finite; whatever goes wrong in writing.
+    /// Non-finite weights; write errors.
     fn save(&self, model: &M, folder: &Path) -> Result<()>;
 
-    /// The weights of a folder in the place of a model's.
+    /// Loads a folder's weights into a model.
     ///
     /// # Errors
-    /// Those of reading it.
+    /// Those of reading the folder.
     fn load(&self, model: M, folder: &Path) -> Result<M>;
 }
 
-/// A checkpoint's encoder with a head, as transformers has it.
+/// A checkpoint's encoder with a head, in transformers' format.
 pub(super) struct PretrainedForm<'a, T: PretrainedTask> {
     pub config: Tuning<'a>,
     pub task: &'a T,
@@ -31,7 +31,7 @@ pub(super) struct PretrainedForm<'a, T: PretrainedTask> {
 }
 
 impl<T: PretrainedTask> PretrainedForm<'_, T> {
-    /// The model without adapters, and without what only training needs.
+    /// The model without adapters or training-only parts.
     fn kept(&self, model: T::Model) -> Result<T::Model> {
         let model = self.task.without_training_parts(model);
         match self.config.model.lora {

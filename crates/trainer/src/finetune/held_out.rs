@@ -1,11 +1,11 @@
-//! Which of the training data's examples are development data, where the config holds out a share of them.
+//! Chooses the development examples if the config holds out a fraction of the training data.
 
 use cloze_data::derive_seed;
 
-/// Tells these random numbers from all others that a seed gives.
+/// Separates this random stream from all others of a seed.
 const HELD_OUT_STREAM: u64 = 0x4E1D;
 
-/// For each of `n` examples, whether it is held out. Their number is the share of `n`, rounded, and at least 1. The
+/// For each of `n` examples, whether it is held out. Their number is `share · n`, rounded, and at least 1. The
 /// choice depends only on the seed and `n`.
 pub(super) fn held_out(n: usize, share: f64, seed: u64) -> Vec<bool> {
     let count = ((share * n as f64).round() as usize).clamp(1, n.max(1));

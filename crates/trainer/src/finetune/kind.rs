@@ -1,4 +1,5 @@
-//! What a config and a saved folder ask of a kind of task. Another crate adds a kind by its section, which is [`TaskSettings`].
+//! What a kind of task provides to configs and saved folders. Other crates add kinds by a section that
+//! implements [`TaskSettings`].
 
 use super::config::Tuning;
 use super::saved_model::{OpenedModel, SavedModel};
@@ -18,34 +19,34 @@ use std::path::Path;
 pub trait TaskSettings:
     Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
-    /// Whether a section of this `kind` is one of these.
+    /// Whether this section type covers the `kind`.
     fn is_of(kind: &str) -> bool;
 
-    /// What is done for such a task.
+    /// The implementation of the task.
     fn kind(&self) -> Box<dyn TaskKind + '_>;
 }
 
 /// A kind of task. Each is implemented where its [`Task`](super::Task) is.
 pub trait TaskKind: Sync {
-    /// Checks the task's keys, and how they go with the others.
+    /// Checks the task's keys and their consistency with the others.
     ///
     /// # Errors
-    /// The first that is invalid.
+    /// The first invalid one.
     fn check(&self, _config: Tuning<'_>) -> Check {
         Ok(())
     }
 
-    /// The most tokens of a sequence, if a config does not say.
+    /// The default maximum tokens of a sequence.
     fn default_max_len(&self) -> usize {
         128
     }
 
-    /// Whether a model has to be trained before it can predict anything.
+    /// Whether a model must be trained before it can predict anything.
     fn needs_training(&self) -> bool {
         true
     }
 
-    /// Whether training begins with a checkpoint, or a recurrent model in its place.
+    /// Whether training starts from a checkpoint (or a recurrent model in its place).
     fn needs_checkpoint(&self) -> bool {
         true
     }
@@ -65,20 +66,20 @@ pub trait TaskKind: Sync {
         None
     }
 
-    /// Reads the data, and fine-tunes.
+    /// Reads the data and fine-tunes.
     ///
     /// # Errors
     /// Those of reading the data and of the run.
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome>;
 
-    /// The model of a saved folder.
+    /// Loads the model of a saved folder.
     ///
     /// # Errors
-    /// What does not fit in the folder's task; those of the checkpoint.
+    /// A mismatch in the folder's task; checkpoint errors.
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel>;
 }
 
-/// A task that recurrent models are trained for.
+/// A task that recurrent models support.
 #[derive(Debug, Clone, Copy)]
 pub enum RecurrentTask<'a> {
     /// Classes of texts, or numbers.
@@ -88,7 +89,7 @@ pub enum RecurrentTask<'a> {
 }
 
 impl RecurrentTask<'_> {
-    /// The pooling that the section asks for.
+    /// The section's pooling.
     pub(super) fn pooling(self) -> Option<Pooling> {
         match self {
             Self::Texts(

@@ -1,4 +1,4 @@
-//! The kinds of tasks that a config can name: the one place that tells them apart.
+//! The kinds of tasks in configs: the only place that distinguishes them.
 
 use super::answers::AnswerKind;
 use super::choices::ChoiceKind;
@@ -10,7 +10,7 @@ use super::tags::TagKind;
 use super::texts::TextKind;
 
 impl TaskSettings for TaskSection {
-    /// All: what is none of these is told with their names.
+    /// All kinds: an unknown one gets an error that lists them.
     fn is_of(_: &str) -> bool {
         true
     }

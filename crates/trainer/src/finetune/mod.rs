@@ -1,7 +1,8 @@
-//! Fine-tuning: from labelled data and a checkpoint to a model for a task, and how good that is.
+//! Fine-tuning: from labelled data and a checkpoint to a task model and its evaluation.
 //!
-//! [`FineTuneConfig`] says all of a run, [`fine_tune`] carries it out. A kind of task is a [`Task`], such as
-//! [`TextTask`]: what its examples become, its loss, and what it predicts. A [`Predictor`] asks the model in a folder.
+//! [`FineTuneConfig`] describes a run, [`fine_tune`] runs it. A kind of task is a [`Task`], such as
+//! [`TextTask`]: how its examples are encoded, its loss, and its predictions. A [`Predictor`] runs a saved
+//! model.
 
 mod answers;
 mod choices;

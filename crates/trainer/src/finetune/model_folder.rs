@@ -1,4 +1,4 @@
-//! A fine-tuned model's folder: what transformers reads, and a file that says which task it is for.
+//! A fine-tuned model's folder: transformers' files, and a file that names its task.
 
 use super::cross_encoder;
 use super::section::{TaggingSection, TaskSection, ValueLoss};
@@ -18,26 +18,26 @@ use std::path::Path;
 /// The file's name in a model's folder.
 pub const TASK_FILE: &str = "task.json";
 
-/// `task.json`: what `config.json` has no place for.
+/// `task.json`: what `config.json` cannot hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskFile<S = TaskSection> {
-    /// The task; its labels are those of `config.json` too.
+    /// The task; its labels are also in `config.json`.
     pub task: S,
-    /// Tokens of a sequence at most.
+    /// Maximum tokens of a sequence.
     pub max_len: usize,
-    /// Whether inputs are pairs of texts or single texts, if that is known and the task allows both.
+    /// Whether inputs are pairs of texts or single texts, if known and the task allows both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pairs: Option<bool>,
 }
 
 impl<S> TaskFile<S> {
-    /// That of a task's models.
+    /// The file of a task's models.
     pub fn of<T: Task<Section = S>>(task: &T, max_len: usize) -> Self {
         Self { task: task.section(), max_len, pairs: task.pairs() }
     }
 
-    /// Reads that of a folder; `None` if it has no such file.
+    /// Reads the file of a folder; `None` if it has none.
     ///
     /// # Errors
     /// [`TrainerError::Io`], and [`TrainerError::BadTaskFile`] for a malformed file.
@@ -57,7 +57,7 @@ impl<S> TaskFile<S> {
             .map_err(|reason| TrainerError::BadTaskFile { path, reason })
     }
 
-    /// Writes it into a folder.
+    /// Writes the file into a folder.
     ///
     /// # Errors
     /// [`TrainerError::Io`].
@@ -72,9 +72,9 @@ impl<S> TaskFile<S> {
 }
 
 impl TaskFile {
-    /// What the other files of a folder say, which was saved by transformers: `architectures`, `problem_type` and
-    /// `id2label`, and the tokenizer's longest sequence. Texts
-    /// with answers are cut as transformers' examples do, in windows of at most 384 tokens.
+    /// Infers the task of a folder saved by transformers from its other files: `architectures`, `problem_type`
+    /// and `id2label`, and the tokenizer's maximum length. Texts with answers are split as in transformers'
+    /// examples, in windows of at most 384 tokens.
     ///
     /// # Errors
     /// [`TrainerError::BadTaskFile`] for a model whose task cannot be determined.
@@ -104,7 +104,7 @@ impl TaskFile {
     }
 }
 
-/// The task of a model without a `task.json`, or why there is none.
+/// The task of a model without a `task.json`, or why it cannot be determined.
 fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, String> {
     let mut names: Vec<(&String, usize)> = config.labels.iter().zip(0..).collect();
     names.sort();
@@ -165,7 +165,7 @@ fn of_config(config: &PretrainedConfig) -> std::result::Result<TaskSection, Stri
                  encoder or of a left-to-right model"
             ),
             None => format!(
-                "no task can be told from `architectures` ({}); expected a fine-tuned model",
+                "cannot determine the task from `architectures` ({}); expected a fine-tuned model",
                 config.architectures.join(", ")
             ),
         }),
@@ -180,20 +180,20 @@ fn reads_with_decoder(name: &str) -> bool {
     families.into_iter().any(of)
 }
 
-/// What is saved beside the weights.
+/// Everything saved besides the weights.
 pub(super) struct ModelFolder<'a, S> {
     pub family: Family,
     pub encoder: BertConfig,
     pub languages: Vec<String>,
     pub tokenizer: &'a Tokenizer,
     pub file: TaskFile<S>,
-    /// The class of transformers that reads it.
+    /// The transformers class that reads it.
     pub saved_as: (Architecture, Option<ProblemType>),
     pub labels: Option<&'a LabelSet>,
 }
 
 impl<S: Serialize> ModelFolder<'_, S> {
-    /// Whether a model of this encoder can be saved so, to be asked before it is trained.
+    /// Checks that a model of this encoder can be saved this way, before it is trained.
     ///
     /// # Errors
     /// Those of [`SaveConfig::check`].
@@ -207,7 +207,7 @@ impl<S: Serialize> ModelFolder<'_, S> {
         self.file.write(folder)
     }
 
-    /// What the model is saved as.
+    /// The configuration to save.
     fn config(&self) -> SaveConfig {
         let (architecture, problem) = self.saved_as;
         let labels = match (self.labels, problem) {

@@ -1,4 +1,4 @@
-//! Asking the model in a folder: JSON in, JSON out, or a split of labelled data.
+//! Prediction with a model from a folder: JSON in, JSON out, or a split of labelled data.
 
 use super::config::FineTuneRun;
 use super::kind::TaskSettings;
@@ -22,41 +22,42 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
-/// A tokenizer and a model for a task, from one folder. Threads may share one.
+/// A tokenizer and a task model from one folder. Can be shared between threads.
 ///
-/// The model multiplies in the precision of the caller's scope, [`with_precision`](cloze_ops::with_precision), whose
-/// documentation says what bf16 is and [`Embedder`](crate::embed::Embedder)'s how to ask for it.
+/// The model multiplies in the precision of the caller's scope, [`with_precision`](cloze_ops::with_precision),
+/// whose documentation explains bf16; for an example see [`Embedder`](crate::embed::Embedder).
 #[derive(Debug)]
 pub struct Predictor {
     folder: PathBuf,
     /// The task's name.
     kind: String,
-    /// The task, if it is one of this crate.
+    /// The task, if it belongs to this crate.
     section: Option<TaskSection>,
     model: Box<dyn AnyTaskModel>,
     setup: Setup,
     max_positions: usize,
 }
 
-/// Which labelled examples a model is measured on.
+/// The labelled examples to evaluate on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum EvaluationData<'a> {
     /// All of these files.
     Files(&'a [String]),
-    /// The part of the training data that a run with this config holds out, by its `data.dev_fraction` and its seed.
+    /// The part of the training data that a run with this config holds out, from its `data.dev_fraction` and
+    /// its seed.
     HeldOut,
 }
 
 impl Predictor {
-    /// Loads a fine-tuned folder, or one of any class of transformers that has a counterpart here. `task.json` says the
-    /// task; without that file, `architectures`, `problem_type` and `id2label` do.
+    /// Loads a fine-tuned folder, or one of any supported transformers class. The task comes from `task.json`
+    /// or, without that file, from `architectures`, `problem_type` and `id2label`.
     ///
-    /// With `int8` the encoder's layers multiply in 8 bits: faster, and a little less exact. `device` is one
-    /// without autodiff.
+    /// With `int8` the encoder's layers multiply in 8 bits: faster and slightly less exact. `device` must be
+    /// one without autodiff.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder, by name; [`TrainerError::BadTaskFile`] if the task
-    /// cannot be determined, [`TrainerError::NoTaskHead`] for a model that was never trained for it,
+    /// A missing or damaged file in the folder; [`TrainerError::BadTaskFile`] if the task cannot be determined,
+    /// [`TrainerError::NoTaskHead`] for a model that was never trained for it,
     /// [`TrainerError::VocabularyMismatch`], [`TrainerError::UnfitTokenizer`].
     pub fn load(folder: &Path, device: &Device, int8: bool) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
@@ -82,7 +83,7 @@ impl Predictor {
         Ok(Self { section, ..Self::open(file, folder, tokenizer, pretrained, device, int8)? })
     }
 
-    /// As [`load`](Self::load), of a folder whose `task.json` has a section of another crate.
+    /// Same as [`load`](Self::load), for a folder whose `task.json` has a section of another crate.
     ///
     /// # Errors
     /// Those of [`load`](Self::load).
@@ -114,22 +115,22 @@ impl Predictor {
         Ok(Self { folder: folder.into(), kind, section: None, model, setup, max_positions })
     }
 
-    /// The task's name, as `kind` has it in a config.
+    /// The task's name, the `kind` in a config.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// What it predicts, labels spelt out; none for a task of another crate.
+    /// The task, with its labels; `None` for a task of another crate.
     pub fn task(&self) -> Option<&TaskSection> {
         self.section.as_ref()
     }
 
-    /// What a line of input looks like, as errors say it.
+    /// The expected form of an input line, for error messages.
     pub fn input(&self) -> &'static str {
         self.model.input()
     }
 
-    /// The keys that are read of a line of input.
+    /// The keys read from an input line.
     pub fn input_keys(&self) -> &'static [InputKey] {
         self.model.input_keys()
     }
@@ -139,12 +140,12 @@ impl Predictor {
         self.model.answer_keys()
     }
 
-    /// The most tokens of a sequence, including special ones.
+    /// The maximum tokens of a sequence, special tokens included.
     pub fn max_len(&self) -> usize {
         self.setup.max_len
     }
 
-    /// Lets each prediction list the `n` best answers as `n_best`, or as many as the task keeps (its own `n_best`).
+    /// Makes each prediction list the `n` best answers as `n_best`, limited by the task's own `n_best`.
     ///
     /// # Errors
     /// [`TrainerError::Setting`] for a task whose predictions have no such list.
@@ -158,10 +159,10 @@ impl Predictor {
         }
     }
 
-    /// Lets predictions name the labels whose probability is above `threshold`, in place of the folder's own.
+    /// Sets the probability threshold of predicted labels, in place of the folder's own.
     ///
     /// # Errors
-    /// [`TrainerError::Setting`] for a task without such labels, and unless it is above 0 and below 1.
+    /// [`TrainerError::Setting`] for a task without a threshold, or for a value not between 0 and 1, exclusive.
     pub fn predict_above(&mut self, threshold: f64) -> Result<()> {
         let refuse = |expected| Err(bad_setting("threshold", threshold, expected));
         if !(threshold > 0.0 && threshold < 1.0) {
@@ -173,11 +174,11 @@ impl Predictor {
         }
     }
 
-    /// The model's answers to lines of input, up to the first line that cannot be read. Only the last digits of a
-    /// prediction depend on the other lines. `progress` hears of each batch.
+    /// The model's answers to input lines, up to the first invalid line. Other lines only affect the last
+    /// digits of a prediction. Reports each batch to `progress`.
     ///
     /// # Errors
-    /// A folder whose longest sequence leaves no room for a token of each text.
+    /// A folder whose maximum length is too short for a token of each text.
     pub fn predict<S: AsRef<str>>(
         &self,
         lines: &[S],
@@ -187,11 +188,11 @@ impl Predictor {
         self.model.predict(&lines, &self.setup, progress)
     }
 
-    /// How good the model is on examples that are read, tokenised and measured as `config` says. The config's
-    /// checkpoint is not read. `progress` hears of each batch.
+    /// Evaluates the model on examples that are read, tokenised and measured as configured. The config's
+    /// checkpoint is ignored. Reports each batch to `progress`.
     ///
     /// # Errors
-    /// A config for another kind of task than the model's, or with longer sequences than it takes; those of
+    /// A config for another kind of task than the model's, or with longer sequences than it supports; those of
     /// reading the data; [`TrainerError::NoExamples`],
     /// [`EvaluationError::NoFigure`](cloze_evaluation::EvaluationError::NoFigure).
     pub fn evaluate<S: TaskSettings>(
@@ -224,7 +225,7 @@ impl Predictor {
     }
 }
 
-/// A line of JSON that was encoded.
+/// An encoded line of JSON.
 pub struct LineUnit(Box<dyn Any + Send>);
 
 /// A request is the JSON value of a line.
@@ -247,7 +248,7 @@ impl Respond for Predictor {
     }
 }
 
-/// What a task's `kind` is in a config.
+/// A task's `kind` in a config.
 fn kind_of<S: TaskSettings>(task: &S) -> String {
     let task = serde_json::to_value(task).expect("strings and numbers");
     task["kind"].as_str().unwrap_or_default().to_owned()
@@ -382,7 +383,7 @@ mod tests {
         let two = error(&[("problem_type", "regression".into())]);
         assert!(two.ends_with("a regression of 2 numbers; expected one"), "{two}");
         let encoder = error(&[("architectures", vec!["BertModel"].into())]);
-        assert!(encoder.contains("no task can be told from `architectures` (BertModel)"), "{encoder}");
+        assert!(encoder.contains("cannot determine the task from `architectures` (BertModel)"), "{encoder}");
         let t5 = error(&[("architectures", vec!["T5ForSequenceClassification"].into())]);
         assert!(t5.contains("T5ForSequenceClassification reads texts with an encoder and a decoder"), "{t5}");
         let words = with(&[("architectures", vec!["BertForTokenClassification"].into())]).unwrap();

@@ -1,4 +1,4 @@
-//! Classes of texts by way of the masked-LM head: a template with a mask, and words for the classes.
+//! Text classification with the masked-LM head: a template with a mask, and words for the classes.
 
 use super::config::Tuning;
 use super::kind::TaskKind;
@@ -28,26 +28,26 @@ use cloze_model::tasks::{BertForMaskedLm, DropoutOverrides, classification_loss}
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 
-/// Classification by the masked-LM head.
+/// Classification with the masked-LM head.
 #[derive(Debug, Clone)]
 pub struct PromptTask {
-    /// The classes: the verbaliser's, in the order that those of data have.
+    /// The classes: the verbaliser's, in the usual order of data classes.
     pub labels: LabelSet,
     section: PromptSection,
     template: Template,
     positive: Option<usize>,
     /// All words' ids, class after class.
     words: Vec<i32>,
-    /// What each word counts for each class, `[words, classes]`.
+    /// The weight of each word in each class, `[words, classes]`.
     shares: Vec<f32>,
 }
 
 impl PromptTask {
-    /// The task that a section describes, for the tokenizer of the model in `folder`.
+    /// The task configured by a section, for the tokenizer of the model in `folder`.
     ///
     /// # Errors
-    /// [`TrainerError::NoMaskToken`]; a malformed template; words that are not one piece of the vocabulary, or
-    /// that several classes have; a positive class that is not among them.
+    /// [`TrainerError::NoMaskToken`]; a malformed template; words that are not a single piece of the vocabulary
+    /// or that several classes share; an unknown positive class.
     pub fn new(section: &PromptSection, tokenizer: &Tokenizer, folder: &Path) -> Result<Self> {
         let mask = tokenizer.special_ids().mask;
         let mask = mask.and_then(|id| Some((tokenizer.id_to_token(id)?.to_owned(), id)));
@@ -55,7 +55,7 @@ impl PromptTask {
         let template = Template::parse(&section.template, mask)?;
         if section.verbaliser.len() < 2 {
             let found = format!("of {} classes", section.verbaliser.len());
-            return Err(bad_setting("task.verbaliser", found, "two at least".into()));
+            return Err(bad_setting("task.verbaliser", found, "at least two".into()));
         }
         let labels = LabelSet::found(section.verbaliser.keys().cloned())?;
         let mut words: Vec<i32> = Vec::new();
@@ -84,7 +84,7 @@ impl PromptTask {
         }
     }
 
-    /// The task with this class as the one that precision, recall and F1 are of.
+    /// The task with this positive class for precision, recall and F1.
     ///
     /// # Errors
     /// A name that is not one of the classes.
@@ -100,7 +100,7 @@ impl PromptTask {
     /// Reads a split's examples.
     ///
     /// # Errors
-    /// Those of reading the data, a label without words among them.
+    /// Those of reading the data, including a label without words.
     pub fn read(&self, source: &LabelledSource) -> Result<(Vec<TextExample>, SkipReport)> {
         let (loaded, _) = texts(source, Path::new(""), Labels::Of(&self.labels))?;
         Ok((loaded.examples, loaded.skipped))
@@ -120,13 +120,13 @@ impl PromptTask {
         Ok(Encoded { examples, features })
     }
 
-    /// What goes around the texts.
+    /// The template around the texts.
     pub fn template(&self) -> &Template {
         &self.template
     }
 }
 
-/// The one piece that a word is in the mask's place.
+/// The single piece of a word in the mask's position.
 fn piece(word: &str, key: &str, template: &Template, tokenizer: &Tokenizer) -> Result<i32> {
     let mut tokenizer = tokenizer.clone();
     tokenizer.set_truncation(None)?;
@@ -146,7 +146,7 @@ fn piece(word: &str, key: &str, template: &Template, tokenizer: &Tokenizer) -> R
     }
 }
 
-/// Prompts, as a section says it.
+/// Prompt-based classification, configured by a section.
 pub(super) struct PromptKind<'a>(pub &'a PromptSection);
 
 impl TaskKind for PromptKind<'_> {
@@ -252,7 +252,7 @@ impl PretrainedTask for PromptTask {
     }
 
     /// # Errors
-    /// [`TrainerError::NoMlmHead`] among them: words mean nothing to a new head.
+    /// Including [`TrainerError::NoMlmHead`]: words mean nothing to a new head.
     fn model(
         &self,
         pretrained: PretrainedFolder,

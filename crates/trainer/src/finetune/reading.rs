@@ -1,4 +1,4 @@
-//! Reading a run's splits: the training data, what is held out of it, and the files to measure with.
+//! Reads a run's splits: the training data, what is held out of it, and the evaluation files.
 
 use super::config::Tuning;
 use super::held_out::held_out;
@@ -8,20 +8,20 @@ use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use cloze_data::labelled::{LabelSet, LabelledSource, TextExample};
 use cloze_data::{DataError, SkipReport};
-use cloze_evaluation::atomic_file::write_atomic;
+use cloze_files::write_atomic;
 use std::path::PathBuf;
 
 /// A task's splits.
 pub struct TaskData<T: Task> {
-    /// What is trained on.
+    /// The training data.
     pub train: Encoded<T::Example, T::Features>,
-    /// What is measured on during training.
+    /// The data evaluated during training.
     pub dev: Option<Encoded<T::Example, T::Features>>,
-    /// What the result is measured on.
+    /// The data that the result is evaluated on.
     pub test: Option<Encoded<T::Example, T::Features>>,
 }
 
-/// As many training examples of each class as the config says, or all.
+/// The configured number of training examples per class, or all.
 pub fn draw_shots(
     config: Tuning<'_>,
     labels: Option<&LabelSet>,
@@ -33,23 +33,23 @@ pub fn draw_shots(
     }
 }
 
-/// Reading the splits beside the training data.
+/// Reads the splits besides the training data.
 pub struct Reading<'a> {
     pub(super) config: Tuning<'a>,
-    /// Where it is written which examples were held out.
+    /// The file that records which examples were held out.
     pub(super) held_out: PathBuf,
     pub(super) progress: &'a mut dyn RunProgress,
 }
 
 impl Reading<'_> {
-    /// Says what was left out of a split.
+    /// Reports what was skipped in a split.
     fn note(&mut self, split: &str, skipped: &SkipReport) {
         if !skipped.is_empty() {
-            self.progress.note(&format!("{split}: left out {skipped}"));
+            self.progress.note(&format!("{split}: skipped {skipped}"));
         }
     }
 
-    /// All splits, of which `train` is read already.
+    /// All splits; `train` is already read.
     ///
     /// # Errors
     /// Those of `read` and `encode`; a file that cannot be written.
@@ -62,7 +62,7 @@ impl Reading<'_> {
         self.selected(train, read, encode, Ok)
     }
 
-    /// The same with `select` of the training data, what is held out left out.
+    /// The same with `select` applied to the training data after holding out.
     ///
     /// # Errors
     /// Those of [`data`](Self::data) and of `select`.
@@ -88,8 +88,8 @@ impl Reading<'_> {
         Ok(TaskData { train, dev: held.or(dev?), test: test? })
     }
 
-    /// Takes the development data out of the training data, where the config says so. The places of what is held
-    /// out, from 0, are written into the run's folder.
+    /// Holds the development data out of the training data, if configured. Writes the indices of held-out
+    /// examples into the run folder.
     fn hold_out<E>(&self, examples: Vec<E>) -> Result<(Vec<E>, Option<Vec<E>>)> {
         let Some(share) = self.config.data.dev_fraction else {
             return Ok((examples, None));
@@ -119,11 +119,11 @@ impl Reading<'_> {
     }
 }
 
-/// The error of a split whose files are not there names its key.
+/// Rewords the error of a split with missing files to name its key.
 pub(super) fn missing(split: &str, error: TrainerError) -> TrainerError {
     match error {
         TrainerError::Data(DataError::NoLabelledFiles { pattern, .. }) => {
-            let expected = "a file, a folder or a pattern of files that are there".into();
+            let expected = "an existing file or folder, or a pattern that matches files".into();
             bad_setting(&format!("data.{split}"), format!("{pattern:?}"), expected)
         }
         other => other,

@@ -1,4 +1,4 @@
-//! Fine-tuning as a recipe of the engine: a task's examples in batches, and what a model is worth on them.
+//! Fine-tuning as an engine recipe: a task's examples in batches, and a model's evaluation on them.
 
 use super::config::Tuning;
 use super::evaluate::{figures, predict};
@@ -19,7 +19,7 @@ use cloze_evaluation::report::Predictions;
 use std::path::Path;
 use std::time::Instant;
 
-/// The fine-tuning of one model. A batch is the places of its examples.
+/// The fine-tuning of one model. A batch is a list of example indices.
 pub(super) struct TaskRecipe<'a, T: Task> {
     pub config: Tuning<'a>,
     pub task: &'a T,
@@ -42,7 +42,7 @@ impl<T: Task> TaskRecipe<'_, T> {
         self.features(batch).into_iter().map(|features| features.cost() as u64).sum()
     }
 
-    /// What a model predicts for a split, and its figures.
+    /// A model's predictions for a split, and their metrics.
     fn measure(
         &self,
         model: &T::Model,
@@ -141,7 +141,7 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
         self.form.load(model, folder)
     }
 
-    /// The result's figures on each split, with every prediction in a report.
+    /// The result's metrics on each split, with every prediction in a report.
     fn report(
         &self,
         exported: &Exported<'_, T::Model>,

@@ -17,11 +17,10 @@ use crate::runs::RunKind;
 use cloze_tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 
-/// Fine-tunes a checkpoint as `config` says: data, steps, evaluations, the best model, its report.
+/// Fine-tunes a checkpoint as configured: data, steps, evaluations, the best model, its report.
 ///
 /// # Errors
-/// Whatever is wrong with the config's data, checkpoint, or run folder; a non-finite loss where the config says
-/// to stop on one.
+/// Invalid data, checkpoint or run folder; a non-finite loss if the config says to stop on one.
 pub fn fine_tune<S: TaskSettings>(
     config: &Run<FineTuneRun<S>>,
     options: &RunOptions<'_>,
@@ -37,7 +36,8 @@ pub fn fine_tune<S: TaskSettings>(
     }
 }
 
-/// Fine-tunes for a task on data in memory, as `config` says: of its `[task]` and `[data]` only the longest sequence counts.
+/// Fine-tunes for a task on in-memory data, as configured; of the config's `[task]` and `[data]` only `max_len`
+/// is used.
 ///
 /// # Errors
 /// Those of [`fine_tune`].
@@ -56,7 +56,7 @@ pub fn fine_tune_task<S: TaskSettings, T: PretrainedTask>(
 /// The files that a run reads, with their checksums: those of the data, and the checkpoint's.
 ///
 /// # Errors
-/// Data files that are not there or cannot be read.
+/// Missing or unreadable data files.
 fn inputs_of<S: TaskSettings>(config: &FineTuneRun<S>) -> Result<Vec<Input>> {
     let section = &config.data;
     let mut paths = section.train.paths(Path::new(""))?;

@@ -1,4 +1,4 @@
-//! A model in a folder as a kind of task gets it, and the same model loaded.
+//! A saved model as passed to a kind of task, and the same model loaded.
 
 use super::predict::PredictTask;
 use super::task::PretrainedTask;
@@ -13,23 +13,23 @@ use cloze_model::{HasBackbone, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 
-/// A folder that a model is loaded from.
+/// A folder to load a model from.
 pub struct SavedModel<'a> {
     /// The folder.
     pub folder: &'a Path,
     /// Its tokenizer.
     pub tokenizer: &'a Tokenizer,
-    /// Its weights and what `config.json` says.
+    /// Its weights and `config.json`.
     pub pretrained: PretrainedFolder,
-    /// Whether the task is of pairs of texts, where the folder says it.
+    /// Whether inputs are pairs of texts, if the folder says so.
     pub pairs: Option<bool>,
     /// Whether the encoder multiplies in 8 bits.
     pub int8: bool,
-    /// Where the model is put.
+    /// The model's device.
     pub device: &'a Device,
 }
 
-/// A model that was loaded.
+/// A loaded model.
 pub struct OpenedModel {
     pub(super) encoder: BertConfig,
     pub(super) model: Box<dyn AnyTaskModel>,
@@ -37,7 +37,7 @@ pub struct OpenedModel {
 }
 
 impl SavedModel<'_> {
-    /// The model as one for this task.
+    /// Loads the model for this task.
     ///
     /// # Errors
     /// Those of the checkpoint.

@@ -1,5 +1,5 @@
-//! `[task]` of a config and of a model's folder: what is to be predicted. Embeddings, whose losses have sections too, keep theirs
-//! in [`embedding`](super::embedding).
+//! `[task]` of a config and of a model folder: what is predicted. Embeddings, whose losses have sections too,
+//! have theirs in [`embedding`](super::embedding).
 
 use super::embedding::section::EmbeddingSection;
 use crate::config::validate::{Check, below_one, ensure, not_negative};
@@ -8,12 +8,12 @@ use cloze_model::bert::Pooling;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// `[task]`: what is to be predicted.
+/// `[task]`: what is predicted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum TaskSection {
-    /// A class of each text or pair of texts.
+    /// A class for each text or pair of texts.
     Classification {
         /// The classes, in the order of the head's outputs. Default: the classes of the training data.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -21,14 +21,14 @@ pub enum TaskSection {
         /// The weight of each class in the loss, in the order of the labels.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         class_weights: Vec<f32>,
-        /// The share of each target that is spread over all classes. Default 0.
+        /// The fraction of each target spread over all classes. Default 0.
         #[serde(default)]
         label_smoothing: f64,
         /// If there are two classes, the one that precision, recall and F1 refer to. Default: the second.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         positive: Option<String>,
-        /// How the encoder's states are pooled for the head. Default: as the family's own class in transformers does
-        /// it.
+        /// How the encoder's states are pooled for the head. Default: as in the family's own transformers
+        /// class.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pooling: Option<Pooling>,
     },
@@ -37,60 +37,60 @@ pub enum TaskSection {
         /// As for classification.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pooling: Option<Pooling>,
-        /// What the numbers are trained by, and so what they are. Default `"squared-error"`.
+        /// The training loss, which determines the kind of number. Default `"squared-error"`.
         #[serde(default, skip_serializing_if = "is_default")]
         loss: ValueLoss,
     },
-    /// Any number of labels of each text or pair of texts.
+    /// Any number of labels for each text or pair of texts.
     MultiLabel {
         /// The labels, in the order of the head's outputs. Default: those of the training data.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         labels: Vec<String>,
-        /// A label is predicted if its probability is above this. Default 0.5.
+        /// The probability above which a label is predicted. Default 0.5.
         #[serde(default = "half")]
         threshold: f64,
         /// As for classification.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pooling: Option<Pooling>,
     },
-    /// The piece of a text that answers a question.
+    /// The span of a text that answers a question.
     Answers {
-        /// Tokens that a window over a long text shares with the one before. Default 128.
+        /// Tokens shared by consecutive windows of a long text. Default 128.
         #[serde(default = "stride")]
         stride: usize,
-        /// The most tokens of a question. A longer one is cut at its end. Default 64.
+        /// Maximum tokens of a question; longer ones are truncated. Default 64.
         #[serde(default = "max_question")]
         max_question: usize,
-        /// The most tokens of an answer. Default 30.
+        /// Maximum tokens of an answer. Default 30.
         #[serde(default = "max_answer")]
         max_answer: usize,
-        /// How many first and how many last tokens of a window are tried with each other. Default 20.
+        /// Number of best first and last tokens of a window to combine. Default 20.
         #[serde(default = "n_best")]
         n_best: usize,
-        /// No answer is given if the score for none exceeds that of the best answer by more than this (SQuAD 2.0).
-        /// Default: 0 if the training data has questions without an answer; otherwise every question is answered.
+        /// No answer is predicted if its score exceeds that of the best answer by more than this (SQuAD 2.0).
+        /// Default: 0 if the training data has unanswerable questions; otherwise every question is answered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         null_threshold: Option<f64>,
     },
     /// The right one of several choices.
     MultipleChoice {},
-    /// A tag of each word, by which entities are found.
+    /// A tag for each word, from which entities are derived.
     Tagging(TaggingSection),
     /// An embedding of each sentence.
     Embedding(EmbeddingSection),
-    /// A class of each text or pair of texts, by the word that the masked-LM head puts in a template's mask.
+    /// A class for each text or pair of texts, from the masked-LM head's word for a template's mask.
     Prompt(PromptSection),
 }
 
-/// What a number for each text or pair of texts is trained by.
+/// The training loss of a number for each text or pair of texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ValueLoss {
-    /// The square of the number's distance from the label.
+    /// The squared difference from the label.
     #[default]
     SquaredError,
-    /// The binary cross-entropy by a label from 0 to 1; the number is the sigmoid of the head's output. So a cross-encoder
-    /// learns to rank texts for a query.
+    /// The binary cross-entropy with a label from 0 to 1; the number is the sigmoid of the head's output. Used
+    /// to train cross-encoders for ranking.
     BinaryCrossEntropy,
 }
 
@@ -123,37 +123,38 @@ fn n_best() -> usize {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TaggingSection {
-    /// The scheme that all tags of the data must keep to. Without it they may be of any, and make entities by
-    /// the rules of `conlleval` and seqeval. With [`TagScheme::Words`] they are classes of words, such as parts of speech.
+    /// The scheme that all tags of the data must follow. Without it any scheme is accepted, and entities follow
+    /// the rules of `conlleval` and seqeval. With [`TagScheme::Words`] tags are word classes, such as parts of
+    /// speech.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<TagScheme>,
-    /// The scheme that the model is trained on. Default: BIOES if the training data is in it, otherwise BIO; `"words"` with
-    /// classes of words, and only with them.
+    /// The scheme that the model is trained on. Default: BIOES if the training data uses it, otherwise BIO;
+    /// `"words"` for word classes, and only for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predict_scheme: Option<TagScheme>,
-    /// The tags of `predict_scheme` in the order of the model's outputs; those of the training data's kinds of
-    /// entities where there are none.
+    /// The tags of `predict_scheme` in the order of the model's outputs. Default: those of the entity types in
+    /// the training data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// The names of tags that are written as numbers, from 0.
+    /// The names of tags that the data gives as numbers, from 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tag_names: Vec<String>,
-    /// The weight of each tag in the loss, in the order of the labels. It cannot be combined with a field.
+    /// The weight of each tag in the loss, in the order of the labels. Cannot be combined with a CRF.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_weights: Vec<f32>,
-    /// The share of each target that is spread over all tags. Default 0; not with a field.
+    /// The fraction of each target spread over all tags. Default 0; cannot be combined with a CRF.
     #[serde(default)]
     pub label_smoothing: f64,
-    /// Whether a conditional random field tags a sentence's words together, and only as the scheme allows.
-    /// Default false: each word by itself.
+    /// Whether a conditional random field (CRF) tags a sentence's words jointly, within the scheme's rules.
+    /// Default false: each word independently.
     #[serde(default)]
     pub crf: bool,
-    /// What the learning rate is multiplied by for the field's scores, unless `optimizer.groups` has them.
-    /// Default 100: they are few, begin at nothing, and are to outgrow differences of logits.
+    /// Factor on the learning rate of the CRF's scores, unless `optimizer.groups` sets it. Default 100: the
+    /// scores are few, start at zero, and must outgrow differences of logits.
     #[serde(default = "crf_lr_scale")]
     pub crf_lr_scale: f64,
-    /// What becomes of sentences of more than `data.max_len` tokens: `"truncate"`, or windows that share so
-    /// many tokens. Default `{ windows = { stride = 32 } }`.
+    /// How to handle sentences of more than `data.max_len` tokens: `"truncate"`, or overlapping windows.
+    /// Default `{ windows = { stride = 32 } }`.
     #[serde(default)]
     pub long_sentences: LongSentences,
 }
@@ -178,31 +179,31 @@ impl Default for TaggingSection {
     }
 }
 
-/// `[task] kind = "prompt"`: a text is put into a template, and its class is the one whose word the masked-LM head
-/// finds likeliest in the mask's place (Schick & Schütze 2021, §3.1; Gao et al. 2021, §4).
+/// `[task] kind = "prompt"`: a text is put into a template, and its class is the one whose word the masked-LM
+/// head finds most likely for the mask (Schick & Schütze 2021, §3.1; Gao et al. 2021, §4).
 ///
-/// No parameter is new: without a step of training (`train.epochs = 0`) it is a zero-shot classifier.
+/// No parameters are new: without training (`train.epochs = 0`) it is a zero-shot classifier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PromptSection {
-    /// What the model reads: `{text}`, `{mask}` and, of pairs, `{pair}` between words, such as
-    /// `"{text} It was {mask}."`. All is one segment. Long texts are cut, the template never.
+    /// The model's input: `{text}`, `{mask}` and, for pairs, `{pair}` between words, such as `"{text} It was
+    /// {mask}."`. It is a single segment. Long texts are truncated, the template never.
     pub template: String,
-    /// The words of each class, each one piece of the vocabulary where the mask is. A class's score is the mean of
-    /// its words' logits, as in PET's code (`_convert_single_mlm_logits_to_cls_logits`).
+    /// The words of each class, each a single piece of the vocabulary in the mask's position. A class's score
+    /// is the mean of its words' logits, as in PET's code (`_convert_single_mlm_logits_to_cls_logits`).
     pub verbaliser: BTreeMap<String, Vec<String>>,
     /// If there are two classes, the one that precision, recall and F1 refer to. Default: the second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub positive: Option<String>,
 }
 
-/// Checks what a cross-entropy is told of smoothing and of classes' weights.
+/// Checks label smoothing and class weights of a cross-entropy.
 pub(super) fn check_loss(label_smoothing: f64, class_weights: &[f32]) -> Check {
     below_one("task.label_smoothing", label_smoothing)?;
     for weight in class_weights {
         not_negative("task.class_weights", f64::from(*weight))?;
     }
     let counts = class_weights.is_empty() || class_weights.iter().any(|weight| *weight > 0.0);
-    ensure(counts, "task.class_weights", format!("{class_weights:?}"), "a number above 0 among them")
+    ensure(counts, "task.class_weights", format!("{class_weights:?}"), "at least one number above 0")
 }

@@ -6,14 +6,14 @@ use cloze_data::derive_seed;
 use cloze_data::labelled::{LabelSet, Target, TextExample};
 use std::collections::BTreeSet;
 
-/// Tells the draw's random numbers from all others that a seed gives.
+/// Separates this random stream from all others of a seed.
 const SHOTS_STREAM: u64 = 0x5807;
 
-/// `shots` examples of each class, in their order (Gao et al. 2021, §3: K for each class, drawn by a seed). Which
-/// they are depends on the seed and the examples' places alone.
+/// `shots` examples of each class, in order (Gao et al. 2021, §3: K per class, drawn by a seed). The draw
+/// depends only on the seed and the examples' positions.
 ///
 /// # Errors
-/// A [setting](crate::TrainerError::Setting): a class that has fewer.
+/// A [setting](crate::TrainerError::Setting) error for a class with fewer examples.
 pub(super) fn draw(
     examples: Vec<TextExample>,
     labels: &LabelSet,

@@ -1,4 +1,4 @@
-//! What a fine-tuning run does before its first step.
+//! Preparation of a fine-tuning run before its first step.
 
 use super::config::Tuning;
 use super::evaluate::figures;
@@ -28,17 +28,18 @@ use cloze_model::{Backbone, HasBackbone, ParamInit, first_layers, freeze};
 use cloze_tokenizer::Tokenizer;
 use std::time::Instant;
 
-/// Tells the new parameters' random numbers from all others that a seed gives.
+/// Separates the random stream of new parameters from all others of a seed.
 const INIT_STREAM: u64 = 0xF17E;
-/// The same for the order of the examples.
+/// The same for the order of examples.
 const ORDER_STREAM: u64 = 0x0DE5;
 
-/// Steps of a run at most.
+/// Maximum steps of a run.
 const MOST_STEPS: u64 = 1 << 40;
-/// Numbers that a split's summaries may have: a gibibyte of them.
+/// Maximum elements of a split's summaries: one gibibyte.
 const MOST_SUMMARIES: usize = 1 << 28;
 
-/// Epochs of a run at most whose batches are counted in tokens: each epoch has other batches, which are made ahead.
+/// Maximum epochs of a run with batches counted in tokens: every epoch then has different batches, which are
+/// computed in advance.
 const MOST_UNEVEN_EPOCHS: u64 = 10_000;
 
 /// What the engine trains.
@@ -48,11 +49,11 @@ pub(super) struct Prepared<'a, T: Task> {
     pub settings: RunSettings,
 }
 
-/// Makes the model and the batches, and says what the user should know of them.
+/// Builds the model and the batches, and prints information about them.
 ///
 /// # Errors
-/// Settings that do not fit the data, the checkpoint, or each other; those of the checkpoint; a run that surely needs
-/// more memory than there is.
+/// Settings inconsistent with the data, the checkpoint, or each other; checkpoint errors; a run that certainly
+/// needs more memory than available.
 pub(super) fn prepare<'a, T: PretrainedTask>(
     config: Tuning<'a>,
     options: &RunOptions<'_>,
@@ -118,10 +119,10 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     Ok(Prepared { recipe, model, settings })
 }
 
-/// Makes the batches of a run whose model is new, and says what the user should know of it.
+/// Builds the batches of a run with a new model, and prints information about it.
 ///
 /// # Errors
-/// Settings that do not fit the data.
+/// Settings inconsistent with the data.
 pub(super) fn prepare_new<'a, T: Task>(
     config: Tuning<'a>,
     task: &'a T,
@@ -135,11 +136,11 @@ pub(super) fn prepare_new<'a, T: Task>(
     prepare_with(config, task, data, model, groups, form, origin, progress)
 }
 
-/// The same of a run whose model has a checkpoint's backbone, of which the config may freeze a part, or let it learn
-/// more slowly or later. `origin` says what is new of it, and what of the checkpoint is not used.
+/// The same for a model with a checkpoint's backbone, parts of which the config may freeze, slow down, or
+/// unfreeze later. `origin` lists its new parameters and the checkpoint's unused ones.
 ///
 /// # Errors
-/// Settings that do not fit the data or the model.
+/// Settings inconsistent with the data or the model.
 pub(super) fn prepare_backbone<'a, T: Task<Model: HasBackbone>>(
     config: Tuning<'a>,
     task: &'a T,
@@ -183,7 +184,7 @@ fn prepare_with<'a, T: Task>(
     Ok(Prepared { recipe, model, settings })
 }
 
-/// The training examples in batches.
+/// Batches of the training examples.
 fn buckets<T: Task>(config: Tuning<'_>, task: &T, data: &TaskData<T>) -> Buckets {
     let lengths: Vec<usize> = data.train.features.iter().map(Features::cost).collect();
     let examples = config.train.batch_size;
@@ -199,12 +200,12 @@ fn buckets<T: Task>(config: Tuning<'_>, task: &T, data: &TaskData<T>) -> Buckets
     }
 }
 
-/// What the parameters of a run's new model are drawn with.
+/// The initialiser of new parameters.
 pub(super) fn new_parameters(config: Tuning<'_>, device: &Device) -> ParamInit {
     ParamInit::new(device, derive_seed(config.common.run.seed, &[INIT_STREAM])).with_std(0.02)
 }
 
-/// Where the epochs end, and the steps of them all.
+/// The ends of the epochs, and their total steps.
 fn epochs(config: Tuning<'_>, buckets: &Buckets) -> Result<(Epochs, u64)> {
     let n_steps = |epoch| buckets.epoch(epoch).len().div_ceil(config.train.accumulate) as u64;
     let epochs = config.train.epochs;
@@ -228,7 +229,7 @@ fn epochs(config: Tuning<'_>, buckets: &Buckets) -> Result<(Epochs, u64)> {
     Ok((Epochs::Ends(ends), all))
 }
 
-/// What the engine is told. The best model on development data is the result, and it is kept as the exported model.
+/// The engine's settings. The result is the best model on the development data, which is kept as exported.
 fn settings(config: Tuning<'_>, epochs: Epochs, steps: u64) -> RunSettings {
     let mut settings = RunSettings::new(&config.common.run.name, steps, config.common.optimizer.lr);
     settings.seed = config.common.run.seed;
@@ -247,7 +248,7 @@ fn settings(config: Tuning<'_>, epochs: Epochs, steps: u64) -> RunSettings {
     settings
 }
 
-/// Freezes what is not to be trained, and attaches adapters.
+/// Freezes parts of the model and attaches adapters, as configured.
 fn prepare_model<T: PretrainedTask>(
     config: Tuning<'_>,
     task: &T,
@@ -266,7 +267,7 @@ fn prepare_model<T: PretrainedTask>(
     freeze_parts(config, model)
 }
 
-/// Freezes what is not to be trained.
+/// Freezes parts of the model as configured.
 fn freeze_parts<M: HasBackbone>(config: Tuning<'_>, model: M) -> Result<M> {
     let section = &config.model;
     let mut frozen = section.freeze.clone();
@@ -280,7 +281,7 @@ fn freeze_parts<M: HasBackbone>(config: Tuning<'_>, model: M) -> Result<M> {
     }
     let model = if frozen.is_empty() { model } else { freeze(model, &frozen)? };
     if n_trained(&model) == 0 && config.train.epochs > 0 {
-        let expected = "patterns that leave something to train".into();
+        let expected = "patterns that do not freeze everything".into();
         return Err(bad_setting("model.freeze", section.freeze.join(", "), expected));
     }
     Ok(model)
@@ -317,14 +318,14 @@ fn summarise<T: PretrainedTask>(
     }
     if kept > 0 {
         progress.note(&format!(
-            "the encoder stays as it is, without dropout: {} examples encoded once, in {:.0} s",
+            "the encoder is frozen and has no dropout: {} examples encoded once, in {:.0} s",
             table::grouped(kept as u64),
             start.elapsed().as_secs_f64()
         ));
     }
 }
 
-/// What the user should know of the run before it begins.
+/// Prints information about the run before it starts.
 fn introduce<T: Task>(
     recipe: &TaskRecipe<'_, T>,
     model: &T::Model,
@@ -371,7 +372,7 @@ fn introduce<T: Task>(
     }
 }
 
-/// The largest of these batches; layers are kept.
+/// The load of the largest of these batches; layers are not recomputed.
 fn load<F: Features>(features: &[F], batches: &[Vec<usize>]) -> Load {
     let tokens = |batch: &[usize]| batch.iter().map(|i| features[*i].cost()).sum::<usize>();
     let largest = batches.iter().max_by_key(|batch| tokens(batch)).map_or(&[][..], Vec::as_slice);
@@ -380,7 +381,7 @@ fn load<F: Features>(features: &[F], batches: &[Vec<usize>]) -> Load {
     Load { sequences: sequences as u64, mean_len, predicted: 0.0, batches: 1, recompute: false }
 }
 
-/// What of a config decides how much memory a run needs.
+/// The config keys that determine the run's memory.
 fn keys(config: Tuning<'_>, device: &Device) -> Keys {
     let Tuning { model, train, data, .. } = config;
     Keys {
@@ -390,7 +391,7 @@ fn keys(config: Tuning<'_>, device: &Device) -> Keys {
     }
 }
 
-/// How many of a model's numbers are trained.
+/// The number of trained parameters of a model.
 fn n_trained<M: Module>(model: &M) -> usize {
     struct Trained(usize);
 
@@ -407,8 +408,7 @@ fn n_trained<M: Module>(model: &M) -> usize {
     trained.0
 }
 
-/// The groups of parameters that the task, layer-wise decay and gradual unfreezing add to those of the config, and come
-/// after them.
+/// The parameter groups of the task, layer-wise decay and gradual unfreezing; they come after the config's own.
 fn groups<T: Task<Model: HasBackbone>>(
     config: Tuning<'_>,
     task: &T,
@@ -433,7 +433,7 @@ fn groups<T: Task<Model: HasBackbone>>(
     groups
 }
 
-/// Which examples these are, in which order: a hash of their tokens.
+/// A hash of the examples' tokens, in order.
 fn fingerprint<F: Features>(features: &[F]) -> String {
     let mut hasher = blake3::Hasher::new();
     for features in features {

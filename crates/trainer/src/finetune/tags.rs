@@ -1,4 +1,4 @@
-//! Tags of words, by which entities are found in sentences.
+//! Word tagging for named-entity recognition.
 
 use super::config::Tuning;
 use super::kind::{RecurrentTask, TaskKind};
@@ -39,13 +39,13 @@ use std::path::Path;
 
 /// A model that tags words.
 pub trait Tagger: Module + Send + Sync {
-    /// A row of logits for each word of some windows, one window after the other.
+    /// Logits for the words of several windows, concatenated.
     fn logits(&self, windows: &[&TagFeatures], device: &Device) -> Tensor<2>;
 
     /// Its conditional random field.
     fn crf(&self) -> &Option<Crf>;
 
-    /// The field, to change it.
+    /// The CRF, mutable.
     fn crf_mut(&mut self) -> &mut Option<Crf>;
 }
 
@@ -72,9 +72,9 @@ impl Tagger for BertForTokenClassification {
 /// The scores of a batch's words.
 #[derive(Debug, Clone)]
 pub struct TagScores {
-    /// A row of logits for each word, `[words, tags]`.
+    /// Logits of each word, `[words, tags]`.
     pub logits: Tensor<2>,
-    /// The field that scores the words of a sentence together.
+    /// The CRF that scores the words of a sentence jointly.
     pub crf: Option<Crf>,
 }
 
@@ -87,29 +87,29 @@ impl ScoreRows for TagScores {
 /// [`Tags`] with a checkpoint's encoder.
 pub type TagTask = Tags<BertForTokenClassification>;
 
-/// Token classification with a tag for each word, which its first piece carries.
+/// Token classification with one tag per word, on its first piece.
 #[derive(Debug, Clone)]
 pub struct Tags<M> {
     /// The tags.
     pub labels: LabelSet,
-    /// Which tags may follow one another.
+    /// Which tags may follow which.
     rules: TagRules,
-    /// Of words, without a field.
+    /// The loss of single words, without a CRF.
     loss: CrossEntropy,
     /// With labels and scheme filled in.
     pub(super) section: TaggingSection,
     model: PhantomData<fn() -> M>,
 }
 
-/// A sentence as the model takes it.
+/// A sentence as the model's input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentenceFeatures {
-    /// The sentence's place among the examples.
+    /// The sentence's index among the examples.
     pub sentence: usize,
-    /// One, or as many as it takes. Each word belongs to one of them, and words ascend from window to window.
+    /// One or more windows. Each word belongs to exactly one, and words are in order across windows.
     pub windows: Vec<TagFeatures>,
-    /// The labels of the words that the windows have, in order; none where tags are not known. Where words
-    /// between them are left out, these are what keeps to the scheme.
+    /// The labels of the words in the windows, in order; empty if tags are unknown. If words in between are
+    /// skipped, labels are adjusted to the scheme.
     pub labels: Vec<usize>,
 }
 
@@ -120,7 +120,7 @@ impl TokenFeatures for SentenceFeatures {
 }
 
 impl SentenceFeatures {
-    /// The words that have tags, by their places in the sentence.
+    /// The words with tags, by their indices in the sentence.
     pub fn words(&self) -> impl Iterator<Item = usize> {
         self.windows.iter().flat_map(|window| &window.words).copied()
     }
@@ -130,23 +130,23 @@ impl SentenceFeatures {
     }
 }
 
-/// What the model says of a sentence.
+/// The model's output for a sentence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SentenceTags {
-    /// The labels of the words that the windows have.
+    /// The labels of the words in the windows.
     pub labels: Vec<usize>,
-    /// The sentence's loss with a CRF, the mean of its words' without; not a number where tags are not known.
+    /// The sentence's loss with a CRF, or the mean loss of its words; NaN if tags are unknown.
     pub loss: f64,
-    /// Whether the scores that the labels come from are numbers, as those of a sound model are. A path through scores that
-    /// are none is that of the first labels.
+    /// Whether the scores are finite, as those of an intact model are. With non-finite scores the first labels
+    /// are chosen.
     pub is_finite: bool,
 }
 
 impl<M: Tagger> Tags<M> {
-    /// The task that a config describes, and its training examples, rewritten in the scheme that is trained on.
+    /// The configured task and its training examples, converted to the training scheme.
     ///
     /// # Errors
-    /// Those of reading the data; tags that are not of the scheme; labels that are not.
+    /// Those of reading the data; tags that do not follow the scheme; invalid labels.
     pub fn read(
         section: &TaggingSection,
         source: &LabelledSource,
@@ -174,10 +174,10 @@ impl<M: Tagger> Tags<M> {
         Ok((task, sentences, loaded.skipped))
     }
 
-    /// The task of a section that spells out its labels, as a [model's folder](super::TaskFile) has it.
+    /// The task of a section with explicit labels, as in a [model folder](super::TaskFile).
     ///
     /// # Errors
-    /// No labels, or such as are no tags of the scheme.
+    /// No labels, or labels that are not tags of the scheme.
     pub fn spelt_out(section: &TaggingSection) -> Result<Self> {
         let labels = LabelSet::given(section.labels.clone())?;
         Self::new(section, labels, section.predict_scheme.unwrap_or_default())
@@ -202,7 +202,7 @@ impl<M: Tagger> Tags<M> {
     /// Reads sentences of another split.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn read_more(&self, source: &LabelledSource) -> Result<(Vec<TaggedSentence>, SkipReport)> {
         let TaggingSection { tag_names, scheme, .. } = &self.section;
         let expected = EntityTags { names: tag_names, scheme: *scheme, labels: Some(&self.labels) };
@@ -211,7 +211,7 @@ impl<M: Tagger> Tags<M> {
         Ok((loaded.examples, loaded.skipped))
     }
 
-    /// A run's splits, of which `train` is read already.
+    /// A run's splits; `train` is already read.
     ///
     /// # Errors
     /// Those of [`read_more`](Self::read_more) and of [`encode`](Self::encode).
@@ -240,11 +240,11 @@ impl<M: Tagger> Tags<M> {
         Ok(data)
     }
 
-    /// Sentences with their tokens. A sentence without a word that has any gets no features: all its words are
-    /// outside.
+    /// Sentences with their tokens. A sentence whose words all have no tokens gets no features: its words count
+    /// as outside.
     ///
     /// # Errors
-    /// A tag that training did not have; lengths that leave no room.
+    /// A tag that does not occur in training; lengths that are too short.
     pub fn encode(
         &self,
         tokenizer: &Tokenizer,
@@ -269,7 +269,7 @@ impl<M: Tagger> Tags<M> {
         Ok((Encoded { examples, features }, report))
     }
 
-    /// The labels of the words that the windows have.
+    /// The labels of the words in the windows.
     fn labels_of(&self, features: &SentenceFeatures, sentence: &TaggedSentence) -> Result<Vec<usize>> {
         if sentence.tags.is_empty() {
             return Ok(Vec::new());
@@ -294,7 +294,7 @@ impl<M: Tagger> Tags<M> {
         kept.into_iter().enumerate().map(label).collect()
     }
 
-    /// The tags of each of the examples' words; what has no features is outside.
+    /// The tags of all words of the examples; words without features count as outside.
     pub fn tags<'a>(
         &'a self,
         examples: &[TaggedSentence],
@@ -311,7 +311,7 @@ impl<M: Tagger> Tags<M> {
         tags
     }
 
-    /// Whether tags are classes of words, and make no entities.
+    /// Whether tags are word classes, not entities.
     pub(super) fn is_of_words(&self) -> bool {
         self.scheme() == TagScheme::Words
     }
@@ -325,7 +325,7 @@ impl<M: Tagger> Tags<M> {
         }
     }
 
-    /// The model, whose field keeps to the rules of the tags' scheme.
+    /// The model with its CRF restricted to the scheme's rules.
     pub(super) fn with_rules(&self, mut model: M) -> M {
         let field = model.crf_mut();
         *field = field.take().map(|crf| crf.with_rules(self.rules.clone()));
@@ -333,10 +333,10 @@ impl<M: Tagger> Tags<M> {
     }
 }
 
-/// Tokens of windows that a model is given at once; a sentence may have any number.
+/// Maximum tokens of windows processed at once; a sentence may have any number.
 const AT_ONCE: usize = 8_192;
 
-/// Windows in parts of about as many tokens.
+/// Windows in parts of about equal size in tokens.
 fn parts<'a, 'b>(windows: &'a [&'b TagFeatures]) -> impl Iterator<Item = &'a [&'b TagFeatures]> {
     let mut tokens = 0;
     windows.chunk_by(move |before, _| {
@@ -359,14 +359,14 @@ fn finite_rows(logits: Tensor<2>) -> Vec<bool> {
     values.chunks(n_tags.max(1)).map(|row| row.iter().all(|value| value.is_finite())).collect()
 }
 
-/// How many words each sentence has.
+/// The number of words of each sentence.
 fn n_words(batch: &[&SentenceFeatures]) -> Vec<usize> {
     batch.iter().map(|features| features.n_words()).collect()
 }
 
 const OUTSIDE: &str = "O";
 
-/// What is minimised without a field.
+/// The loss without a CRF.
 fn loss(section: &TaggingSection, labels: &LabelSet) -> Result<CrossEntropy> {
     let weights = &section.class_weights;
     if !weights.is_empty() && weights.len() != labels.len() {
@@ -380,12 +380,12 @@ fn loss(section: &TaggingSection, labels: &LabelSet) -> Result<CrossEntropy> {
     })
 }
 
-/// Puts tags into the scheme `to`, by the entities that they make.
+/// Converts tags to the scheme `to`, by way of their entities.
 fn rewrite(sentences: &mut [TaggedSentence], from: Option<TagScheme>, to: TagScheme) -> Result<()> {
     Ok(from.unwrap_or(to).convert(sentences, to, from.is_none())?)
 }
 
-/// Tagging, as a section says it.
+/// Tagging, configured by a section.
 pub(super) struct TagKind<'a>(pub &'a TaggingSection);
 
 impl TaskKind for TagKind<'_> {
@@ -435,7 +435,7 @@ impl<M: Tagger> Task for Tags<M> {
         output.is_finite
     }
 
-    /// Sentences with a CRF, words by their tags' weights without.
+    /// Number of sentences with a CRF, weighted number of words without.
     fn weight(&self, batch: &[&SentenceFeatures]) -> f64 {
         match self.section.crf {
             true => batch.len() as f64,
@@ -451,7 +451,7 @@ impl<M: Tagger> Task for Tags<M> {
         tagging_loss(crf.as_ref(), logits, &labels(batch), &n_words(batch), &self.loss).sum()
     }
 
-    /// Part by part where a sentence is longer than what is computed at once; a field's loss is of whole sentences.
+    /// In parts if a sentence exceeds what is processed at once; a CRF's loss needs whole sentences.
     fn gradients(
         &self,
         model: &M,
@@ -561,7 +561,7 @@ impl PretrainedTask for TagTask {
     }
 }
 
-/// The labels of all words of a batch; the first one where tags are not known.
+/// The labels of all words of a batch; the first label if tags are unknown.
 fn labels(batch: &[&SentenceFeatures]) -> Vec<usize> {
     let of = |features: &&SentenceFeatures| match features.labels.is_empty() {
         true => vec![0; features.n_words()],

@@ -1,4 +1,4 @@
-//! The seam between fine-tuning and a kind of task.
+//! The interface between fine-tuning and a kind of task.
 
 use crate::engine::Advance;
 use crate::engine::optimizer::ParamGroup;
@@ -15,33 +15,33 @@ use cloze_model::{HasBackbone, ParamInit};
 use serde::Serialize;
 use std::path::Path;
 
-/// A kind of task: what its examples become, what a model makes of them, and how that is shown.
+/// A kind of task: how examples are encoded, what a model computes from them, and how that is reported.
 ///
-/// An example has one sequence of features or several, as a long text has windows and a question has choices.
+/// An example has one or more sequences: a long text has windows, and a question has choices.
 pub trait Task: Sync {
     /// An encoder with a head.
     type Model: Module + Send + Sync;
-    /// An example as it was read.
+    /// An example as read.
     type Example: Sync;
-    /// What the model takes at once: in most tasks an example's tokens.
+    /// The unit of model input: in most tasks an example's tokens.
     type Features: Features;
-    /// What the model makes of a batch, on the device: logits, embeddings.
+    /// The model's result for a batch, on the device: logits, embeddings.
     type Scores: Clone;
-    /// What the model says of one of a batch, on the host.
+    /// The model's output for one item of a batch, on the host.
     type Output: Send;
-    /// What the task is in a config and in a model's folder.
+    /// The task's section in a config and in a model folder.
     type Section: Serialize + Send + Sync + 'static;
 
     /// The denominator of the batch's mean loss.
     fn weight(&self, batch: &[&Self::Features]) -> f64;
 
-    /// What the model makes of a batch to be [trained](Self::loss) by. A teacher's scores stand beside it.
+    /// The scores of a batch, as input of the [loss](Self::loss). They can be paired with a teacher's scores.
     fn scores(&self, model: &Self::Model, batch: &[&Self::Features], device: &Device) -> Self::Scores;
 
     /// The loss of a batch's scores, summed, `[1]`.
     fn loss(&self, scores: Self::Scores, batch: &[&Self::Features]) -> Tensor<1>;
 
-    /// The loss summed over a batch and its gradients times `factor`, if the task computes them part by part; see
+    /// The summed loss of a batch and its gradients times `factor`, if the task computes them in parts; see
     /// [`Objective::gradients`](crate::engine::Objective::gradients).
     fn gradients(
         &self,
@@ -54,21 +54,22 @@ pub trait Task: Sync {
         None
     }
 
-    /// Whether batches have examples of any lengths, as [`Buckets::mixed`](cloze_data::labelled::Buckets::mixed) makes them,
-    /// and not those of about one length, which need less padding.
+    /// Whether batches mix lengths, as in [`Buckets::mixed`](cloze_data::labelled::Buckets::mixed), instead of
+    /// grouping similar lengths to save padding.
     fn mixes_lengths(&self) -> bool {
         false
     }
 
-    /// What no two examples of a batch may have in common, as [`Buckets::with_keys`](cloze_data::labelled::Buckets::with_keys)
-    /// takes it; none in a task whose examples go with any others.
+    /// Keys that no two examples of a batch may share, for
+    /// [`Buckets::with_keys`](cloze_data::labelled::Buckets::with_keys); none if examples can be combined
+    /// freely.
     fn keys(&self, _: &[Self::Features]) -> Option<Vec<Vec<u64>>> {
         None
     }
 
-    /// Stores the encoder's outputs with the features, for a run that does not change the encoder: only the head is
-    /// computed after that. Batches have about this many tokens. `model` and `device` are without autodiff. Returns
-    /// whether the task supports this.
+    /// Stores the encoder's outputs with the features, for a run that does not change the encoder, so that only
+    /// the head is computed afterwards. Batches have about this many tokens. `model` and `device` are without
+    /// autodiff. Returns whether the task supports this.
     fn summarise(
         &self,
         _: &Self::Model,
@@ -80,15 +81,15 @@ pub trait Task: Sync {
         false
     }
 
-    /// Whether an output's numbers are finite, as those of a sound model are. One without numbers is.
+    /// Whether an output is finite, as that of an intact model is. An output without numbers is.
     fn is_finite(_: &Self::Output) -> bool {
         true
     }
 
-    /// What the model says of each of a batch.
+    /// The model's output for each item of a batch.
     fn outputs(&self, model: &Self::Model, batch: &[&Self::Features], device: &Device) -> Vec<Self::Output>;
 
-    /// The outputs of all features beside the expected values.
+    /// The outputs of all features paired with the expected values.
     fn predictions(
         &self,
         examples: &[Self::Example],
@@ -96,55 +97,56 @@ pub trait Task: Sync {
         outputs: &[Self::Output],
     ) -> Box<dyn Predictions>;
 
-    /// The task as a model's folder keeps it: labels spelt out.
+    /// The task's section with explicit labels, as stored in a model folder.
     fn section(&self) -> Self::Section;
 
-    /// Whether its examples are pairs of texts, or single ones, where the task could be of both.
+    /// Whether examples are pairs of texts or single texts, if the task allows both.
     fn pairs(&self) -> Option<bool> {
         None
     }
 
-    /// Whether sequences are of two texts, or may be.
+    /// Whether sequences contain two texts, or may.
     fn has_pairs(&self) -> bool {
         self.pairs() == Some(true)
     }
 
-    /// The classes that the head tells apart, for `config.json`.
+    /// The head's classes, for `config.json`.
     fn labels(&self) -> Option<&LabelSet> {
         None
     }
 
-    /// Parameters of the head with settings of their own.
+    /// Parameter groups of the head with their own settings.
     fn parameter_groups(&self) -> Vec<ParamGroup> {
         Vec::new()
     }
 }
 
-/// What a model takes of an example.
+/// A unit of model input.
 pub trait Features: Sync {
-    /// What it costs to compute: its tokens. Batches are made of features that cost about the same.
+    /// Its computational cost, in tokens. Batches group features of similar cost.
     fn cost(&self) -> usize;
 
-    /// How many sequences the encoder sees of it.
+    /// Its number of encoder sequences.
     fn n_sequences(&self) -> usize {
         1
     }
 
-    /// Whether it was cut to the greatest length, if the user is to be told so.
+    /// Whether it was truncated to the maximum length, if that is reported.
     fn is_cut(&self) -> bool {
         false
     }
 
-    /// Gives `update` the bytes that tell these features from others. A run is resumed only with the examples it began with.
+    /// Passes `update` the bytes that identify these features. A run is resumed only with the examples it
+    /// started with.
     fn hash(&self, update: &mut dyn FnMut(&[u8]));
 }
 
-/// Features that are sequences of tokens.
+/// Features made of token sequences.
 pub trait TokenFeatures: Sync {
-    /// The sequences that the encoder sees of an example.
+    /// The encoder sequences of an example.
     fn sequences(&self) -> Vec<&TokenSequence>;
 
-    /// As [`Features::is_cut`].
+    /// Same as [`Features::is_cut`].
     fn is_cut(&self) -> bool {
         false
     }
@@ -173,7 +175,7 @@ impl<T: TokenFeatures> Features for T {
 
 /// A task whose models are a checkpoint's encoder with a head.
 pub trait PretrainedTask: Task<Model: HasBackbone<Backbone = Bert>> {
-    /// The class of transformers that models are saved as.
+    /// The transformers class that models are saved as.
     fn saved_as(&self) -> (Architecture, Option<ProblemType>);
 
     /// The checkpoint's encoder with a head. The head is new if the checkpoint has none.
@@ -187,12 +189,12 @@ pub trait PretrainedTask: Task<Model: HasBackbone<Backbone = Bert>> {
         init: &mut ParamInit,
     ) -> Result<(BertConfig, Self::Model, LoadReport)>;
 
-    /// The model as a folder keeps it: without what only its training needs.
+    /// The model to save: without training-only parts.
     fn without_training_parts(&self, model: Self::Model) -> Self::Model {
         model
     }
 
-    /// Writes files of its own beside those of transformers.
+    /// Writes additional files besides those of transformers.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -200,7 +202,7 @@ pub trait PretrainedTask: Task<Model: HasBackbone<Backbone = Bert>> {
         Ok(())
     }
 
-    /// The model with another encoder in its place.
+    /// The model with a changed encoder.
     ///
     /// # Errors
     /// Those of `change`.
@@ -215,9 +217,9 @@ pub trait PretrainedTask: Task<Model: HasBackbone<Backbone = Bert>> {
     }
 }
 
-/// Scores that are rows of numbers, so that another model's of the same batch can stand beside them.
+/// Scores that are rows of numbers, which can be paired with another model's scores of the same batch.
 pub trait ScoreRows {
-    /// Logits, a row for each place that has a softmax or a number of its own.
+    /// Logits, with a row for each softmax or single number.
     fn rows(&self) -> Vec<Tensor<2>>;
 }
 
@@ -227,7 +229,7 @@ impl ScoreRows for Tensor<2> {
     }
 }
 
-/// Examples and what they became.
+/// Examples and their features.
 #[derive(Debug, Clone)]
 pub struct Encoded<E, F> {
     /// The examples.
@@ -236,15 +238,15 @@ pub struct Encoded<E, F> {
     pub features: Vec<F>,
 }
 
-/// How many features lost tokens.
+/// The number of truncated features.
 pub(super) fn n_cut<F: Features>(features: &[F]) -> usize {
     features.iter().filter(|features| features.is_cut()).count()
 }
 
-/// The encoder that a checkpoint has for an architecture, its parameters deferred, and the dropout of a head on it.
+/// A checkpoint's encoder for an architecture, with deferred parameters, and the dropout of its head.
 ///
 /// # Errors
-/// An invalid dropout probability, and one that the family has no place for.
+/// An invalid dropout probability, or one that the family does not support.
 pub(super) fn pretrained_encoder(
     pretrained: &PretrainedFolder,
     architecture: Architecture,
@@ -269,7 +271,7 @@ pub(super) fn sequences<'a, F: TokenFeatures>(batch: &[&'a F]) -> Vec<&'a TokenS
     batch.iter().flat_map(|features| features.sequences()).collect()
 }
 
-/// Sequences on the device, as the encoder takes them.
+/// The encoder's input on the device.
 pub fn input(bert: &Bert, sequences: &[&TokenSequence], device: &Device) -> BertInput {
     crate::input::input(bert, &sequences.iter().copied().collect(), device)
 }
@@ -280,7 +282,7 @@ pub(super) fn labels(labels: Vec<i32>, device: &Device) -> Tensor<1, Int> {
     Tensor::from_data(TensorData::new(labels, [n]), device)
 }
 
-/// A tensor's numbers on the host, row by row.
+/// A tensor's rows on the host.
 pub(super) fn rows(values: Tensor<2>) -> Vec<Vec<f32>> {
     let [_, width] = values.dims();
     let values: Vec<f32> = values.into_data().iter::<f32>().collect();
@@ -295,7 +297,7 @@ pub(super) fn softmax(logits: &[f32]) -> Vec<f64> {
     exps.into_iter().map(|e| e / sum).collect()
 }
 
-/// The place of the greatest, the first of equals.
+/// The index of the maximum, the first one on ties.
 pub(super) fn argmax(values: &[f64]) -> usize {
     let mut best = 0;
     for (i, value) in values.iter().enumerate() {
@@ -306,7 +308,7 @@ pub(super) fn argmax(values: &[f64]) -> usize {
     best
 }
 
-/// What is wrong with a key of the config that only the data shows.
+/// The error of a config key that is only wrong for this data.
 pub(super) fn bad_setting(key: &str, found: impl std::fmt::Display, expected: String) -> TrainerError {
     TrainerError::Setting { key: key.into(), found: found.to_string(), expected }
 }

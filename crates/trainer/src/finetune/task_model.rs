@@ -1,4 +1,4 @@
-//! A task with its model, whatever their types: lines of JSON and labelled data in, answers and figures out.
+//! A task with its model, type-erased: lines of JSON and labelled data in, answers and metrics out.
 
 use super::config::Tuning;
 use super::evaluate::{figures, outputs, outputs_of};
@@ -17,13 +17,13 @@ use serde_json::Value;
 use std::any::Any;
 use std::fmt::Debug;
 
-/// Tokens in a batch of predictions.
+/// Tokens per prediction batch.
 const BATCH_TOKENS: usize = 2_048;
 
-/// A model's answers to lines of input.
+/// A model's answers to input lines.
 #[derive(Debug)]
 pub struct Predicted {
-    /// A JSON value for each line before the first one that cannot be read; `null` for an empty line.
+    /// A JSON value for each line before the first invalid one; `null` for an empty line.
     ///
     /// | task | line | value |
     /// | --- | --- | --- |
@@ -34,44 +34,44 @@ pub struct Predicted {
     /// | answers | `{"question": …, "context": …}` | `{"answer": …, "start": …, "end": …, "score": …}` |
     /// | choices | `{"text": …, "choices": […]}`, `context` for `text` | `{"choice": …, "score": …, "scores": […]}` |
     pub values: Vec<Value>,
-    /// How many lines had more than [`Predictor::max_len`](super::Predictor::max_len) tokens and were cut.
+    /// The number of lines truncated to [`Predictor::max_len`](super::Predictor::max_len) tokens.
     pub truncated: usize,
-    /// What is wrong with the line after those, if it cannot be read: [`TrainerError::BadInput`].
+    /// The error of the line after those, if it is invalid: [`TrainerError::BadInput`].
     pub refused: Option<TrainerError>,
 }
 
-/// What is answered to a line of JSON.
+/// The answer to a line of JSON.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answered {
-    /// The value, as [`Predicted::values`] has it.
+    /// The value, as in [`Predicted::values`].
     pub value: Value,
-    /// Whether the line had more than [`Predictor::max_len`](super::Predictor::max_len) tokens and was cut.
+    /// Whether the line was truncated to [`Predictor::max_len`](super::Predictor::max_len) tokens.
     pub truncated: bool,
 }
 
-/// How good a model is on a split of labelled data.
+/// A model's evaluation on a split of labelled data.
 pub struct Measurement {
-    /// The figures.
+    /// The metrics.
     pub figures: Figures,
     /// Every example's prediction.
     pub predictions: Box<dyn Predictions>,
-    /// Rows that were left out.
+    /// Skipped rows.
     pub skipped: SkipReport,
-    /// Examples that had more than the config's `data.max_len` tokens and were cut.
+    /// The number of examples truncated to the config's `data.max_len` tokens.
     pub truncated: usize,
 }
 
-/// What a model is measured on.
+/// An evaluation request.
 pub(super) struct Asked<'a> {
     pub config: Tuning<'a>,
-    /// The config's task, of the type that the model's has.
+    /// The config's task, of the same type as the model's.
     pub section: &'a dyn Any,
     pub source: &'a LabelledSource,
-    /// Of the source's examples those that are held out, where this is their share.
+    /// The held-out fraction of the source's examples, if only that is evaluated.
     pub share: Option<f64>,
 }
 
-/// What every model is asked with.
+/// Settings common to all models.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub tokenizer: Tokenizer,
@@ -79,7 +79,7 @@ pub(super) struct Setup {
     pub device: Device,
 }
 
-/// A task and its model, whatever their types.
+/// A task and its model, type-erased.
 pub trait AnyTaskModel: Debug + Send + Sync {
     fn input(&self) -> &'static str;
 
@@ -95,7 +95,7 @@ pub trait AnyTaskModel: Debug + Send + Sync {
 
     fn predict(&self, lines: &[&str], setup: &Setup, progress: &mut dyn FnMut(Advance)) -> Result<Predicted>;
 
-    /// As of [`Respond`](crate::requests::Respond); a unit is of the type that [`TaskModel`] has.
+    /// See [`Respond`](crate::requests::Respond); units have [`TaskModel`]'s type.
     fn encode(&self, line: Value, setup: &Setup) -> Result<Box<dyn Any + Send>>;
 
     fn cost(&self, unit: &dyn Any) -> usize;
@@ -117,7 +117,7 @@ pub(super) struct TaskModel<T: PredictTask> {
     pub model: T::Model,
 }
 
-/// A line that was read and encoded: one example.
+/// An encoded line: one example.
 struct TaskUnit<T: PredictTask> {
     origin: T::Origin,
     data: Encoded<T::Example, T::Features>,
@@ -275,7 +275,7 @@ impl<T: PredictTask<Model: Sync> + Send + Sync + 'static> AnyTaskModel for TaskM
     }
 }
 
-/// The error of a line that a task cannot read.
+/// The error for a line that a task cannot parse.
 fn bad_input<T: PredictTask>(task: &T, found: &str) -> TrainerError {
     TrainerError::BadInput { problem: format!("{found}; expected {}", task.input()) }
 }

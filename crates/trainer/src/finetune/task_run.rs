@@ -1,4 +1,4 @@
-//! A run whose config is read and whose folder is open, as a kind of task gets it: the way on to a trained model.
+//! A run with its config read and its folder open, as passed to a kind of task for training.
 
 use super::config::Tuning;
 use super::form::Form;
@@ -12,11 +12,11 @@ use crate::metrics::progress::RunProgress;
 use cloze_model::HasBackbone;
 use cloze_tokenizer::Tokenizer;
 
-/// What a run has before its task and data.
+/// A run before its task and data are known.
 pub struct TaskRun<'a> {
-    /// What it is told.
+    /// Its config.
     pub config: Tuning<'a>,
-    /// How it is carried out.
+    /// Its options.
     pub options: &'a RunOptions<'a>,
     pub(super) folder: RunFolder,
 }
@@ -25,12 +25,12 @@ impl TaskRun<'_> {
     /// The checkpoint's tokenizer.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in its files.
+    /// A missing or damaged tokenizer file.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         Tokenizer::load(&self.config.model.path).map_err(Into::into)
     }
 
-    /// What reads the splits beside the training data.
+    /// Reads the splits besides the training data.
     pub fn reading<'p>(&'p self, progress: &'p mut dyn RunProgress) -> Reading<'p> {
         Reading { config: self.config, held_out: self.folder.held_out(), progress }
     }
@@ -38,7 +38,7 @@ impl TaskRun<'_> {
     /// Trains the checkpoint's encoder with a head for the task.
     ///
     /// # Errors
-    /// Settings that do not fit the data or the checkpoint; those of the run.
+    /// Settings inconsistent with the data or the checkpoint; those of the run.
     pub fn train<T: PretrainedTask>(
         self,
         task: &T,
@@ -51,10 +51,10 @@ impl TaskRun<'_> {
         train_in(&folder, &recipe, model, &settings, options, progress)
     }
 
-    /// Trains a model for the task that is not a checkpoint's, and is kept as `form` says.
+    /// Trains a new model for the task, without a checkpoint, and saves it in `form`.
     ///
     /// # Errors
-    /// Settings that do not fit the data; those of the run.
+    /// Settings inconsistent with the data; those of the run.
     pub fn train_new<'t, T: Task>(
         self,
         task: &'t T,
@@ -68,8 +68,8 @@ impl TaskRun<'_> {
         train_in(&folder, &recipe, model, &settings, options, progress)
     }
 
-    /// The same of a model that has a checkpoint's backbone; `origin` says what is new of it, and what of the checkpoint is
-    /// not used.
+    /// The same for a model with a checkpoint's backbone; `origin` lists its new parameters and the
+    /// checkpoint's unused ones.
     pub(super) fn train_backbone<'t, T: Task<Model: HasBackbone>>(
         self,
         task: &'t T,

@@ -1,4 +1,4 @@
-//! A prompt's template: words around a text and a mask.
+//! A prompt template: words around a text and a mask.
 
 use super::task::bad_setting;
 use crate::Result;
@@ -6,14 +6,14 @@ use cloze_data::DataError;
 use cloze_data::labelled::{Target, TextExample, TokenSequence};
 use cloze_tokenizer::{Encoding, Span, Tokenizer};
 
-/// Examples that are tokenised at a time: each piece is a string until its example is done.
+/// Examples tokenised at a time: each piece is a string until its example is done.
 const CHUNK: usize = 1024;
 
-/// A template such as `"{text} It was {mask}."`, and of pairs `"{text}? {mask}, {pair}"`.
+/// A template such as `"{text} It was {mask}."`, or for pairs `"{text}? {mask}, {pair}"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     parts: Vec<Part>,
-    /// What is in place of `{mask}`, and its id.
+    /// The token that replaces `{mask}`, and its id.
     mask: (String, u32),
 }
 
@@ -25,33 +25,33 @@ enum Part {
     Mask,
 }
 
-/// A filled-in template as a model takes it.
+/// A filled-in template as the model's input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PromptFeatures {
     /// The tokens.
     pub sequence: TokenSequence,
-    /// The mask's place among them.
+    /// The index of the mask token.
     pub mask: usize,
-    /// What is to be predicted.
+    /// The target.
     pub target: Target,
     /// Whether tokens were cut off.
     pub truncated: bool,
 }
 
-/// A filled-in template, and where in it what stands.
+/// A filled-in template and the positions of its parts.
 struct Filled {
     text: String,
     mask: Span,
-    /// The texts that may be cut.
+    /// The texts that may be truncated.
     texts: Vec<Span>,
 }
 
 impl Template {
-    /// Reads a template, whose mask is the token `mask` with this id.
+    /// Parses a template, whose mask is the token `mask` with this id.
     ///
     /// # Errors
-    /// A [setting](crate::TrainerError::Setting): one `{text}` and one `{mask}` there must be, one `{pair}` may be,
-    /// and nothing else in braces.
+    /// A [setting](crate::TrainerError::Setting) error unless there is exactly one `{text}` and one `{mask}`,
+    /// at most one `{pair}`, and nothing else in braces.
     pub fn parse(template: &str, mask: (String, u32)) -> Result<Self> {
         let bad =
             |expected: &str| Err(bad_setting("task.template", format!("{template:?}"), expected.into()));
@@ -76,7 +76,7 @@ impl Template {
         let count = |part: &Part| parts.iter().filter(|other| *other == part).count();
         match (count(&Part::Text), count(&Part::Mask), count(&Part::Pair)) {
             (1, 1, 0 | 1) => Ok(Self { parts, mask }),
-            (1, 1, _) => bad("one {pair} at most"),
+            (1, 1, _) => bad("at most one {pair}"),
             (1, _, _) => bad("one {mask}"),
             _ => bad("one {text}"),
         }
@@ -87,7 +87,7 @@ impl Template {
         self.parts.contains(&Part::Pair)
     }
 
-    /// Whether white space is before the mask, so that a word in its place is one after white space.
+    /// Whether white space precedes the mask, so that its word is one after white space.
     pub fn spaced_mask(&self) -> bool {
         let place = self.parts.iter().position(|part| *part == Part::Mask);
         match place.and_then(|place| self.parts[..place].last()) {
@@ -96,12 +96,12 @@ impl Template {
         }
     }
 
-    /// Templates filled in with examples, as at most `max_len` tokens. What is too much is cut from the ends of the
-    /// texts, the longer first; the template is never cut.
+    /// Templates filled in with examples, with at most `max_len` tokens. Texts are truncated at their ends, the
+    /// longer first; the template is never truncated.
     ///
     /// # Errors
-    /// A [setting](crate::TrainerError::Setting): a `max_len` without room for the template and a token of each text;
-    /// pairs without a `{pair}`, and the reverse.
+    /// A [setting](crate::TrainerError::Setting) error for a `max_len` too short for the template and a token
+    /// of each text; pairs without a `{pair}`, or the reverse.
     pub fn encode(
         &self,
         tokenizer: &Tokenizer,
@@ -150,7 +150,7 @@ impl Template {
         Ok(features)
     }
 
-    /// What was expected of the template, where an example does not go with it.
+    /// What the template should have had, if an example does not fit it.
     pub fn misfit(&self, example: &TextExample) -> Option<&'static str> {
         match (self.has_pair(), example.pair.is_some()) {
             (true, false) => Some("no {pair}: there is a single text"),
@@ -179,7 +179,7 @@ impl Template {
         filled
     }
 
-    /// The template's mask among the tokens: a text may have masks of its own.
+    /// The position of the template's mask token: a text may have masks of its own.
     fn find_mask(&self, filled: &Filled, encoding: &Encoding) -> Result<usize> {
         let (from, to) = filled.mask;
         let is_mask = |token: &usize| {
@@ -187,7 +187,7 @@ impl Template {
             encoding.ids[*token] == self.mask.1 && start < to && end > from
         };
         (0..encoding.len()).find(is_mask).ok_or_else(|| {
-            let expected = "a {mask} that the tokenizer finds: apart from what is beside it".into();
+            let expected = "a {mask} that the tokenizer can separate from its neighbours".into();
             bad_setting("task.template", format!("{:?}", self.to_string()), expected)
         })
     }
@@ -207,7 +207,7 @@ impl std::fmt::Display for Template {
 }
 
 impl Filled {
-    /// The tokens that stay, in order; how many there would have to be room for where that many is too few.
+    /// The tokens to keep, in order, or the required length if there is too little room.
     fn cut(
         &self,
         encoding: &Encoding,
@@ -236,7 +236,7 @@ impl Filled {
         Ok((0..encoding.len()).filter(|token| kept[*token]).collect())
     }
 
-    /// Whether a token is of the text at `span`; white space before the text may be the token's.
+    /// Whether a token belongs to the text at `span`; it may include white space before the text.
     fn is_in(&self, (start, end): Span, (from, to): Span) -> bool {
         let before = || self.text.get(start.min(from)..from).is_some_and(|text| text.trim().is_empty());
         start < end && end > from && end <= to && before()
@@ -328,7 +328,7 @@ mod tests {
             ("{text} {mask} {mask}", "one {mask}"),
             ("It was {mask}.", "one {text}"),
             ("{text}{text}{mask}", "one {text}"),
-            ("{text}{pair}{mask}{pair}", "one {pair} at most"),
+            ("{text}{pair}{mask}{pair}", "at most one {pair}"),
             ("{text} {masks}", "braces only around text, pair and mask"),
             ("{text} {mask} }", "braces only around text, pair and mask"),
             ("", "one {text}"),

@@ -1,4 +1,4 @@
-//! Classes of texts and pairs of texts, and numbers for them.
+//! Classification of texts and text pairs, and regression.
 
 use super::config::Tuning;
 use super::cross_encoder;
@@ -38,11 +38,11 @@ use cloze_tokenizer::Tokenizer;
 use std::marker::PhantomData;
 use std::path::Path;
 
-/// What the model takes of a text or a pair of texts.
+/// The model's input for a text or a pair of texts.
 #[derive(Debug, Clone)]
 pub struct TextInput {
     pub(super) features: TextFeatures,
-    /// What the encoder makes of it, where that is known.
+    /// The encoder's output for it, if known.
     summary: Option<Vec<f32>>,
 }
 
@@ -52,7 +52,7 @@ impl TextInput {
         &self.features.sequence
     }
 
-    /// What is to be predicted.
+    /// The target.
     pub fn target(&self) -> &Target {
         &self.features.target
     }
@@ -76,10 +76,10 @@ impl TokenFeatures for TextInput {
 
 /// A model that classifies texts.
 pub trait TextClassifier: Module + Send + Sync {
-    /// A row of logits for each text.
+    /// Logits of each text.
     fn logits(&self, texts: &[&TokenSequence], device: &Device) -> Tensor<2>;
 
-    /// The model, if its head can be computed of what its encoder made of texts before.
+    /// The model, if its head can be computed from stored encoder outputs.
     fn with_summaries(&self) -> Option<&BertForSequenceClassification> {
         None
     }
@@ -98,28 +98,28 @@ impl TextClassifier for BertForSequenceClassification {
 /// [`Texts`] with a checkpoint's encoder.
 pub type TextTask = Texts<BertForSequenceClassification>;
 
-/// Sequence classification with one class or any number of labels for each text, or regression where there are no labels.
+/// Sequence classification with one class or any number of labels per text, or regression without labels.
 #[derive(Debug, Clone)]
 pub struct Texts<M> {
-    /// The classes; none in a regression.
+    /// The classes; none for regression.
     pub labels: Option<LabelSet>,
     positive: Option<usize>,
     loss: CrossEntropy,
-    /// What numbers are trained by, in a regression.
+    /// The loss of a regression.
     value_loss: ValueLoss,
     pooling: Option<Pooling>,
-    /// The probability above which a label is predicted, where texts have any number of labels.
+    /// The probability above which a label is predicted, for multi-label tasks.
     threshold: Option<f64>,
-    /// Whether all examples are pairs, or none; unknown of models saved elsewhere.
+    /// Whether all examples are pairs, or none; unknown for models saved by other tools.
     pairs: Option<bool>,
     model: PhantomData<fn() -> M>,
 }
 
 impl<M: TextClassifier> Texts<M> {
-    /// The task that a config describes, and its training examples.
+    /// The configured task and its training examples.
     ///
     /// # Errors
-    /// Those of reading the data; settings that do not fit its labels.
+    /// Those of reading the data; settings inconsistent with its labels.
     pub fn read(
         section: &TaskSection,
         source: &LabelledSource,
@@ -182,25 +182,25 @@ impl<M: TextClassifier> Texts<M> {
         Self { labels, positive, loss, value_loss, pooling, threshold: None, pairs: None, model: PhantomData }
     }
 
-    /// The task of texts with any number of its labels each, of which those are predicted whose probability is above this.
+    /// The task as a multi-label one, with this probability threshold.
     pub fn with_threshold(self, threshold: f64) -> Self {
         Self { threshold: Some(threshold), positive: None, ..self }
     }
 
-    /// The probability above which a label is predicted, where texts have any number of labels.
+    /// The probability above which a label is predicted, for multi-label tasks.
     pub(super) fn threshold(&self) -> Option<f64> {
         self.threshold
     }
 
-    /// The task with another loss of its numbers, if it is a regression.
+    /// The task with another loss, if it is a regression.
     pub fn with_value_loss(self, value_loss: ValueLoss) -> Self {
         Self { value_loss, ..self }
     }
 
-    /// The task of a saved model, whose labels are spelt out, of `pairs` or of single texts where that is known.
+    /// The task of a saved model with explicit labels, for `pairs` or single texts if known.
     ///
     /// # Errors
-    /// Labels that do not form a set of names; a positive class that is not among them.
+    /// Invalid or duplicate labels; an unknown positive class.
     pub fn saved(section: &TaskSection, pairs: Option<bool>) -> Result<Self> {
         let task = match section {
             TaskSection::Classification { labels, positive, pooling, .. } => {
@@ -220,7 +220,7 @@ impl<M: TextClassifier> Texts<M> {
         Ok(Self { pairs, ..task })
     }
 
-    /// The task with this class as the one that precision, recall and F1 are of.
+    /// The task with this positive class for precision, recall and F1.
     ///
     /// # Errors
     /// A name that is not one of the classes.
@@ -237,8 +237,8 @@ impl<M: TextClassifier> Texts<M> {
     /// Reads examples of another split.
     ///
     /// # Errors
-    /// Those of reading the data, a label that training did not have among them; single texts where training had
-    /// pairs, and the other way round.
+    /// Those of reading the data, including an unknown label; single texts if training had pairs, or the
+    /// reverse.
     pub fn read_more(&self, source: &LabelledSource) -> Result<(Vec<TextExample>, SkipReport)> {
         let labels = match &self.labels {
             None => Labels::Values,
@@ -257,10 +257,11 @@ impl<M: TextClassifier> Texts<M> {
         Ok((loaded.examples, loaded.skipped))
     }
 
-    /// A run's splits, of which `train` is read already.
+    /// A run's splits; `train` is already read.
     ///
     /// # Errors
-    /// Those of [`read_more`](Self::read_more) and of [`encode`](Self::encode); classes with fewer examples than are drawn.
+    /// Those of [`read_more`](Self::read_more) and of [`encode`](Self::encode); classes with fewer examples
+    /// than drawn.
     pub(super) fn data(
         &self,
         train: (Vec<TextExample>, SkipReport),
@@ -280,7 +281,7 @@ impl<M: TextClassifier> Texts<M> {
     /// Examples with their tokens.
     ///
     /// # Errors
-    /// A `max_len` without room for a token of each text.
+    /// A `max_len` too short for a token of each text.
     pub fn encode(
         tokenizer: &Tokenizer,
         examples: Vec<TextExample>,
@@ -290,7 +291,7 @@ impl<M: TextClassifier> Texts<M> {
         Ok(Encoded { examples, features: features.into_iter().map(TextInput::from).collect() })
     }
 
-    /// The task of pairs where all of these are, of single texts where none is.
+    /// The task for pairs if all of these are pairs, for single texts if none is.
     pub(super) fn of_kind(mut self, examples: &[TextExample]) -> Self {
         let pairs = examples.first().is_some_and(|example| example.pair.is_some());
         let alike = !examples.is_empty() && examples.iter().all(|example| example.pair.is_some() == pairs);
@@ -298,12 +299,12 @@ impl<M: TextClassifier> Texts<M> {
         self
     }
 
-    /// Whether an example is a single text where the model knows pairs, or a pair where it knows single texts.
+    /// Whether an example is a single text and the model expects pairs, or the reverse.
     pub(super) fn misfit(&self, example: &TextExample) -> bool {
         self.pairs.is_some_and(|pairs| pairs != example.pair.is_some())
     }
 
-    /// The number that the head's only output stands for.
+    /// The value of the head's single output.
     pub(super) fn value(&self, output: f32) -> f64 {
         let output = f64::from(output);
         match self.value_loss {
@@ -312,13 +313,13 @@ impl<M: TextClassifier> Texts<M> {
         }
     }
 
-    /// Outputs of the head.
+    /// The head's number of outputs.
     pub fn n_outputs(&self) -> usize {
         self.labels.as_ref().map_or(1, LabelSet::len)
     }
 }
 
-/// Classification and regression of texts, as a section says it.
+/// Text classification and regression, configured by a section.
 pub(super) struct TextKind<'a>(pub &'a TaskSection);
 
 impl TaskKind for TextKind<'_> {
@@ -536,7 +537,7 @@ fn classes<'a>(batch: &'a [&TextInput]) -> impl Iterator<Item = i32> + 'a {
     batch.iter().map(|input| class(&input.features.target) as i32)
 }
 
-/// The likeliest classes of texts by their scores, beside gold.
+/// The most likely classes of texts from their scores, paired with gold.
 pub(super) fn class_predictions(
     labels: &LabelSet,
     positive: Option<usize>,
@@ -558,7 +559,7 @@ pub(super) fn class_predictions(
     ClassPredictions { labels: labels.names().to_vec(), positive, examples: examples.collect() }
 }
 
-/// The labels whose probability is above the threshold, beside gold.
+/// The labels with probabilities above the threshold, paired with gold.
 fn label_predictions(
     labels: &LabelSet,
     threshold: f64,
@@ -587,7 +588,7 @@ pub(super) fn sigmoid(logit: f32) -> f64 {
     1.0 / (1.0 + (-f64::from(logit)).exp())
 }
 
-/// The labels that a config gives, if it does.
+/// The labels set in a config, if any.
 fn given(labels: &[String]) -> Result<Option<LabelSet>> {
     (!labels.is_empty()).then(|| LabelSet::given(labels.to_vec())).transpose().map_err(Into::into)
 }

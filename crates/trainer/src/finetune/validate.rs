@@ -1,4 +1,4 @@
-//! The values a fine-tuning config may have, beyond their types.
+//! Validates fine-tuning config values beyond their types.
 
 use super::config::Tuning;
 use super::kind::TaskKind;
@@ -7,7 +7,7 @@ use crate::config::validate::{
     Check, at_least, averaging, below_one, ensure, final_fraction, optimizer, positive,
 };
 
-/// Checks every value of `config` for a kind of task, and how they go together; the first complaint is returned.
+/// Checks every value of `config` for a kind of task, and their consistency; returns the first complaint.
 pub(super) fn validate(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     kind.check(config)?;
     model(kind, config)?;
@@ -40,7 +40,7 @@ fn model(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     let section = &config.model;
     let has_path = !section.path.as_os_str().is_empty();
     if let Some(fresh) = &section.recurrent {
-        ensure(!has_path, "model.path", section.path.display(), "none beside `[model.recurrent]`")?;
+        ensure(!has_path, "model.path", section.path.display(), "none with `[model.recurrent]`")?;
         return recurrent::check(fresh, kind.recurrent(), config);
     }
     ensure(
@@ -75,7 +75,7 @@ fn data(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     if let Some(share) = data.dev_fraction {
         let key = "data.dev_fraction";
         ensure(share > 0.0 && share < 1.0, key, format!("{share:e}"), "a number above 0 and below 1")?;
-        ensure(data.dev.is_empty(), key, share, "nothing beside `data.dev` (`data.dev=[]` leaves that out)")?;
+        ensure(data.dev.is_empty(), key, share, "nothing with `data.dev` (`data.dev=[]` removes that)")?;
     }
     Ok(())
 }

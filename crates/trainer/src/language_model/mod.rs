@@ -1,6 +1,6 @@
-//! Training a left-to-right language model: from a config and raw text to the saved model.
+//! Trains left-to-right language models: from a config and raw text to the saved model.
 //!
-//! [`LanguageModelConfig`] says all of a run, [`train_language_model`] carries it out, as a recipe of the
+//! [`LanguageModelConfig`] describes a run, [`train_language_model`] runs it, as a recipe of the
 //! [engine](crate::engine).
 
 mod recipe;
@@ -29,11 +29,10 @@ pub use recipe::{LanguageModelRecipe, LeftToRight};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-/// Trains a language model as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
+/// Trains a language model as configured: tokenizer, corpus, steps, evaluations, checkpoints, export.
 ///
 /// # Errors
-/// Whatever is wrong with the config's corpus, tokenizer, or run folder; a non-finite loss where the config says to stop
-/// on one.
+/// Invalid corpus, tokenizer or run folder; a non-finite loss if the config says to stop on one.
 pub fn train_language_model(
     config: &LanguageModelConfig,
     options: &RunOptions<'_>,
@@ -101,7 +100,8 @@ impl RunKind for LanguageModelRun {
     }
 }
 
-/// Adds the pieces that begin and end a text to the tokenizer's configuration, unless its own files name them.
+/// Adds the begin-of-text and end-of-text pieces to the tokenizer's configuration, unless its own files set
+/// them.
 pub(crate) fn declare_special(tokenizer: &mut Tokenizer) {
     let mut config = tokenizer.config().clone();
     if config.bos_token.is_some() || config.eos_token.is_some() {
@@ -114,7 +114,7 @@ pub(crate) fn declare_special(tokenizer: &mut Tokenizer) {
     tokenizer.set_config(config);
 }
 
-/// Shows the model before the first step.
+/// Prints the model before the first step.
 fn introduce(
     config: &LanguageModelConfig,
     initial: &InitialModel<GptConfig>,
@@ -129,7 +129,7 @@ fn introduce(
             ("layers × width", format!("{} × {}", gpt.n_layers, gpt.d_model)),
             ("parameters", table::grouped(model.num_params() as u64)),
             ("vocabulary", table::grouped(gpt.vocab_size as u64)),
-            ("tokens a step", table::grouped(tokens as u64)),
+            ("tokens per step", table::grouped(tokens as u64)),
             ("checkpoint", checkpoint),
             ("not used", report.unexpected.join(", ")),
         ]

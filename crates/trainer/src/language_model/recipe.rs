@@ -1,4 +1,5 @@
-//! Left-to-right training as a recipe of the engine: blocks of running text, each token predicted from those before it.
+//! Left-to-right training as an engine recipe: blocks of running text, each token predicted from the previous
+//! ones.
 
 use super::sequences;
 use crate::Result;
@@ -16,10 +17,10 @@ use std::path::Path;
 pub type LanguageModelRecipe<'a> = TextRecipe<'a, LeftToRight, TextBlocks, GptConfig>;
 
 impl TextSplits<TextBlocks> {
-    /// Prepares the config's corpus, and cuts it into blocks as the config says.
+    /// Prepares the config's corpus and cuts it into blocks as configured.
     ///
     /// # Errors
-    /// Whatever is wrong with the corpus; an end piece that the tokenizer does not have.
+    /// Corpus errors; an end piece that the tokenizer does not have.
     pub fn of_blocks(
         config: &LanguageModelConfig,
         tokenizer: &Tokenizer,
@@ -43,8 +44,8 @@ impl TextSplits<TextBlocks> {
     }
 }
 
-/// The mean cross-entropy of each token given those before it, in nats; of a sequence with a prefix that of the tokens
-/// behind the prefix, whose own tokens see one another (Raffel et al. 2020, §3.2.1).
+/// The mean cross-entropy of each token given the previous ones, in nats; for a sequence with a prefix, only of
+/// the tokens after the prefix, whose own tokens attend to one another (Raffel et al. 2020, §3.2.1).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LeftToRight;
 

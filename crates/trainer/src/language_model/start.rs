@@ -1,4 +1,4 @@
-//! What a run starts from: random weights, or a checkpoint's.
+//! A run's initial weights: random, or a checkpoint's.
 
 use crate::config::{LanguageModelConfig, LanguageModelSection};
 use crate::engine::RunOptions;
@@ -14,14 +14,14 @@ use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::read_published;
 use cloze_tokenizer::Tokenizer;
 
-/// Tells the initial parameters' random numbers from all others that a seed gives.
+/// Separates the random stream of the initial parameters from all others of a seed.
 const INIT_STREAM: u64 = 0x6217;
 
-/// The model that `config` says, for `tokenizer`.
+/// The model configured by `config` for `tokenizer`.
 ///
 /// # Errors
-/// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint; blocks
-/// that are longer than its positions; [`TrainerError::VocabularyMismatch`].
+/// Sizes that are inconsistent or too large for memory; a model that could not be saved; checkpoint errors;
+/// blocks longer than its positions; [`TrainerError::VocabularyMismatch`].
 pub(super) fn initial_model(
     config: &LanguageModelConfig,
     tokenizer: &Tokenizer,
@@ -60,7 +60,7 @@ pub(super) fn initial_model(
     }
 }
 
-/// What the run needs of memory.
+/// The run's memory estimate.
 pub(super) fn memory(config: &LanguageModelConfig, gpt: &GptConfig, device: &Device) -> MemoryEstimate {
     let model = gpt.init(&mut ParamInit::new(device, 0).deferred());
     let parameters = memory::n_parameters(&model);
@@ -79,10 +79,10 @@ pub(super) fn memory(config: &LanguageModelConfig, gpt: &GptConfig, device: &Dev
     MemoryEstimate::new(&encoder, parameters, parameters, load)
 }
 
-/// Refuses a run that surely needs more memory than there is.
+/// Rejects a run that certainly needs more memory than available.
 ///
 /// # Errors
-/// [`TrainerError::Memory`]; sizes that do not fit together.
+/// [`TrainerError::Memory`]; inconsistent sizes.
 pub(super) fn check_memory(
     config: &LanguageModelConfig,
     gpt: &GptConfig,

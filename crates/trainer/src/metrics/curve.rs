@@ -1,4 +1,4 @@
-//! The learning curve as an SVG picture: panels of lines over the steps.
+//! The learning curve as an SVG plot: panels of lines over the steps.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use cloze_evaluation::figures::{Better, Figures};
 use cloze_evaluation::table;
 use cloze_files::write_atomic;
 
-/// Width and height of the picture.
+/// Width and height of the plot.
 const SIZE: (u32, u32) = (960, 720);
 
 /// Length of a line in the legend, in pixels.
@@ -21,47 +21,47 @@ const LEGEND_LINE: i32 = 24;
 
 const TRAINING: RGBColor = RGBColor(31, 119, 180);
 const BASELINE: RGBColor = RGBColor(110, 110, 110);
-/// The colours of what was measured, line after line of a panel.
+/// The colours of evaluation metrics, in the order of a panel's lines.
 const MEASURED: [RGBColor; 4] =
     [RGBColor(214, 69, 65), RGBColor(44, 140, 60), RGBColor(148, 103, 189), RGBColor(227, 138, 31)];
 
-/// A panel of the picture: lines over the same axes.
+/// A panel of the plot: lines over the same axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// What its vertical axis shows, such as `loss (nats)`.
+    /// The label of the vertical axis, such as `loss (nats)`.
     pub axis: String,
-    /// Its lines; one without a point is left out of the legend.
+    /// Its lines; lines without points are omitted from the legend.
     pub lines: Vec<Line>,
 }
 
 /// A line of a panel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What the legend calls it.
+    /// Its label in the legend.
     pub label: String,
-    /// Where its points come from.
+    /// The source of its points.
     pub source: Source,
 }
 
-/// Where the points of a line come from, and so how it is drawn.
+/// The source of a line's points, which determines its style.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// The loss in training, smoothed, over the faint line of the points.
+    /// The smoothed training loss, over a faint line of the raw values.
     Loss,
-    /// A term of the loss in training, by name; drawn likewise.
+    /// A term of the training loss, by name; drawn the same way.
     LossTerm(String),
-    /// A figure of the evaluations on a split: a line with a dot at each.
+    /// A metric of the evaluations on a split: a line with dots.
     Figure {
-        /// Which data.
+        /// The split.
         split: String,
-        /// The figure's name.
+        /// The metric's name.
         figure: String,
     },
-    /// A figure that the others are to beat: a dashed line.
+    /// A baseline metric: a dashed line.
     Baseline {
-        /// Which data.
+        /// The split.
         split: String,
-        /// The figure's name.
+        /// The metric's name.
         figure: String,
     },
 }
@@ -85,8 +85,8 @@ impl Source {
     }
 }
 
-/// The panels of a run that says nothing of its own: the loss in training and, where one is measured on `split`, there;
-/// below it the main figure on `split`, unless that is the loss.
+/// The default panels of a run: the training loss, plus the loss on `split` if measured there; below it the
+/// main metric on `split`, unless that is the loss.
 pub fn usual_panels(records: &[Record], split: Option<&str>) -> Vec<Panel> {
     let training = Line { label: "training (smoothed)".into(), source: Source::Loss };
     let mut upper = Panel { axis: "loss".into(), lines: vec![training] };
@@ -106,7 +106,7 @@ pub fn usual_panels(records: &[Record], split: Option<&str>) -> Vec<Panel> {
     vec![upper, Panel { axis: "figure".into(), lines: vec![line(format!("{main}, {split}"), main)] }]
 }
 
-/// The figures of the first evaluation on a split.
+/// The metrics of the first evaluation on a split.
 fn figures_on<'a>(records: &'a [Record], split: &str) -> Option<&'a Figures> {
     records.iter().find_map(|record| match record {
         Record::Evaluation(record) if record.split == split => Some(&record.figures),
@@ -114,7 +114,7 @@ fn figures_on<'a>(records: &'a [Record], split: &str) -> Option<&'a Figures> {
     })
 }
 
-/// A line with its points and its look.
+/// A line with its points and style.
 struct Series<'a> {
     label: &'a str,
     color: RGBColor,
@@ -122,14 +122,14 @@ struct Series<'a> {
     points: Vec<(f64, f64)>,
 }
 
-/// How a line is drawn.
+/// A line's style.
 #[derive(PartialEq)]
 enum Look {
-    /// A line with a dot at each point: few points, each measured.
+    /// A line with a dot at each of a few points.
     Dotted,
-    /// A smoothed line over the faint one of the points.
+    /// A smoothed line over a faint line of the raw values.
     Smoothed,
-    /// A dashed line: what the others are to beat.
+    /// A dashed line: a baseline.
     Dashed,
 }
 
@@ -147,7 +147,7 @@ impl Panel {
         series.collect()
     }
 
-    /// Whether its lines rise into the corner where the legend stands.
+    /// Whether its lines rise into the legend's corner.
     fn rises(&self) -> bool {
         self.lines.iter().any(|line| match &line.source {
             Source::Figure { figure, .. } => Better::of(figure) == Better::Higher,
@@ -159,14 +159,14 @@ impl Panel {
 /// Draws `panels` of `records` to an SVG file at `path`, under `title`.
 ///
 /// # Errors
-/// [`TrainerError::Plot`], and [`TrainerError::Io`] of a file that cannot be written.
+/// [`TrainerError::Plot`], and [`TrainerError::Io`] for a file that cannot be written.
 pub fn draw(path: &Path, title: &str, records: &[Record], panels: &[Panel]) -> Result<()> {
     let svg = render(title, records, panels)
         .map_err(|reason| TrainerError::Plot { path: path.to_owned(), reason })?;
     Ok(write_atomic(path, svg.as_bytes())?)
 }
 
-/// The picture as SVG text; the error is the plotting library's message.
+/// The plot as SVG text; the error is the plotting library's message.
 fn render(title: &str, records: &[Record], panels: &[Panel]) -> std::result::Result<String, String> {
     let mut svg = String::new();
     {
@@ -197,8 +197,8 @@ fn message(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Draws one panel with its axes and legend; without any point, empty axes. `headroom` is the room for the
-/// legend above lines that rise, as a share of their range.
+/// Draws one panel with its axes and legend; without any points, empty axes. `headroom` is the room for the
+/// legend above rising lines, as a fraction of their range.
 fn panel(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
     x_label: &str,
@@ -293,7 +293,7 @@ fn points(series: &[Series<'_>]) -> impl Iterator<Item = (f64, f64)> {
     series.iter().flat_map(|line| line.points.iter().copied())
 }
 
-/// The values shown, with a margin; a tenth wide at least, so that axes have different labels.
+/// The range of values, with a margin; at least 0.1 wide, so that axis labels differ.
 fn y_range(series: &[Series<'_>]) -> (f64, f64) {
     let (low, high) = points(series)
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (_, y)| (low.min(y), high.max(y)));
@@ -306,7 +306,7 @@ fn y_range(series: &[Series<'_>]) -> (f64, f64) {
     ((low - margin).max(floor), high + margin)
 }
 
-/// The exponential moving average of the values, free of a start at zero, over about a thirtieth of them.
+/// The bias-corrected exponential moving average of the values, over about a thirtieth of them.
 fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let keep = 1.0 - 1.0 / (points.len() as f64 / 30.0).max(1.0);
     let (mut sum, mut weight) = (0.0, 0.0);

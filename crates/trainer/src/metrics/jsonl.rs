@@ -1,4 +1,4 @@
-//! `metrics.jsonl`: one JSON object a line, in the order of the steps.
+//! `metrics.jsonl`: one JSON object per line, in the order of steps.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -14,7 +14,7 @@ pub struct JsonLines {
 }
 
 impl JsonLines {
-    /// Starts an empty file at `path`, in place of one that is there.
+    /// Creates an empty file at `path`, replacing any existing one.
     ///
     /// # Errors
     /// [`TrainerError::Io`].
@@ -23,11 +23,11 @@ impl JsonLines {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Opens the file at `path` to continue after `step`: its records of later steps, and a last line that was
-    /// being written when the process died, are cut off. Where there is no file, an empty one is started.
+    /// Opens the file at `path` to continue after `step`: removes records of later steps, and a last line left
+    /// incomplete by a killed process. Creates an empty file if there is none.
     ///
     /// # Errors
-    /// [`TrainerError::Io`], and [`TrainerError::BadMetrics`] for a whole line that is no record.
+    /// [`TrainerError::Io`], and [`TrainerError::BadMetrics`] for a complete line that is not a record.
     pub fn resume(path: &Path, step: u64) -> Result<Self> {
         let mut options = OpenOptions::new();
         let mut file = options
@@ -51,7 +51,7 @@ impl JsonLines {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Appends a record, and hands it to the system at once, so that a killed process loses none.
+    /// Appends a record and passes it to the system at once, so that a killed process loses none.
     ///
     /// # Errors
     /// [`TrainerError::Io`].
@@ -62,10 +62,10 @@ impl JsonLines {
     }
 }
 
-/// All records of the metrics file at `path`, without a last line that was never finished.
+/// All records of the metrics file at `path`, without an incomplete last line.
 ///
 /// # Errors
-/// [`TrainerError::Io`], and [`TrainerError::BadMetrics`] for a whole line that is no record.
+/// [`TrainerError::Io`], and [`TrainerError::BadMetrics`] for a complete line that is not a record.
 pub fn read(path: &Path) -> Result<Vec<Record>> {
     let text = std::fs::read(path).map_err(TrainerError::io("read", path))?;
     lines(&text).map(|line| parse(path, &line)).collect()
@@ -80,7 +80,7 @@ struct Line<'a> {
     end: usize,
 }
 
-/// The finished lines of `text`. Bytes, because a torn write may end within a character.
+/// The complete lines of `text`. Bytes, because a torn write may end within a character.
 fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
     let mut end = 0;
     text.split_inclusive(|&byte| byte == b'\n').enumerate().filter_map(move |(index, line)| {

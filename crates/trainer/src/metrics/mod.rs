@@ -1,7 +1,7 @@
-//! What a run reports: records of the metrics, files that keep them, and pictures and tables for people.
+//! A run's reporting: metrics records, their files, and plots and tables.
 //!
-//! [`MetricsLog`] writes the [`Record`]s of a run to `metrics.jsonl` (what programs read, and what a resumed
-//! run continues) and to TensorBoard's event files (a view of the same).
+//! [`MetricsLog`] writes a run's [`Record`]s to `metrics.jsonl` (for programs, and continued by a resumed run)
+//! and to TensorBoard event files (a view of the same).
 
 pub mod curve;
 pub mod jsonl;
@@ -19,10 +19,10 @@ use jsonl::JsonLines;
 pub use printable::printable;
 use tensorboard::EventFile;
 
-/// The JSON-lines file's name in a run folder.
+/// The name of the JSON-lines file in a run folder.
 pub const METRICS_FILE: &str = "metrics.jsonl";
 
-/// The folder of TensorBoard's event files in a run folder.
+/// The folder of TensorBoard event files in a run folder.
 pub const TENSORBOARD_FOLDER: &str = "tensorboard";
 
 /// One line of the metrics: `{"event":"train","step":100,…}` or `{"event":"evaluation","step":100,…}`.
@@ -36,7 +36,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// The step (from 1) after which the record was made.
+    /// The step (from 1) after which the record was written.
     pub fn step(&self) -> u64 {
         match self {
             Self::Train(record) => record.step,
@@ -44,7 +44,7 @@ impl Record {
         }
     }
 
-    /// The record without its measured times: what two runs of one config have in common.
+    /// The record without timings: identical between runs of the same config.
     pub fn without_timing(&self) -> Self {
         let mut record = self.clone();
         match &mut record {
@@ -82,9 +82,9 @@ impl Record {
 /// Training over the steps since the last record. Losses are means over those steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrainRecord {
-    /// The last of the steps (from 1).
+    /// The last step (from 1).
     pub step: u64,
-    /// What was minimised: the sum of the losses below.
+    /// The total loss that was minimised.
     #[serde(with = "number")]
     pub loss: f64,
     /// Each term of the loss, by name.
@@ -92,7 +92,7 @@ pub struct TrainRecord {
     pub losses: Vec<(String, f64)>,
     /// The learning rate of the last step.
     pub learning_rate: f64,
-    /// The gradient's norm over all parameters, before clipping: mean over the steps.
+    /// The global gradient norm before clipping, averaged over the steps.
     #[serde(with = "number")]
     pub grad_norm: f64,
     /// Tokens trained on since step 1, without padding.
@@ -100,7 +100,7 @@ pub struct TrainRecord {
     /// Steps since step 1 that were skipped for a non-finite loss.
     #[serde(default)]
     pub skipped_steps: u64,
-    /// Measured times; the only figures that differ between two runs of one config.
+    /// Timings; the only values that differ between two runs of the same config.
     #[serde(flatten)]
     pub timing: Timing,
 }
@@ -110,26 +110,26 @@ pub struct TrainRecord {
 pub struct EvaluationRecord {
     /// The step (from 1) after which the model was evaluated; 0 for the untrained one.
     pub step: u64,
-    /// Which data, such as `dev` or `test`.
+    /// The split, such as `dev` or `test`.
     pub split: String,
-    /// What was measured.
+    /// The metrics.
     pub figures: Figures,
-    /// Seconds the evaluation took: measured.
+    /// Duration of the evaluation in seconds.
     pub seconds: f64,
 }
 
-/// Measured times of training.
+/// Timings of training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Seconds of training since the process started it.
+    /// Seconds of training in this process.
     pub seconds: f64,
-    /// Tokens (without padding) a second since the last record.
+    /// Tokens (without padding) per second since the last record.
     pub tokens_per_second: f64,
-    /// Share of the time since the last record spent waiting for data, from 0 to 1.
+    /// Fraction of the time since the last record spent waiting for data, from 0 to 1.
     pub waiting: f64,
 }
 
-/// Losses in JSON, which has no NaN or infinity: both are written as null and read as NaN.
+/// Losses in JSON, which has no NaN or infinity: both are written as null, which is read as NaN.
 mod number {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -142,17 +142,17 @@ mod number {
     }
 }
 
-/// The files that keep a run's metrics.
+/// A run's metrics files.
 pub struct MetricsLog {
     json: JsonLines,
     events: EventFile,
 }
 
 impl MetricsLog {
-    /// Starts the log of a new run in `folder`, which exists; metrics already there are discarded.
+    /// Starts the log of a new run in the existing `folder`; existing metrics are discarded.
     ///
     /// # Errors
-    /// [`TrainerError::Io`](crate::TrainerError::Io) where a file cannot be written.
+    /// [`TrainerError::Io`](crate::TrainerError::Io) if a file cannot be written.
     pub fn create(folder: &Path) -> Result<Self> {
         let events = folder.join(TENSORBOARD_FOLDER);
         tensorboard::clear(&events)?;
@@ -162,14 +162,14 @@ impl MetricsLog {
         })
     }
 
-    /// Continues the log in `folder` for a run resumed after `step`: records of later steps are dropped, so
-    /// that the log becomes what an uninterrupted run's would be (but for measured times).
+    /// Continues the log in `folder` for a run resumed after `step`: drops records of later steps, so that the
+    /// log equals an uninterrupted run's (except for timings).
     ///
-    /// A step's records are to be written before its checkpoint, or a kill in between loses them.
+    /// A step's records must be written before its checkpoint, or a kill in between loses them.
     ///
     /// # Errors
     /// [`TrainerError::Io`](crate::TrainerError::Io), and
-    /// [`TrainerError::BadMetrics`](crate::TrainerError::BadMetrics) for a log that is not one.
+    /// [`TrainerError::BadMetrics`](crate::TrainerError::BadMetrics) for an invalid log.
     pub fn resume(folder: &Path, step: u64) -> Result<Self> {
         Ok(Self {
             json: JsonLines::resume(&folder.join(METRICS_FILE), step)?,
@@ -177,7 +177,7 @@ impl MetricsLog {
         })
     }
 
-    /// Writes a record, and hands it to the system at once.
+    /// Writes a record and passes it to the system at once.
     ///
     /// # Errors
     /// [`TrainerError::Io`](crate::TrainerError::Io).

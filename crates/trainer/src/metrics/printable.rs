@@ -1,9 +1,9 @@
-//! Text of a user's that is shown on a terminal.
+//! Makes user text safe to print on a terminal.
 
 use std::borrow::Cow;
 
-/// `text` with everything escaped that would do something to a terminal other than show a character: control
-/// characters, except the line feed, and what changes the direction of writing.
+/// Escapes everything in `text` that a terminal would not simply display: control characters, except the line
+/// feed, and characters that change the writing direction.
 ///
 /// ```
 /// use cloze_trainer::metrics::printable;
@@ -25,7 +25,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a terminal does something with `c` other than show it.
+/// Whether a terminal does something other than display `c`.
 fn acts(c: char) -> bool {
     let overrides_direction = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     (c.is_control() && c != '\n') || overrides_direction

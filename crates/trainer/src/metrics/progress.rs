@@ -1,4 +1,4 @@
-//! Live progress of a run: measured by a [`Meter`], shown by whatever implements [`RunProgress`].
+//! Live progress of a run: measured by a [`Meter`], displayed by an implementation of [`RunProgress`].
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -11,51 +11,51 @@ use cloze_evaluation::table::{duration, grouped};
 /// Shorter work is not reported.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// Where a run stands.
+/// A run's progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Status {
-    /// The step just made (from 1).
+    /// The last completed step (from 1).
     pub step: u64,
-    /// The last step.
+    /// Total number of steps.
     pub steps: u64,
     /// The step's training loss, in nats.
     pub loss: f64,
     /// The step's learning rate.
     pub learning_rate: f64,
-    /// How fast it goes.
+    /// The run's speed.
     pub pace: Pace,
 }
 
-/// Where a pass over examples stands that trains nothing: an evaluation, or texts encoded ahead.
+/// Progress of a pass over examples without training: an evaluation, or encoding texts in advance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pass<'a> {
-    /// What it does with which split, as `measuring dev`.
+    /// The kind of work and the split, such as `measuring dev`.
     pub work: &'a str,
-    /// Sequences that it is through with.
+    /// Sequences done.
     pub done: usize,
-    /// The share of all the work that these were, from 0 to 1, which ends it.
+    /// Fraction of the work done, from 0 to 1; 1 ends the pass.
     pub share: f64,
-    /// Time since its beginning.
+    /// Time since the pass began.
     pub elapsed: Duration,
 }
 
-/// How fast a run goes, over the last half minute or so.
+/// A run's speed, averaged over about the last half minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
-    /// Tokens (without padding) a second.
+    /// Tokens (without padding) per second.
     pub tokens_per_second: f64,
-    /// Share of the time spent waiting for data, from 0 to 1.
+    /// Fraction of the time spent waiting for data, from 0 to 1.
     pub waiting: f64,
     /// Time until the last step.
     pub left: Duration,
 }
 
-/// Sees a run's progress. Every method does nothing unless implemented.
+/// Observes a run's progress. The default methods do nothing.
 pub trait RunProgress {
-    /// A step was made. Called for every step: implementations choose what to show.
+    /// A step was completed. Called for every step: implementations choose what to show.
     fn step(&mut self, _status: &Status) {}
 
-    /// A pass has got on. Called for every batch.
+    /// A pass has advanced. Called for every batch.
     fn pass(&mut self, _pass: &Pass<'_>) {}
 
     /// Something worth a line happened: an evaluation, a checkpoint, a warning.
@@ -99,7 +99,7 @@ impl RunProgress for StderrProgress {
         self.0.pass(pass);
     }
 
-    /// Labels and texts of the user's may be in a note.
+    /// Notes may contain user text.
     fn note(&mut self, line: &str) {
         self.0.note(&printable(line));
     }
@@ -109,7 +109,7 @@ impl RunProgress for StderrProgress {
     }
 }
 
-/// Progress as one line that changes: the last step, or the pass that is under way after it.
+/// Progress as one changing line: the last step, or the pass in progress after it.
 struct LiveLine {
     bar: ProgressBar,
     last: Option<Status>,
@@ -122,7 +122,7 @@ impl LiveLine {
         Self { bar: ProgressBar::with_draw_target(Some(0), target), last: None, ended: false }
     }
 
-    /// The line in this form; anew, if it had ended.
+    /// The line with this template; a new one if it had ended.
     fn begin(&self, template: &str) {
         if self.bar.is_finished() {
             self.bar.reset();
@@ -176,25 +176,25 @@ impl RunProgress for LiveLine {
     }
 }
 
-/// Shows a line on standard error, if that can be written to: a full disk there is no reason to end a run.
+/// Prints a line on standard error; ignores write errors, because a full disk there should not end a run.
 fn show(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Progress as plain lines: a status line every so often, and after the last step; of passes that take longer than
-/// two seconds too.
+/// Progress as plain lines: a status line at intervals, and after the last step; also for passes that take
+/// longer than two seconds.
 pub struct LineProgress<W> {
     out: W,
     every: Duration,
     shown: Option<Instant>,
-    /// How long the pass under way had taken when it was last shown.
+    /// Elapsed time of the current pass when it was last shown.
     passed: Option<Duration>,
-    /// The last status, until it has been shown.
+    /// The last status not yet shown.
     pending: Option<Status>,
 }
 
 impl<W: Write> LineProgress<W> {
-    /// Lines to `out`, at most one status in `every`. A closed `out` ends no run: its errors are ignored.
+    /// Lines to `out`, at most one status per `every`. Write errors of a closed `out` are ignored.
     pub fn new(out: W, every: Duration) -> Self {
         Self { out, every, shown: None, passed: None, pending: None }
     }
@@ -238,7 +238,8 @@ impl<W: Write> RunProgress for LineProgress<W> {
     }
 }
 
-/// `loss 6.123 · 3 min 20 s left · 12,345 tokens/s · 4 % waiting · lr 1.50e-3`: a narrow terminal cuts the end.
+/// `loss 6.123 · 3 min 20 s left · 12,345 tokens/s · 4 % waiting · lr 1.50e-3`: narrow terminals cut off the
+/// end.
 fn figures(status: &Status) -> String {
     let Status { loss, learning_rate, pace, .. } = *status;
     format!(
@@ -263,7 +264,7 @@ fn how_far(pass: &Pass<'_>) -> String {
 
 /// Measures a run's [`Pace`]: exponential averages over about half a minute.
 ///
-/// Time is passed in, so that a meter is as testable as arithmetic.
+/// Times are passed in, so that a meter can be tested without a clock.
 #[derive(Clone, Debug)]
 pub struct Meter {
     last: Instant,
@@ -274,16 +275,16 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// How long the past counts, in seconds.
+    /// Time constant of the averages, in seconds.
     const MEMORY: f64 = 30.0;
 
-    /// A meter started `now`, right before the first step.
+    /// A meter started `now`, just before the first step.
     pub fn new(now: Instant) -> Self {
         Self { last: now, steps: 0.0, tokens: 0.0, seconds: 0.0, waiting: 0.0 }
     }
 
-    /// Takes in a step finished `now`, of `tokens` tokens, of which `waiting` was spent waiting for data, with
-    /// `steps_left` to go.
+    /// Adds a step finished `now`, with `tokens` tokens, `waiting` spent waiting for data, and `steps_left`
+    /// remaining.
     pub fn step(&mut self, now: Instant, tokens: u64, waiting: Duration, steps_left: u64) -> Pace {
         let seconds = now.saturating_duration_since(self.last).as_secs_f64();
         self.last = now;
@@ -303,7 +304,7 @@ impl Meter {
         }
     }
 
-    /// Leaves out the time until `now`: an evaluation or a checkpoint is no training.
+    /// Excludes the time until `now`: evaluations and checkpoints are not training.
     pub fn skip_to(&mut self, now: Instant) {
         self.last = now;
     }

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{Result, TrainerError};
 
-/// What every event file's name starts with.
+/// The prefix of event file names.
 const PREFIX: &str = "events.out.tfevents.";
 
 /// An event file open for appending.
@@ -22,10 +22,10 @@ pub struct EventFile {
 }
 
 impl EventFile {
-    /// Starts a new event file in `folder`, which is made where it is missing.
+    /// Creates a new event file in `folder`, which is created if missing.
     ///
-    /// After `resumed_at`, the file's first event tells TensorBoard to drop what the folder's older files say
-    /// of later steps.
+    /// With `resumed_at`, the file's first event tells TensorBoard to drop later steps from the folder's older
+    /// files.
     ///
     /// # Errors
     /// [`TrainerError::Io`].
@@ -56,7 +56,7 @@ impl EventFile {
         Ok(events)
     }
 
-    /// Appends the scalars of `step`, in single precision as the format has it.
+    /// Appends the scalars of `step`, in single precision as the format requires.
     ///
     /// # Errors
     /// [`TrainerError::Io`].
@@ -73,13 +73,13 @@ impl EventFile {
         self.append(&event)
     }
 
-    /// One write per record: a process killed between two leaves whole records only.
+    /// One write per record: a killed process leaves only complete records.
     fn append(&mut self, message: &Message) -> Result<()> {
         self.file.write_all(&frame(&message.0)).map_err(TrainerError::io("write", &self.path))
     }
 }
 
-/// Removes the event files in `folder`, where there is one; other files stay.
+/// Removes the event files in `folder`, if it exists; other files are kept.
 ///
 /// # Errors
 /// [`TrainerError::Io`].
@@ -114,7 +114,7 @@ fn frame(data: &[u8]) -> Vec<u8> {
     record
 }
 
-/// CRC-32C, rotated and shifted so that checksums of data holding checksums stay sound (`crc32c.h`).
+/// CRC-32C, rotated and shifted so that checksums of data containing checksums stay robust (`crc32c.h`).
 fn masked_crc(data: &[u8]) -> u32 {
     crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -141,7 +141,7 @@ mod field {
 struct Message(Vec<u8>);
 
 impl Message {
-    /// An `Event` at `step`, still without content.
+    /// An `Event` at `step`, without content yet.
     fn event(wall_time: f64, step: u64) -> Self {
         let mut event = Self::default();
         event.key(field::WALL_TIME, 1);

@@ -1,7 +1,7 @@
-//! Training an XLNet: from a config and raw text to the saved model.
+//! Trains XLNets: from a config and raw text to the saved model.
 //!
-//! [`PermutationConfig`] says all of a run, [`train_xlnet`] carries it out, as a recipe of the
-//! [engine](crate::engine). Its loss is [`Permutation`], which custom loops can use too.
+//! [`PermutationConfig`] describes a run, [`train_xlnet`] runs it, as a recipe of the [engine](crate::engine).
+//! Its loss is [`Permutation`], which custom loops can use too.
 
 mod objective;
 mod recipe;
@@ -26,11 +26,10 @@ pub use recipe::PermutationRecipe;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-/// Trains an XLNet as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
+/// Trains an XLNet as configured: tokenizer, corpus, steps, evaluations, checkpoints, export.
 ///
 /// # Errors
-/// Whatever is wrong with the config's corpus, tokenizer, or run folder; a non-finite loss where the config says to stop
-/// on one.
+/// Invalid corpus, tokenizer or run folder; a non-finite loss if the config says to stop on one.
 pub fn train_xlnet(
     config: &PermutationConfig,
     options: &RunOptions<'_>,
@@ -95,7 +94,7 @@ impl RunKind for PermutationRun {
     }
 }
 
-/// Shows the model before the first step.
+/// Prints the model before the first step.
 fn introduce(
     config: &PermutationConfig,
     initial: &InitialModel<XlnetConfig>,
@@ -111,7 +110,7 @@ fn introduce(
             ("layers × width", format!("{} × {}", xlnet.n_layers, xlnet.d_model)),
             ("parameters", table::grouped(model.num_params() as u64)),
             ("vocabulary", table::grouped(xlnet.vocab_size as u64)),
-            ("tokens a step", table::grouped((segments * order.seq_len) as u64)),
+            ("tokens per step", table::grouped((segments * order.seq_len) as u64)),
             ("  predicted", table::grouped((segments * order.n_predicted()) as u64)),
             ("  remembered before them", table::grouped((segments * order.memory_len) as u64)),
             ("checkpoint", checkpoint),

@@ -10,9 +10,9 @@ use cloze_model::xlnet::{XlnetInput, XlnetLanguageModel};
 /// `−1/n · Σ_(t > c) log P(x_(z_t) | x_(z_<t))` (Yang et al. 2019, eq. 7), where the first `c` tokens of the order are not
 /// predicted.
 ///
-/// What a segment remembers are the states of the tokens before it, computed in the same step without a gradient. The
-/// reference code keeps the states of the step before, which are of older weights, and makes what a step computes depend
-/// on the steps before it.
+/// A segment's memory is the states of the tokens before it, computed in the same step without a gradient. The
+/// reference code instead keeps the previous step's states, which come from older weights and make each step
+/// depend on earlier ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Permutation;
 

@@ -1,4 +1,4 @@
-//! XLNet's training as a recipe of the engine: segments of running text, with orders of their tokens.
+//! XLNet training as an engine recipe: segments of running text, with orders of their tokens.
 
 use super::Permutation;
 use crate::Result;
@@ -14,12 +14,12 @@ use std::path::Path;
 pub type PermutationRecipe<'a> = TextRecipe<'a, Permutation, OrderedBlocks, XlnetConfig>;
 
 impl TextSplits<OrderedBlocks> {
-    /// Prepares the config's corpus, and cuts it into segments as the config says. Held-out segments have the same orders
-    /// each time.
+    /// Prepares the config's corpus and cuts it into segments as configured. Held-out segments have fixed
+    /// orders.
     ///
     /// # Errors
-    /// Whatever is wrong with the corpus; an end piece that the tokenizer does not have; a part of the text that is
-    /// shorter than a segment with what it remembers.
+    /// Corpus errors; an end piece that the tokenizer does not have; a part of the text shorter than a segment
+    /// with its memory.
     pub fn of_segments(
         config: &PermutationConfig,
         tokenizer: &Tokenizer,

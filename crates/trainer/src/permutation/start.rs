@@ -1,4 +1,4 @@
-//! What a run starts from: random weights, or a checkpoint's.
+//! A run's initial weights: random, or a checkpoint's.
 
 use crate::Result;
 use crate::config::{PermutationConfig, XlnetSection};
@@ -14,13 +14,13 @@ use cloze_model::huggingface::read_published;
 use cloze_model::xlnet::XlnetConfig;
 use cloze_tokenizer::Tokenizer;
 
-/// Tells the initial parameters' random numbers from all others that a seed gives.
+/// Separates the random stream of the initial parameters from all others of a seed.
 const INIT_STREAM: u64 = 0x8217;
 
-/// The model that `config` says, for `tokenizer`.
+/// The model configured by `config` for `tokenizer`.
 ///
 /// # Errors
-/// Sizes that do not fit together or into memory; a model that could not be saved; those of the checkpoint;
+/// Sizes that are inconsistent or too large for memory; a model that could not be saved; checkpoint errors;
 /// [`TrainerError::VocabularyMismatch`].
 pub(super) fn initial_model(
     config: &PermutationConfig,
@@ -57,7 +57,7 @@ pub(super) fn initial_model(
     }
 }
 
-/// What the run needs of memory, at the least: its attention keeps more than an encoder's.
+/// A lower bound of the run's memory: its attention keeps more than an encoder's.
 pub(super) fn memory(config: &PermutationConfig, xlnet: &XlnetConfig, device: &Device) -> MemoryEstimate {
     let model = xlnet.init(&mut ParamInit::new(device, 0).deferred());
     let parameters = memory::n_parameters(&model);
@@ -77,10 +77,10 @@ pub(super) fn memory(config: &PermutationConfig, xlnet: &XlnetConfig, device: &D
     MemoryEstimate::new(&encoder, parameters, parameters, load)
 }
 
-/// Refuses a run that surely needs more memory than there is.
+/// Rejects a run that certainly needs more memory than available.
 ///
 /// # Errors
-/// [`TrainerError::Memory`]; sizes that do not fit together.
+/// [`TrainerError::Memory`]; inconsistent sizes.
 pub(super) fn check_memory(
     config: &PermutationConfig,
     xlnet: &XlnetConfig,

@@ -1,4 +1,4 @@
-//! What a kind of encoder's pretraining has to say beside its losses.
+//! What a pretraining objective provides besides its losses.
 
 use crate::Result;
 use crate::engine::{Objective, load_parameters, save_parameters};
@@ -10,14 +10,15 @@ use cloze_evaluation::table::grouped;
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 
-/// An objective over masked examples that [`PretrainingRecipe`](super::PretrainingRecipe) trains an encoder with: its
-/// losses, as an [`Objective`], and what they are measured by, shown by and saved as.
+/// An objective over masked examples for training an encoder with
+/// [`PretrainingRecipe`](super::PretrainingRecipe): its losses, as an [`Objective`], with its evaluation,
+/// display and saving.
 pub trait EncoderObjective: Objective<Batch = PretrainingBatch> {
     /// Sums over held-out batches.
     type Sums: Default;
 
-    /// Takes one batch into the sums; `model` is on an inference device. `unigram` has the pieces' frequencies in
-    /// training, for a baseline.
+    /// Adds one batch to the sums; `model` is on an inference device. `unigram` has the pieces' training
+    /// frequencies, for a baseline.
     fn measure(
         &self,
         sums: &mut Self::Sums,
@@ -27,10 +28,10 @@ pub trait EncoderObjective: Objective<Batch = PretrainingBatch> {
         device: &Device,
     );
 
-    /// The figures that the sums make, the main one first.
+    /// The metrics from the sums, the main one first.
     fn figures(&self, sums: &Self::Sums) -> Figures;
 
-    /// Whether the labels of sentence pairs are predicted.
+    /// Whether sentence-pair labels are predicted.
     fn has_pairs(&self) -> bool {
         false
     }
@@ -40,22 +41,22 @@ pub trait EncoderObjective: Objective<Batch = PretrainingBatch> {
         format!("evaluation after step {}: {}", grouped(step), figures.line())
     }
 
-    /// The panels of the learning curve, from above; held-out figures are those of `split`. By default the loss in
-    /// training.
+    /// The panels of the learning curve, from top to bottom; held-out metrics are those of `split`. By default
+    /// the training loss.
     fn panels(&self, split: &str) -> Vec<Panel> {
         let _ = split;
         let lines = vec![Line { label: "training (smoothed)".into(), source: Source::Loss }];
         vec![Panel { axis: "loss (nats)".into(), lines }]
     }
 
-    /// The result's figures, as a table for a terminal.
+    /// The result's metrics, as a table for a terminal.
     fn results(&self, step: u64, figures: &Figures) -> String {
         let _ = step;
         figures.to_string()
     }
 
-    /// Saves a model into an existing empty folder, with its `tokenizer` if the folder is to be a published one;
-    /// by default with [`save_parameters`].
+    /// Saves a model into an existing empty folder, with its `tokenizer` if the folder is in a published
+    /// format; by default with [`save_parameters`].
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -64,11 +65,11 @@ pub trait EncoderObjective: Objective<Batch = PretrainingBatch> {
         save_parameters(model, folder)
     }
 
-    /// The parameters that [`save`](Self::save) has put into a folder, in a model like this one; by default with
-    /// [`load_parameters`].
+    /// Loads the parameters that [`save`](Self::save) wrote to a folder into a model like this one; by default
+    /// with [`load_parameters`].
     ///
     /// # Errors
-    /// A file that cannot be read, or that is of another model.
+    /// An unreadable file, or one of another model.
     fn load(&self, model: Self::Model, folder: &Path) -> Result<Self::Model> {
         load_parameters(model, folder)
     }

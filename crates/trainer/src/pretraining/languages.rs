@@ -1,4 +1,4 @@
-//! Several languages and their translations, from files to what an encoder is pretrained on.
+//! Multilingual pretraining data: several languages and their translations, from files to examples.
 
 use super::recipe::{HELD_OUT_STREAM, PretrainingSplits, Training};
 use super::tables::{self, Language};
@@ -14,14 +14,14 @@ use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Tell the random numbers of each language, and of each pair of languages, from all others that a seed gives.
+/// Separate the random streams of each language and each language pair from all others of a seed.
 const LANGUAGE: u64 = 0x1A46;
 const TRANSLATIONS: u64 = 0x75A3;
 
-/// Prepares the corpus of each language, and the translations where the objective has any.
+/// Prepares the corpus of each language, and the translations if the objective uses any.
 ///
 /// # Errors
-/// Whatever is wrong with a corpus or with parallel text; a language without text.
+/// Errors in a corpus or in parallel text; a language without text.
 pub(super) fn prepare(
     config: &RunConfig,
     tokenizer: &Tokenizer,
@@ -96,13 +96,13 @@ struct Part {
     held_out: Documents,
 }
 
-/// A language's part of the held-out batches; there are `n` languages.
+/// A language's part of the held-out batches, one of `n`.
 fn measured(config: &RunConfig, data: PretrainingData, n: u64) -> Result<Vec<PretrainingBatch>> {
     let most = (config.eval.max_examples as u64).div_ceil(n);
     Ok(Loader::new(Arc::new(data), config.eval.batch_size).one_pass(most)?)
 }
 
-/// Names the language whose files have too little in them.
+/// Names the language whose files have too little text.
 fn without_text(language: &str, error: DataError) -> TrainerError {
     match error {
         DataError::EmptyCorpus { .. } | DataError::EmptySplit { .. } => {

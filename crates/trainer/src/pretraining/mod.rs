@@ -1,8 +1,8 @@
-//! Pretraining an encoder: from a config and raw text to the saved model.
+//! Pretrains encoders: from a config and raw text to the saved model.
 //!
-//! [`RunConfig`] says all of a run, [`pretrain`] carries it out, as a recipe of the [engine](crate::engine). Its losses
-//! are [`BertPretraining`] or [`ReplacedTokenPretraining`], which custom loops can use too; an [`EncoderObjective`] of
-//! your own goes into [`PretrainingRecipe::with_objective`].
+//! [`RunConfig`] describes a run, [`pretrain`] runs it, as a recipe of the [engine](crate::engine). Its losses
+//! are [`BertPretraining`] or [`ReplacedTokenPretraining`], which custom loops can use too; pass a custom
+//! [`EncoderObjective`] to [`PretrainingRecipe::with_objective`].
 
 mod encoder_objective;
 mod languages;
@@ -33,11 +33,10 @@ use std::sync::atomic::Ordering;
 pub use tokenizer::run_tokenizer;
 pub(crate) use tokenizer::{TokenizerRequest, saved, tokenizer_of};
 
-/// Pretrains an encoder as `config` says: tokenizer, corpus, steps, evaluations, checkpoints, export.
+/// Pretrains an encoder as configured: tokenizer, corpus, steps, evaluations, checkpoints, export.
 ///
 /// # Errors
-/// Whatever is wrong with the config's corpus, tokenizer, or run folder; a non-finite loss where the
-/// config says to stop on one.
+/// Invalid corpus, tokenizer or run folder; a non-finite loss if the config says to stop on one.
 pub fn pretrain(
     config: &RunConfig,
     options: &RunOptions<'_>,
@@ -73,7 +72,7 @@ pub fn pretrain(
     }
 }
 
-/// A run whose folder and tokenizer are there.
+/// A run with its folder and tokenizer.
 struct Run<'a> {
     config: &'a RunConfig,
     folder: &'a RunFolder,
@@ -141,7 +140,7 @@ impl RunKind for Pretraining {
     }
 }
 
-/// Shows the model before the first step.
+/// Prints the model before the first step.
 fn introduce<M: Module>(config: &RunConfig, initial: &InitialModel<M>, progress: &mut dyn RunProgress) {
     let InitialModel { encoder: bert, model, report, .. } = initial;
     let checkpoint = config.model.checkpoint().map_or(String::new(), |path| path.display().to_string());
@@ -152,7 +151,7 @@ fn introduce<M: Module>(config: &RunConfig, initial: &InitialModel<M>, progress:
             ("layers × width", format!("{} × {}", bert.n_layers, bert.d_model)),
             ("parameters", table::grouped(model.num_params() as u64)),
             ("vocabulary", table::grouped(bert.vocab_size as u64)),
-            ("sequences a step", table::grouped(sequences as u64)),
+            ("sequences per step", table::grouped(sequences as u64)),
             ("checkpoint", checkpoint),
             ("newly initialised", report.missing.join(", ")),
             ("not used", report.unexpected.join(", ")),
@@ -162,7 +161,7 @@ fn introduce<M: Module>(config: &RunConfig, initial: &InitialModel<M>, progress:
     ));
 }
 
-/// Shows how much memory the run needs, and refuses it if it certainly needs more than there is.
+/// Prints the run's memory estimate, and rejects the run if it certainly needs more than available.
 fn check_memory<M: Module>(
     config: &RunConfig,
     initial: &InitialModel<M>,

@@ -1,5 +1,5 @@
-//! BERT's pretraining objective, masked pieces and sentence pairs (Devlin et al. 2019, §3.1), and SpanBERT's, which adds
-//! the pieces of masked spans from their boundaries (Joshi et al. 2020, §3.2).
+//! BERT's pretraining objective, masked pieces and sentence pairs (Devlin et al. 2019, §3.1), and SpanBERT's,
+//! which also predicts the pieces of masked spans from their boundaries (Joshi et al. 2020, §3.2).
 
 use super::encoder_objective::EncoderObjective;
 use super::tables;
@@ -18,12 +18,12 @@ use cloze_tokenizer::Tokenizer;
 use std::marker::PhantomData;
 use std::path::Path;
 
-/// The mean cross-entropy of the masked pieces plus, where there are pairs and a head for them, that of the
-/// sentence pairs; with SpanBERT's, that of the masked spans from their boundaries too.
+/// The mean cross-entropy of the masked pieces plus, if there are pairs and a head for them, that of the
+/// sentence pairs; for SpanBERT, also that of the masked spans from their boundaries.
 #[derive(Debug, Clone)]
 pub struct BertPretraining<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     terms: Terms,
-    /// The encoder, and how it is saved, if it is published.
+    /// The encoder and its format, if it is saved in a published one.
     published: Option<(BertConfig, SaveConfig)>,
     parts: PhantomData<fn() -> (A, P)>,
 }
@@ -36,7 +36,7 @@ impl<A: Attention, P: Positions> Default for BertPretraining<A, P> {
 }
 
 impl<A: Attention, P: Positions> BertPretraining<A, P> {
-    /// The terms that a config says. The model is saved with its own paths as names.
+    /// The configured terms. The model is saved with its own parameter paths.
     pub fn new(config: &RunConfig) -> Self {
         let boundaries = config.objective == ObjectiveSection::SpanBoundary {};
         let terms = Terms { boundaries, pairs: config.examples.has_pairs() };
@@ -97,7 +97,8 @@ impl<A: Attention, P: Positions> EncoderObjective for BertPretraining<A, P> {
         tables::line(step, figures)
     }
 
-    /// The masked-token loss in training and held out, and held-out accuracies, each beside the unigram baseline's.
+    /// The masked-token loss in training and held out, and held-out accuracies, each with the unigram
+    /// baseline's.
     fn panels(&self, split: &str) -> Vec<Panel> {
         let mut losses = tables::loss_panel(split);
         losses
@@ -137,12 +138,12 @@ impl<A: Attention, P: Positions> EncoderObjective for BertPretraining<A, P> {
     }
 }
 
-/// Puts a published model's tokenizer beside it, whose `config.json` is there.
+/// Saves a published model's tokenizer next to its existing `config.json`.
 pub(super) fn save_tokenizer(tokenizer: Option<&Tokenizer>, folder: &Path) -> Result<()> {
     Ok(tokenizer.map_or(Ok(()), |tokenizer| tokenizer.save(folder))?)
 }
 
-/// The terms of a loss: the masked pieces, and what is added to them.
+/// The terms of a loss: the masked pieces, and optional ones.
 #[derive(Debug, Clone, Copy)]
 struct Terms {
     /// The pieces of masked spans, from their boundaries.
@@ -159,7 +160,7 @@ impl Terms {
         self.of(Term::new(figure::MASKED_LOSS), || Term::new(figure::BOUNDARY_LOSS), pairs)
     }
 
-    /// Those of the three that there are.
+    /// The values of the active terms.
     fn of<T>(self, masked: T, boundaries: impl FnOnce() -> T, pairs: impl FnOnce() -> T) -> Vec<T> {
         let mut terms = vec![masked];
         terms.extend(self.boundaries.then(boundaries));
@@ -172,7 +173,7 @@ impl Terms {
         self.of(masked, || masked, || batch.pair_labels.len() as f64)
     }
 
-    /// The sums of the losses; 0 where a batch has nothing of the kind.
+    /// The sums of the losses; 0 for terms that a batch does not have.
     fn sums<A: Attention, P: Positions>(
         self,
         model: &BertForPreTraining<A, P>,
@@ -185,7 +186,7 @@ impl Terms {
     }
 }
 
-/// The batch's cross-entropies one by one, and the logits they are of.
+/// The batch's individual cross-entropies, and their logits.
 struct Losses {
     logits: PreTrainingLogits,
     masked: Tensor<1>,
@@ -220,8 +221,8 @@ fn losses<A: Attention, P: Positions>(
     Losses { logits, masked, boundaries, pairs }
 }
 
-/// The batch's tokens as the model takes them fastest, and `[masked]` the masked tokens, as they are counted in these.
-/// Packing a batch without padding would gain nothing.
+/// The batch's tokens in the model's fastest form, and the masked positions in that form, `[masked]`. Packing a
+/// batch without padding would gain nothing.
 pub(super) fn masked_input<A: Attention, P: Positions>(
     bert: &Bert<A, P>,
     batch: &PretrainingBatch,
@@ -234,7 +235,7 @@ pub(super) fn masked_input<A: Attention, P: Positions>(
     }
 }
 
-/// The masked spans, whose tokens are at these `positions`, one span after another.
+/// The masked spans, whose tokens are at these `positions`, span by span.
 fn boundaries(batch: &PretrainingBatch, positions: &[i32]) -> SpanBoundaries {
     let ends = batch.masked_spans.iter().scan(0, |end, span| {
         *end += span.len();
@@ -262,7 +263,7 @@ pub(super) struct MaskedSums {
 }
 
 impl MaskedSums {
-    /// Takes in the masked tokens of a batch.
+    /// Adds the masked tokens of a batch.
     pub fn add(&mut self, logits: Tensor<2>, losses: Tensor<1>, labels: &[i32], unigram: &UnigramCounts) {
         self.masked += labels.len() as u64;
         self.loss += sum(losses);
@@ -273,7 +274,7 @@ impl MaskedSums {
         }
     }
 
-    /// Masked tokens, or 1 if there is none.
+    /// Number of masked tokens, or 1 if there are none.
     fn n(&self) -> f64 {
         self.masked.max(1) as f64
     }
@@ -292,7 +293,7 @@ impl MaskedSums {
     }
 }
 
-/// Sums over held-out batches; see the methods for what they make.
+/// Sums over held-out batches.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HeldOutSums {
     examples: usize,
@@ -305,7 +306,7 @@ pub struct HeldOutSums {
 }
 
 impl HeldOutSums {
-    /// Takes in one batch; `model` is on an inference device.
+    /// Adds one batch; `model` is on an inference device.
     pub fn add<A: Attention, P: Positions>(
         &mut self,
         model: &BertForPreTraining<A, P>,
@@ -348,37 +349,37 @@ impl HeldOutSums {
     }
 }
 
-/// The names of the figures of pretraining. Losses are means in nats, accuracies shares from 0 to 1.
+/// The names of pretraining metrics. Losses are means in nats, accuracies fractions from 0 to 1.
 pub mod figure {
-    /// Cross-entropy of the masked tokens: the main figure, and a term of the loss.
+    /// Cross-entropy of the masked tokens: the main metric, and a term of the loss.
     pub const MASKED_LOSS: &str = "masked_loss";
     /// Its exponential: the effective number of choices.
     pub const PERPLEXITY: &str = "perplexity";
-    /// Share of the masked tokens that are predicted first.
+    /// Fraction of the masked tokens that are ranked first.
     pub const MASKED_ACCURACY: &str = "masked_accuracy";
-    /// Masked tokens evaluated.
+    /// Number of masked tokens evaluated.
     pub const MASKED_TOKENS: &str = "masked_tokens";
     /// Cross-entropy of the same tokens under their frequencies in the training documents.
     pub const UNIGRAM_LOSS: &str = "unigram_loss";
-    /// Share of the same tokens that are the most frequent one.
+    /// Fraction of the same tokens that equal the most frequent one.
     pub const UNIGRAM_ACCURACY: &str = "unigram_accuracy";
-    /// Cross-entropy of the masked tokens from their span's boundaries, where there is such an objective.
+    /// Cross-entropy of the masked tokens from their span's boundaries, if predicted.
     pub const BOUNDARY_LOSS: &str = "boundary_loss";
-    /// Share of the masked tokens that are predicted first from their span's boundaries.
+    /// Fraction of the masked tokens that are ranked first from their span's boundaries.
     pub const BOUNDARY_ACCURACY: &str = "boundary_accuracy";
-    /// Cross-entropy of the sentence pairs, where there are any.
+    /// Cross-entropy of the sentence pairs, if there are any.
     pub const PAIR_LOSS: &str = "pair_loss";
-    /// Share of the sentence pairs classified rightly, where there are any.
+    /// Fraction of the sentence pairs classified correctly, if there are any.
     pub const PAIR_ACCURACY: &str = "pair_accuracy";
-    /// Binary cross-entropy of the tokens, replaced or original, where a discriminator is trained.
+    /// Binary cross-entropy of replaced versus original tokens, if a discriminator is trained.
     pub const REPLACED_LOSS: &str = "replaced_loss";
-    /// Share of the tokens that are rightly called replaced or original.
+    /// Fraction of the tokens classified correctly as replaced or original.
     pub const REPLACED_ACCURACY: &str = "replaced_accuracy";
-    /// Share of the tokens called replaced that are; 0 if none is called so.
+    /// Precision of tokens classified as replaced; 0 if there are none.
     pub const REPLACED_PRECISION: &str = "replaced_precision";
-    /// Share of the replaced tokens that are called so.
+    /// Recall of the replaced tokens.
     pub const REPLACED_RECALL: &str = "replaced_recall";
-    /// Share of the tokens that a generator replaced by another one.
+    /// Fraction of the tokens that a generator replaced by another one.
     pub const REPLACED_SHARE: &str = "replaced_share";
 }
 
@@ -386,7 +387,7 @@ pub(super) fn sum(values: Tensor<1>) -> f64 {
     values.into_data().iter::<f64>().sum()
 }
 
-/// How many rows of `logits` have their greatest value at the label.
+/// Number of rows of `logits` whose maximum is at the label.
 fn right(logits: Tensor<2>, labels: &[i32]) -> u64 {
     let predicted = logits.argmax(1).into_data();
     predicted.iter::<i32>().zip(labels).filter(|(predicted, label)| predicted == *label).count() as u64

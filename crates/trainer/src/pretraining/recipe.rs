@@ -1,4 +1,4 @@
-//! An encoder's pretraining as a recipe of the engine: examples made from a prepared corpus, and an objective over them.
+//! Encoder pretraining as an engine recipe: examples from a prepared corpus, and an objective over them.
 
 use super::encoder_objective::EncoderObjective;
 use super::languages;
@@ -24,10 +24,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Tells the held-out examples' random numbers from all others that a seed gives.
+/// Separates the random stream of the held-out examples from all others of a seed.
 pub(super) const HELD_OUT_STREAM: u64 = 0x4E1D;
 
-/// What the data is called that the model is measured on.
+/// The name of the evaluation data.
 const HELD_OUT: &str = "heldout";
 
 /// The two parts of a prepared corpus, as examples.
@@ -36,11 +36,11 @@ pub struct PretrainingSplits {
     pub(super) train: Training,
     pub(super) held_out: Vec<PretrainingBatch>,
     pub(super) unigram: Arc<UnigramCounts>,
-    /// Which texts, and which tokenizer.
+    /// Identifies the texts and the tokenizer.
     pub(super) key: String,
 }
 
-/// What is trained on.
+/// The training data.
 #[derive(Debug)]
 pub(super) enum Training {
     /// The documents of one corpus.
@@ -50,11 +50,11 @@ pub(super) enum Training {
 }
 
 impl PretrainingSplits {
-    /// Prepares the config's corpus, or those of its languages and the translations, and makes their examples as the config
-    /// says.
+    /// Prepares the config's corpus, or those of its languages and the translations, and builds examples as
+    /// configured.
     ///
     /// # Errors
-    /// Whatever is wrong with the corpus; examples that cannot be made with this tokenizer.
+    /// Corpus errors; examples that cannot be built with this tokenizer.
     pub fn prepare(
         config: &RunConfig,
         tokenizer: &Tokenizer,
@@ -70,8 +70,8 @@ impl PretrainingSplits {
         })
     }
 
-    /// The same with custom examples: `examples` is given the documents of a part, how often each piece occurs in
-    /// training, and a seed. It is asked for the held-out part first.
+    /// The same with custom examples: `examples` gets the documents of a part, the training counts of each
+    /// piece, and a seed. It is called for the held-out part first.
     ///
     /// # Errors
     /// Those of the corpus and of `examples`.
@@ -103,12 +103,12 @@ impl PretrainingSplits {
         })
     }
 
-    /// Tokens of a held-out example on average, without padding.
+    /// Mean tokens of a held-out example, without padding.
     pub(super) fn mean_len(&self) -> f64 {
         tokens(&self.held_out) as f64 / self.n_held_out().max(1) as f64
     }
 
-    /// Held-out examples.
+    /// Number of held-out examples.
     fn n_held_out(&self) -> usize {
         self.held_out.iter().map(|batch| batch.tokens.n_sequences()).sum()
     }
@@ -118,23 +118,23 @@ fn tokens(batches: &[PretrainingBatch]) -> u64 {
     batches.iter().map(|batch| batch.tokens.n_tokens() as u64).sum()
 }
 
-/// An encoder's pretraining on masked examples, by any [objective](EncoderObjective); by default BERT's, whose attention
-/// and positions may be your own.
+/// An encoder's pretraining on masked examples, with any [objective](EncoderObjective); by default BERT's, with
+/// customisable attention and positions.
 #[derive(Debug)]
 pub struct PretrainingRecipe<'a, O: EncoderObjective = BertPretraining> {
     objective: O,
     splits: PretrainingSplits,
     train: &'a TrainSection,
     published: Option<Published<'a>>,
-    /// What this process has trained on.
+    /// Statistics of this process's training data.
     stats: Mutex<TrainedOn>,
 }
 
-/// What was counted in batches.
+/// Counts over batches.
 #[derive(Debug, Default)]
 struct TrainedOn {
     all: BatchStats,
-    /// Of each source, where there are several.
+    /// Per source, if there are several.
     sources: BTreeMap<usize, BatchStats>,
 }
 
@@ -147,24 +147,24 @@ impl TrainedOn {
     }
 }
 
-/// What a model is saved with as a Hugging Face folder.
+/// What is needed to save a model as a Hugging Face folder.
 #[derive(Debug)]
 struct Published<'a> {
     tokenizer: &'a Tokenizer,
-    /// Where the tokenizer lies.
+    /// Path of the tokenizer.
     path: PathBuf,
 }
 
 impl<'a, A: Attention, P: Positions> PretrainingRecipe<'a, BertPretraining<A, P>> {
-    /// BERT's objective, with the terms that the config says, on these examples, in the config's batches. The model is
-    /// saved with its own paths as names.
+    /// BERT's objective, with the configured terms, on these examples, in the config's batches. The model is
+    /// saved with its own parameter paths.
     pub fn new(config: &'a RunConfig, splits: PretrainingSplits) -> Self {
         Self::with_objective(config, splits, BertPretraining::new(config))
     }
 }
 
 impl<'a, O: EncoderObjective> PretrainingRecipe<'a, O> {
-    /// An objective on these examples, in the batches that the config says.
+    /// An objective on these examples, in the config's batches.
     pub fn with_objective(config: &'a RunConfig, splits: PretrainingSplits, objective: O) -> Self {
         let stats = Mutex::default();
         Self { objective, splits, train: &config.train, published: None, stats }
@@ -185,7 +185,7 @@ impl<'a, O: EncoderObjective> PretrainingRecipe<'a, O> {
         })
     }
 
-    /// Saves the tokenizer, which lies in the run's `folder`, with the model.
+    /// Saves the tokenizer from the run's `folder` with the model.
     pub(super) fn published(self, tokenizer: &'a Tokenizer, folder: &RunFolder) -> Self {
         Self { published: Some(Published { tokenizer, path: folder.tokenizer() }), ..self }
     }

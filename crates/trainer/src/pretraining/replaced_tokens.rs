@@ -17,7 +17,7 @@ use cloze_tokenizer::Tokenizer;
 use std::marker::PhantomData;
 use std::path::Path;
 
-/// The folder of the generator, in the discriminator's.
+/// The generator's subfolder in the discriminator's folder.
 pub(crate) const GENERATOR: &str = "generator";
 
 /// The generator's cross-entropy of the masked pieces, plus `λ` times the discriminator's binary cross-entropy of all
@@ -27,13 +27,15 @@ pub(crate) const GENERATOR: &str = "generator";
 /// x̂ₜ ~ p_G(xₜ | x^masked) for the masked t    min  L_MLM(x, θ_G) + λ·L_Disc(x, x̂, θ_D)
 /// ```
 ///
-/// The discriminator reads the sequence with a sampled piece in each masked place; no gradient goes through the sample. A
-/// piece that is the original one counts as original. The two share their embeddings.
+/// The discriminator reads the sequence with a sampled piece in each masked position; no gradient flows through
+/// the sample. A sampled piece equal to the original counts as original. The two encoders share their
+/// embeddings.
 ///
-/// Each sample is drawn by a number of its batch ([`PretrainingBatch::uniform`]), so that it is a function of the example
-/// and the weights, in evaluations too.
+/// Each sample uses a random number from its batch ([`PretrainingBatch::uniform`]), so that it is a function of
+/// the example and the weights, in evaluations too.
 ///
-/// Tokens of spans that a corruption made longer or shorter are no masked places: they stay as they are, as original ones.
+/// Tokens of spans whose length was changed by a corruption are not masked positions: they stay unchanged and
+/// count as original.
 #[derive(Debug, Clone)]
 pub struct ReplacedTokenPretraining<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     weight: f64,
@@ -55,22 +57,23 @@ impl Published {
 }
 
 impl<A: Attention, P: Positions> ReplacedTokenPretraining<A, P> {
-    /// `λ` in the paper, found by a search there.
+    /// `λ` in the paper, tuned there.
     pub const WEIGHT: f64 = 50.0;
 
-    /// With this weight `λ` of the discriminator's loss. The model is saved with its own paths as names.
+    /// The objective with this weight `λ` of the discriminator's loss. The model is saved with its own
+    /// parameter paths.
     pub fn new(weight: f64) -> Self {
         Self { weight, published: None, parts: PhantomData }
     }
 
-    /// Saves the discriminator as a Hugging Face folder for the class that `save` names, and the generator as a masked LM
-    /// in the folder `generator` there.
+    /// Saves the discriminator as a Hugging Face folder for the class in `save`, and the generator as a masked
+    /// LM in its subfolder `generator`.
     pub(super) fn published(self, config: ElectraConfig, save: SaveConfig) -> Self {
         Self { published: Some(Published { config, save }), ..self }
     }
 }
 
-/// What both encoders make of a batch.
+/// Both encoders' results for a batch.
 struct Losses {
     /// `[masked, vocab_size]`
     logits: Tensor<2>,
@@ -126,7 +129,7 @@ impl<A: Attention, P: Positions> Objective for ReplacedTokenPretraining<A, P> {
     }
 
     /// # Panics
-    /// If the batch has not one [number](PretrainingBatch::uniform) for each masked token.
+    /// If the number of [uniform numbers](PretrainingBatch::uniform) differs from the number of masked tokens.
     fn sums(&self, model: &Electra<A, P>, batch: &PretrainingBatch, device: &Device) -> Vec<Tensor<1>> {
         let Losses { masked, of_tokens, .. } = losses(model, batch, device);
         vec![masked.sum(), of_tokens.sum()]
@@ -155,7 +158,7 @@ impl<A: Attention, P: Positions> EncoderObjective for ReplacedTokenPretraining<A
         tables::line(step, figures)
     }
 
-    /// The losses of both in training and held out, and held-out accuracies.
+    /// The training and held-out losses of both, and held-out accuracies.
     fn panels(&self, split: &str) -> Vec<Panel> {
         let source = Source::LossTerm(figure::REPLACED_LOSS.into());
         let detection = vec![
@@ -203,23 +206,23 @@ impl<A: Attention, P: Positions> EncoderObjective for ReplacedTokenPretraining<A
     }
 }
 
-/// Sums over held-out batches; see the methods for what they make.
+/// Sums over held-out batches.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReplacedTokenSums {
     examples: usize,
     masked: MaskedSums,
     loss: f64,
     tokens: u64,
-    /// Tokens that were replaced.
+    /// Number of replaced tokens.
     replaced: u64,
-    /// Tokens that are called replaced.
+    /// Number of tokens classified as replaced.
     called: u64,
-    /// Tokens that are called replaced and were.
+    /// Number of replaced tokens classified as replaced.
     found: u64,
 }
 
 impl ReplacedTokenSums {
-    /// Takes in one batch; `model` is on an inference device.
+    /// Adds one batch; `model` is on an inference device.
     pub fn add<A: Attention, P: Positions>(
         &mut self,
         model: &Electra<A, P>,

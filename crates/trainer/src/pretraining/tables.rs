@@ -1,4 +1,4 @@
-//! Tables of a pretraining run: what went in, and what came out.
+//! Tables of a pretraining run: data statistics and results.
 
 use super::objective::figure;
 use crate::metrics::curve::{Line, Panel, Source};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// A table of a prepared corpus: `rows`, and how it was prepared.
 pub(crate) fn prepared_corpus(mut rows: Vec<(&str, String)>, report: &PrepareReport) -> String {
     if !report.skipped.is_empty() {
-        rows.push(("left out or cut", report.skipped.to_string()));
+        rows.push(("skipped or cut", report.skipped.to_string()));
     }
     let how = if report.reused { "prepared before, opened in" } else { "prepared in" };
     rows.push((how, duration(report.seconds)));
@@ -36,7 +36,7 @@ pub struct Language {
     pub name: String,
     /// Its documents.
     pub documents: u64,
-    /// Those that are held out.
+    /// Its held-out documents.
     pub held_out: u64,
     /// Its sentences.
     pub sentences: u64,
@@ -44,7 +44,7 @@ pub struct Language {
     pub tokens: u64,
 }
 
-/// A table of the languages' corpora: how much there is of each, and how often it is drawn.
+/// A table of the languages' corpora: their sizes and sampling rates.
 pub fn languages(languages: &[Language], sampling: &LanguageSampling) -> String {
     let shares = sampling.shares().iter().zip(sampling.probabilities());
     let rows = languages.iter().zip(shares).map(|(language, (share, probability))| {
@@ -55,7 +55,7 @@ pub fn languages(languages: &[Language], sampling: &LanguageSampling) -> String 
     numbers(["language", "documents", "held out", "sentences", "tokens", "of all", "drawn"], rows)
 }
 
-/// A table of parallel text, with the names of its languages.
+/// A table of parallel text, with the names of its language pairs.
 pub fn translations(prepared: &[(String, PairReport)]) -> String {
     let rows = prepared.iter().map(|(names, report)| {
         let [source, target] = report.tokens.map(grouped);
@@ -65,7 +65,7 @@ pub fn translations(prepared: &[(String, PairReport)]) -> String {
     numbers(["translations", "pairs", "tokens", "of the translations", "left out"], rows)
 }
 
-/// A table of what was really drawn of each of the `sources`.
+/// A table of the actual samples from each of the `sources`.
 pub fn drawn(sources: &[String], stats: &BTreeMap<usize, BatchStats>) -> String {
     let all: u64 = stats.values().map(|stats| stats.tokens).sum();
     let rows = sources.iter().enumerate().map(|(source, name)| {
@@ -76,7 +76,7 @@ pub fn drawn(sources: &[String], stats: &BTreeMap<usize, BatchStats>) -> String 
     numbers(["trained on", "examples", "tokens", "of all", "predicted"], rows)
 }
 
-/// What was counted in making examples, `pairs` where they have a second segment: a table as text for a
+/// The statistics of generated examples, with `pairs` if they have a second segment: a text table for a
 /// terminal.
 pub fn examples(stats: &BatchStats, pairs: bool) -> String {
     let of = |part: u64, whole: u64| match whole {
@@ -120,7 +120,7 @@ pub fn examples(stats: &BatchStats, pairs: bool) -> String {
     facts("examples", rows)
 }
 
-/// The result of a run against the unigram baseline: a table as text for a terminal.
+/// The result of a run compared with the unigram baseline: a text table for a terminal.
 pub fn results(step: u64, figures: &Figures) -> String {
     let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
     let measured = format!("held out, after step {}", grouped(step));
@@ -169,7 +169,7 @@ pub fn results(step: u64, figures: &Figures) -> String {
     numbers([measured.as_str(), "model", "unigram baseline", "gain"], rows)
 }
 
-/// A line of the learning curve: a figure on `split`.
+/// A line of the learning curve: a metric on `split`.
 pub fn held_out(split: &str, label: &str, figure: &str) -> Line {
     let source = Source::Figure { split: split.into(), figure: figure.into() };
     Line { label: label.into(), source }
@@ -200,7 +200,7 @@ pub fn accuracy_panel(split: &str) -> Panel {
     Panel { axis: "accuracy".into(), lines }
 }
 
-/// An evaluation on one line, with the unigram baseline's figures in brackets.
+/// An evaluation on one line, with the unigram baseline's metrics in parentheses.
 pub fn line(step: u64, figures: &Figures) -> String {
     let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
     let mut line = format!(

@@ -1,4 +1,4 @@
-//! The tokenizer of a pretraining run: loaded, or trained on the run's texts.
+//! A pretraining run's tokenizer: loaded, or trained on the run's texts.
 
 use crate::config::{NewModel, RunConfig, TokenizerSection};
 use crate::engine::checkpoint::Checkpoints;
@@ -16,13 +16,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
-/// The run's tokenizer, which is in its folder from then on.
+/// The run's tokenizer, which is saved in its folder.
 ///
-/// The one that is there already is used if a checkpoint was trained with it, or if it was trained from the same texts
-/// with the same settings, as by a run that ended before its first step.
+/// An existing one there is reused if a checkpoint was trained with it, or if it was trained on the same texts
+/// with the same settings, e.g. by a run that ended before its first step.
 ///
 /// # Errors
-/// Texts or a tokenizer that cannot be read; a folder that cannot be written to.
+/// Unreadable texts or tokenizer; a folder that cannot be written to.
 pub fn run_tokenizer(
     config: &RunConfig,
     folder: &RunFolder,
@@ -55,22 +55,22 @@ pub fn run_tokenizer(
     Ok(tokenizer)
 }
 
-/// What a run says of its tokenizer.
+/// A run's tokenizer settings.
 pub(crate) struct TokenizerRequest<'a> {
     pub section: &'a TokenizerSection,
     pub corpus: &'a CorpusConfig,
-    /// The folder of the model that the run begins with, if it begins with one.
+    /// The folder of the initial model, if the run starts from one.
     pub checkpoint: Option<&'a Path>,
-    /// Whether a trained vocabulary of bytes has `<|endoftext|>` for its only special piece, as GPT-2's, and not
-    /// RoBERTa's.
+    /// Whether a trained byte-level vocabulary has `<|endoftext|>` as its only special piece, like GPT-2's,
+    /// instead of RoBERTa's pieces.
     pub end_of_text: bool,
-    /// How many [sentinels](cloze_data::Sentinels) a trained vocabulary has.
+    /// Number of [sentinels](cloze_data::Sentinels) in a trained vocabulary.
     pub sentinels: usize,
-    /// The id that the padding piece of a trained vocabulary must have, if the model decides it.
+    /// The required id of the padding piece of a trained vocabulary, if the model fixes it.
     pub padding: Option<u32>,
 }
 
-/// [`run_tokenizer`] of any run.
+/// [`run_tokenizer`] for any kind of run.
 pub(crate) fn tokenizer_of(
     request: &TokenizerRequest<'_>,
     folder: &RunFolder,
@@ -111,16 +111,15 @@ pub(crate) fn tokenizer_of(
     Ok(tokenizer)
 }
 
-/// Saves a run's tokenizer with the file that says which piece is for what, and reads both: a resumed run begins with the
-/// same. That file comes first, as a tokenizer that is there is used.
+/// Saves a run's tokenizer with the file of its special pieces' roles, and reloads both, as a resumed run does.
+/// That file is written first, because an existing tokenizer is reused.
 pub(crate) fn saved(tokenizer: &Tokenizer, path: &Path) -> Result<Tokenizer> {
     write_atomic(&path.with_file_name("tokenizer_config.json"), tokenizer.config_json().as_bytes())?;
     write_atomic(path, tokenizer.to_json().as_bytes())?;
     Ok(Tokenizer::load(path)?)
 }
 
-/// What tells a trained tokenizer from any other: the program, the settings and the texts. `None` for one that is
-/// loaded.
+/// Identifies a trained tokenizer: the program, the settings and the texts. `None` for a loaded one.
 fn trained_from(request: &TokenizerRequest<'_>) -> Result<Option<String>> {
     let TokenizerRequest { section, corpus, end_of_text, sentinels, padding, .. } = request;
     if matches!(section, TokenizerSection::Load { .. } | TokenizerSection::Checkpoint {}) {
@@ -136,10 +135,10 @@ fn trained_from(request: &TokenizerRequest<'_>) -> Result<Option<String>> {
 
 /// The piece that begins and ends a text in GPT-2's vocabulary.
 const END_OF_TEXT: &str = "<|endoftext|>";
-/// Stands for characters that a vocabulary of characters does not have.
+/// The piece for characters missing from a character vocabulary.
 const UNKNOWN: &str = "<unk>";
 
-/// Gives the padding piece the id that the model wants.
+/// Gives the padding piece the id that the model requires.
 fn pad_at(special: &mut [String], piece: &str, wanted: Option<u32>) {
     let wanted = wanted.map(|id| id as usize).filter(|id| *id < special.len());
     if let (Some(wanted), Some(found)) = (wanted, special.iter().position(|name| name == piece)) {

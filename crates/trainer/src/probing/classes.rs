@@ -1,4 +1,4 @@
-//! Probes for classes: training, online codes and control tasks.
+//! Classification probes: training, online codes and control tasks.
 
 use super::config::ProbeSection;
 use crate::Result;
@@ -13,16 +13,16 @@ use cloze_model::blocks::ScalarMixConfig;
 use cloze_model::probes::{ClassProbe, MixedProbe};
 use cloze_ops::cross_entropy;
 
-/// The least steps that a probe is trained for, however few its examples are.
+/// Minimum training steps of a probe, even for few examples.
 const LEAST_STEPS: usize = 100;
 
-/// Examples that are measured at a time.
+/// Examples evaluated at a time.
 const MEASURED: usize = 1_024;
 
-/// What a probe reads and what it is to tell.
+/// A probe's inputs and labels.
 #[derive(Clone, Copy)]
 pub(super) struct Examples<'a> {
-    /// One layer's vectors, or those of several side by side, each `[n · width]`.
+    /// One layer's vectors, or those of several layers to concatenate, each `[n · width]`.
     pub layers: &'a [&'a [f32]],
     pub width: usize,
     /// `[n]`
@@ -49,7 +49,7 @@ impl Examples<'_> {
     }
 }
 
-/// A model that tells classes.
+/// A classification model.
 pub(super) trait Classifier: Module {
     /// # Shapes
     /// - `inputs`: `[n, features]`; returns `[n, n_classes]`
@@ -68,7 +68,7 @@ impl Classifier for MixedProbe {
     }
 }
 
-/// How probes are trained and where.
+/// How and where probes are trained.
 pub(super) struct Training<'a> {
     pub section: &'a ProbeSection,
     pub n_classes: usize,
@@ -78,10 +78,10 @@ pub(super) struct Training<'a> {
 }
 
 impl Training<'_> {
-    /// A trained probe, linear unless it has `hidden` features between.
+    /// Trains a probe: an MLP if `hidden` is set, else linear.
     ///
     /// # Errors
-    /// None that a config leads to.
+    /// None for a valid config.
     pub fn probe(
         &self,
         examples: &Examples<'_>,
@@ -93,10 +93,10 @@ impl Training<'_> {
         self.train(ClassProbe::new(features, hidden, self.n_classes, init), examples, rows)
     }
 
-    /// A trained linear probe with the mean over layers that it reads.
+    /// Trains a linear probe on a learned mix of layers.
     ///
     /// # Errors
-    /// As [`probe`](Self::probe).
+    /// Those of [`probe`](Self::probe).
     pub fn mixed(&self, examples: &Examples<'_>, rows: &[usize]) -> Result<MixedProbe> {
         let init = &mut ParamInit::new(&self.device.clone().autodiff(), self.seed);
         let mix = ScalarMixConfig::new(examples.layers.len()).init(init);
@@ -104,10 +104,10 @@ impl Training<'_> {
         self.train(MixedProbe { mix, probe }, examples, rows)
     }
 
-    /// Minimises the mean cross-entropy by Adam, over `rows` of the examples in a new order each epoch.
+    /// Minimises the mean cross-entropy with Adam, over `rows` of the examples in a new order each epoch.
     ///
-    /// Deviation: the papers halve the learning rate, or end, when a development loss stops falling; here it is the same to
-    /// the end.
+    /// Deviation: the papers halve the learning rate or stop when a development loss stops falling; here it is
+    /// constant.
     fn train<M: Classifier>(&self, mut model: M, examples: &Examples<'_>, rows: &[usize]) -> Result<M> {
         let ProbeSection { epochs, batch_size, lr, .. } = *self.section;
         let device = self.device.clone().autodiff();
@@ -127,10 +127,10 @@ impl Training<'_> {
         Ok(model.valid())
     }
 
-    /// The length of a message with the labels of all examples, see [`OnlineCode`].
+    /// The code length of the labels of all examples, see [`OnlineCode`].
     ///
     /// # Errors
-    /// As [`probe`](Self::probe).
+    /// Those of [`probe`](Self::probe).
     pub fn code(&self, examples: &Examples<'_>, hidden: Option<usize>) -> Result<OnlineCode> {
         let mut rows: Vec<usize> = (0..examples.labels.len()).collect();
         // Portions are random examples, not the first texts.
@@ -146,15 +146,15 @@ impl Training<'_> {
     }
 }
 
-/// What came out of a measurement.
+/// The result of an evaluation.
 pub(super) struct Measured {
-    /// The share of the rows that are told rightly.
+    /// The fraction of rows classified correctly.
     pub accuracy: f64,
     /// The sum of the rows' cross-entropies.
     pub nats: f64,
 }
 
-/// Measures a trained probe.
+/// Evaluates a trained probe.
 pub(super) fn measure(
     model: &impl Classifier,
     examples: &Examples<'_>,
@@ -176,8 +176,9 @@ pub(super) fn measure(
     Measured { accuracy: right as f64 / rows.len() as f64, nats }
 }
 
-/// The control task of words (Hewitt & Liang 2019, §2.2): each type of word has one label for all its occurrences, drawn as
-/// often as labels occur in the training data. Returns the labels of the training words and of the others.
+/// The control task of words (Hewitt & Liang 2019, §2.2): each word type has one label for all its occurrences,
+/// drawn with the frequencies of labels in the training data. Returns the labels of the training words and of
+/// the others.
 pub(super) fn control<'a>(
     train: &[&'a str],
     dev: &[&'a str],
@@ -192,7 +193,7 @@ pub(super) fn control<'a>(
     [train, dev].map(|words| words.iter().map(|word| of_types[word]).collect())
 }
 
-/// Puts values into a random order (Fisher & Yates).
+/// Shuffles values (Fisher & Yates).
 pub(super) fn shuffle<T>(values: &mut [T], random: &mut Random) {
     for at in (1..values.len()).rev() {
         values.swap(at, random.below(at as u64 + 1) as usize);

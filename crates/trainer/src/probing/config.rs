@@ -1,4 +1,4 @@
-//! What is probed, read as strictly as a [run's configuration](crate::config).
+//! The probing config, read as strictly as a [run's configuration](crate::config).
 
 use crate::config::validate::{Check, at_least, ensure, positive, within};
 use crate::config::{ConfigFile, FolderConfig, RunSection, layered};
@@ -7,9 +7,9 @@ use cloze_data::labelled::LabelledSource;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Everything that probing is told.
+/// Configures probing.
 ///
-/// [`ProbeConfig::load`] resolves one from a file, whose `[probe]` tells it from runs'.
+/// [`ProbeConfig::load`] resolves one from a file; its `[probe]` section distinguishes it from runs'.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -22,10 +22,10 @@ pub struct ProbeConfig {
     pub data: ProbeData,
     /// `[probe]`: which probes, and how they are trained.
     pub probe: ProbeSection,
-    /// `[structure]`: the structural probes. Default none.
+    /// `[structure]`: structural probes. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<StructureSection>,
-    /// `[geometry]`: cosines of vectors, and corrections. Default none.
+    /// `[geometry]`: cosines of vectors and their corrections. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geometry: Option<GeometrySection>,
 }
@@ -37,7 +37,7 @@ pub struct ProbeConfig {
 pub struct ProbeModel {
     /// A folder in Hugging Face's format, relative to the current directory.
     pub path: PathBuf,
-    /// The layers that are probed, ascending; 0 are the embeddings. Default all.
+    /// The layers to probe, ascending; 0 is the embeddings. Default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<Vec<usize>>,
 }
@@ -47,28 +47,29 @@ pub struct ProbeModel {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ProbeData {
-    /// Files that probes are trained on.
+    /// Files to train probes on.
     pub train: Vec<String>,
-    /// Files that they are measured with.
+    /// Files to evaluate probes on.
     pub dev: Vec<String>,
-    /// Tokens of a sentence at most; a longer one is left out. Default 128.
+    /// Maximum tokens of a sentence; longer ones are skipped. Default 128.
     #[serde(default = "defaults::max_len")]
     pub max_len: usize,
-    /// Sentences of the training data at most, the first ones. Default 2,000.
+    /// Maximum sentences of the training data, the first ones. Default 2,000.
     #[serde(default = "defaults::max_train")]
     pub max_train: usize,
-    /// Sentences of the development data at most. Default 1,000.
+    /// Maximum sentences of the development data. Default 1,000.
     #[serde(default = "defaults::max_dev")]
     pub max_dev: usize,
-    /// Tokens in a batch of the encoder. Default 2,048.
+    /// Tokens per batch of the encoder. Default 2,048.
     #[serde(default = "defaults::batch_tokens")]
     pub batch_tokens: usize,
-    /// Memory for the states of all layers at most, in GiB; more is an error before anything is computed. Default 4.
+    /// Maximum memory for the states of all layers, in GiB; exceeding it is an error before any computation.
+    /// Default 4.
     #[serde(default = "defaults::max_gib")]
     pub max_gib: f64,
 }
 
-/// What a probe tells of a state.
+/// What a probe predicts from a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -77,15 +78,15 @@ pub enum ProbeTask {
     PartOfSpeech,
     /// A word's relation to its head, column `deprel`.
     Relation,
-    /// How long a sentence is, in six classes of about as many sentences, from the mean of its words' states (Adi et al.
-    /// 2017; Conneau et al. 2018, "SentLen").
+    /// The length of a sentence, in six classes of about equal size, from the mean of its words' states (Adi et
+    /// al. 2017; Conneau et al. 2018, "SentLen").
     Length,
     /// Whether two neighbouring words were swapped, from the mean of the words' states (Conneau et al. 2018, "BShift").
     WordOrder,
 }
 
 impl ProbeTask {
-    /// All of them.
+    /// All tasks.
     pub const ALL: [Self; 4] = [Self::PartOfSpeech, Self::Relation, Self::Length, Self::WordOrder];
 
     /// Whether an example is a word, not a sentence.
@@ -93,7 +94,7 @@ impl ProbeTask {
         matches!(self, Self::PartOfSpeech | Self::Relation)
     }
 
-    /// Its name for people.
+    /// Its display name.
     pub fn title(self) -> &'static str {
         match self {
             Self::PartOfSpeech => "part of speech",
@@ -104,26 +105,26 @@ impl ProbeTask {
     }
 }
 
-/// `[probe]`: probes for classes.
+/// `[probe]`: classification probes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ProbeSection {
-    /// What probes tell: `"part-of-speech"`, `"relation"`, `"length"`, `"word-order"`. Default all.
+    /// The tasks: `"part-of-speech"`, `"relation"`, `"length"`, `"word-order"`. Default all.
     pub tasks: Vec<ProbeTask>,
-    /// Features of the MLP's hidden layer; 0 for linear probes only. Default 64.
+    /// Width of the MLP's hidden layer; 0 for linear probes only. Default 64.
     pub hidden: usize,
-    /// Passes over the training data; at least 100 steps are made. Default 5.
+    /// Passes over the training data, at least 100 steps. Default 5.
     pub epochs: usize,
-    /// Examples of a step. Default 256.
+    /// Examples per step. Default 256.
     pub batch_size: usize,
     /// The learning rate of Adam. Default 1e-3.
     pub lr: f64,
-    /// Whether control tasks are trained, for selectivity. Default true.
+    /// Whether to train control tasks, for selectivity. Default true.
     pub control: bool,
-    /// Whether labels are coded online, for their description length. Default true.
+    /// Whether to compute online codes of the labels, for their description length. Default true.
     pub description_length: bool,
-    /// Whether a linear probe weighs the layers itself. Default true.
+    /// Whether to train a linear probe on a learned mix of layers. Default true.
     pub mix: bool,
 }
 
@@ -147,11 +148,11 @@ impl Default for ProbeSection {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct StructureSection {
-    /// Rows of the map. Default 64.
+    /// Rank of the projection. Default 64.
     pub rank: usize,
     /// Passes over the training data. Default 10.
     pub epochs: usize,
-    /// Sentences of a step. Default 20.
+    /// Sentences per step. Default 20.
     pub batch_size: usize,
     /// The learning rate of Adam. Default 1e-3.
     pub lr: f64,
@@ -163,17 +164,18 @@ impl Default for StructureSection {
     }
 }
 
-/// `[geometry]`: cosines of vectors, and corrections.
+/// `[geometry]`: cosines of vectors and their corrections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct GeometrySection {
-    /// Random pairs that cosines are the mean of. Default 5,000.
+    /// Number of random pairs to average cosines over. Default 5,000.
     pub pairs: usize,
-    /// Principal components that all-but-the-top removes. Default a hundredth of the features, at least 1.
+    /// Number of principal components that all-but-the-top removes. Default a hundredth of the width, at least
+    /// 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub components: Option<usize>,
-    /// Pairs of sentences whose similarity people have scored: columns `text`, `pair` and `label`. Default none.
+    /// Sentence pairs with human similarity scores: columns `text`, `pair` and `label`. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub similarity: Option<LabelledSource>,
 }
@@ -185,18 +187,18 @@ impl Default for GeometrySection {
 }
 
 impl ProbeConfig {
-    /// Resolves the config file at `path` with the `sets` (`section.key=value`) laid over it.
+    /// Resolves the config file at `path`, overridden by the `sets` (`section.key=value`).
     ///
     /// # Errors
-    /// As [`RunConfig::load`](crate::config::RunConfig::load).
+    /// Those of [`RunConfig::load`](crate::config::RunConfig::load).
     pub fn load(path: impl AsRef<Path>, sets: &[String]) -> Result<Self> {
         Self::read(&ConfigFile::open(path)?, sets)
     }
 
-    /// Resolves a config file with the `sets` laid over it.
+    /// Resolves a config file, overridden by the `sets`.
     ///
     /// # Errors
-    /// Those of [`load`](Self::load), but for a file that cannot be read.
+    /// Those of [`load`](Self::load), except for an unreadable file.
     pub fn read(file: &ConfigFile, sets: &[String]) -> Result<Self> {
         layered::read(file, sets, |config: &mut Self| validate(config))
     }
@@ -210,7 +212,7 @@ impl FolderConfig for ProbeConfig {
     }
 }
 
-/// Checks every value; the first complaint is returned.
+/// Checks every value; returns the first complaint.
 fn validate(config: &ProbeConfig) -> Check {
     let ProbeConfig { data, probe, .. } = config;
     if let Some(layers) = &config.model.layers {
@@ -227,7 +229,7 @@ fn validate(config: &ProbeConfig) -> Check {
     at_least(1, "data.batch_tokens", data.batch_tokens)?;
     positive("data.max_gib", data.max_gib)?;
     let different = (1..probe.tasks.len()).all(|at| !probe.tasks[..at].contains(&probe.tasks[at]));
-    ensure(different, "probe.tasks", format!("{:?}", probe.tasks), "no task twice")?;
+    ensure(different, "probe.tasks", format!("{:?}", probe.tasks), "no duplicate tasks")?;
     within(0..=65_536, "probe.hidden", probe.hidden)?;
     within(1..=100_000, "probe.epochs", probe.epochs)?;
     within(1..=1 << 20, "probe.batch_size", probe.batch_size)?;
@@ -255,7 +257,7 @@ fn validate(config: &ProbeConfig) -> Check {
     ensure(some, "probe.tasks", "[]", "a task, a [structure] or a [geometry]")
 }
 
-/// The defaults of sections that have required keys too.
+/// The defaults of sections that also have required keys.
 mod defaults {
     pub fn max_len() -> usize {
         128
@@ -314,7 +316,7 @@ dev = ["b.conllu"]
     fn bad_values_are_named() {
         let cases = [
             ("model.layers=[2, 1]", "`model.layers` is [2, 1]; expected the numbers of layers, ascending"),
-            ("probe.tasks=[\"length\", \"length\"]", "expected no task twice"),
+            ("probe.tasks=[\"length\", \"length\"]", "expected no duplicate tasks"),
             ("probe.tasks=[]", "expected a task, a [structure] or a [geometry]"),
             ("probe.lr=0", "`probe.lr` is 0; expected a number above 0"),
             ("data.train=[]", "expected at least one file, folder or glob"),

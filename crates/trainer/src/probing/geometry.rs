@@ -1,4 +1,4 @@
-//! Cosines of words, and what corrections do to the similarity of sentences.
+//! Cosines of words, and the effect of corrections on sentence similarity.
 
 use super::config::GeometrySection;
 use super::sentences::ParsedSentence;
@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A word's vectors are compared with each other if it occurs so often, as in Ethayarajh 2019, §3.1.
+/// Minimum occurrences of a word for comparing its vectors with each other, as in Ethayarajh 2019, §3.1.
 const OCCURRENCES: usize = 5;
 
 /// Cosines of words by layer (Ethayarajh 2019).
@@ -67,19 +67,19 @@ pub(super) fn words(
     }
 }
 
-/// Pairs of texts with what people say of their similarity.
+/// Pairs of texts with human similarity scores.
 pub(super) struct ScoredPairs {
     texts: Vec<String>,
-    /// Places of each pair's texts.
+    /// Indices of each pair's texts.
     pairs: Vec<(usize, usize)>,
     scores: Vec<f64>,
 }
 
 impl ScoredPairs {
-    /// Reads pairs; relative paths begin at the current directory.
+    /// Reads pairs; relative paths start from the current directory.
     ///
     /// # Errors
-    /// As [`texts`]; less than two pairs.
+    /// Those of [`texts`]; fewer than two pairs.
     pub fn read(source: &LabelledSource) -> Result<Self> {
         let (loaded, _) = texts(source, Path::new(""), Labels::Values)?;
         let mut found = Self { texts: Vec::new(), pairs: Vec::new(), scores: Vec::new() };
@@ -103,16 +103,16 @@ impl ScoredPairs {
         }
     }
 
-    /// How many different texts there are.
+    /// The number of distinct texts.
     pub fn n_texts(&self) -> usize {
         self.texts.len()
     }
 
-    /// Similarities of pairs by layer: vectors as they are, and corrected. Corrections are learned from the texts themselves,
-    /// without scores.
+    /// Similarities of pairs by layer: raw vectors and corrected ones. Corrections are learned from the texts
+    /// themselves, without scores.
     ///
     /// # Errors
-    /// Those of the encoder; more components than features.
+    /// Those of the encoder; more components than the width.
     pub fn panels(
         &self,
         section: &GeometrySection,
@@ -178,17 +178,17 @@ impl ScoredPairs {
     }
 }
 
-/// Bytes that the corrections of one layer's vectors take at most, beside the vectors: the covariance, and its eigenvectors while
-/// and after they are found, two of which are kept; and the corrected vectors.
+/// Maximum bytes of the corrections of one layer's vectors, besides the vectors: the covariance, its
+/// eigenvectors during and after their computation, two of which are kept, and the corrected vectors.
 pub(super) fn correction_bytes(n_texts: usize, width: usize) -> f64 {
     let (n_texts, width) = (n_texts as f64, width as f64);
     (3.0 + 2.0) * width * width * 8.0 + n_texts * width * 4.0
 }
 
-/// How many principal components all-but-the-top removes from vectors of this width.
+/// The number of principal components that all-but-the-top removes from vectors of this width.
 ///
 /// # Errors
-/// More than there are.
+/// More than the width.
 pub(super) fn components(section: &GeometrySection, width: usize) -> Result<usize> {
     let components = section.components.unwrap_or((width / 100).max(1));
     match components > width {
@@ -201,7 +201,7 @@ pub(super) fn components(section: &GeometrySection, width: usize) -> Result<usiz
     }
 }
 
-/// Random pairs of different ones of `n`; none of less than two.
+/// Random pairs of distinct elements of `n`; none for fewer than two.
 fn pairs(n: usize, count: usize, random: &mut Random) -> Vec<(usize, usize)> {
     if n < 2 {
         return Vec::new();
@@ -214,7 +214,7 @@ fn pairs(n: usize, count: usize, random: &mut Random) -> Vec<(usize, usize)> {
     (0..count).map(pair).collect()
 }
 
-/// The mean of those that are numbers.
+/// The mean of the values that are not NaN.
 fn mean(values: &[f64]) -> f64 {
     let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     finite.iter().sum::<f64>() / finite.len() as f64

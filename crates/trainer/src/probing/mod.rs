@@ -1,5 +1,5 @@
-//! What each layer of an encoder knows: probes of its words, a structural probe of dependency trees, and the geometry of its
-//! vectors.
+//! Probing the layers of an encoder: classification probes on words, a structural probe of dependency trees,
+//! and the geometry of its vectors.
 //!
 //! ```text
 //! CoNLL-U ─ sentences ─► words, classes, trees ─ states ─► each layer's vectors, once
@@ -8,8 +8,8 @@
 //!   └─ geometry     cosines of words; what corrections of vectors do to the similarity of sentences
 //! ```
 //!
-//! The encoder is not trained, and its states are computed once. The result is a page and a file of figures by layer
-//! ([`LayersReport`]). The same config, seed and device give the same figures bit for bit.
+//! The encoder is frozen, and its states are computed once. The result is a page and a file of metrics by layer
+//! ([`LayersReport`]). The same config, seed and device give bit-identical metrics.
 
 mod classes;
 mod config;

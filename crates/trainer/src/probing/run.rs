@@ -19,30 +19,30 @@ use cloze_evaluation::table;
 use cloze_files::write_atomic;
 use std::path::{Path, PathBuf};
 
-/// Classes of sentences by their lengths.
+/// Number of sentence length classes.
 const LENGTH_CLASSES: usize = 6;
 
-/// Streams of random numbers.
+/// Random streams.
 const CONTROL: u64 = 1;
 const ORDER: u64 = 2;
 const GEOMETRY: u64 = 3;
 const PROBE: u64 = 4;
 
-/// What probing has found.
+/// The result of probing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProbeResult {
-    /// The figures as tables for a terminal.
+    /// The metrics as tables for a terminal.
     pub text: String,
-    /// The report's page; the figures are beside it in `probe.json`.
+    /// The report's page; the metrics are next to it in `probe.json`.
     pub page: PathBuf,
 }
 
-/// Probes an encoder as `config` says, and writes `config.toml`, `probe.html` and `probe.json` into `folder`, which is made
-/// where it is not there. `device` is one without autodiff.
+/// Probes an encoder as configured, and writes `config.toml`, `probe.html` and `probe.json` into `folder`,
+/// which is created if missing. `device` must be one without autodiff.
 ///
 /// # Errors
-/// Data that cannot be used; whatever is missing or damaged in the model's folder; a layer that is not there; states that need
-/// more memory than `data.max_gib`; [`TrainerError::OutputNotFinite`]; files that cannot be written.
+/// Unusable data; a missing or damaged file in the model folder; a missing layer; states that need more memory
+/// than `data.max_gib`; [`TrainerError::OutputNotFinite`]; files that cannot be written.
 pub fn probe(
     config: &ProbeConfig,
     folder: &Path,
@@ -116,7 +116,7 @@ pub fn probe(
         ("measured on", counted(&splits[1])),
         ("seed", config.run.seed.to_string()),
     ];
-    let title = format!("What layers know: {}", config.run.name);
+    let title = format!("Probing results by layer: {}", config.run.name);
     let report = LayersReport { title: &title, facts: &facts, layers: &encoder.layers, panels: &panels };
     report.write(folder, "probe")?;
     Ok(ProbeResult { text: report.to_text(), page: folder.join("probe.html") })
@@ -128,14 +128,14 @@ struct Split {
     states: WordStates,
 }
 
-/// What classes are predicted for: a task's examples in both splits.
+/// A classification task's examples in both splits.
 struct Labelled {
     vectors: [LayerVectors; 2],
     labels: [Vec<usize>; 2],
     n_classes: usize,
 }
 
-/// The first `most` sentences that fit into the encoder, how they are read, and how many do not fit.
+/// The first `most` sentences that fit the encoder, their readings, and how many do not fit.
 fn readable(
     mut sentences: Vec<ParsedSentence>,
     most: usize,
@@ -157,7 +157,7 @@ fn readable(
     }
 }
 
-/// Says how much memory states take, and fails if it is more than there may be.
+/// Reports the memory of the states, and fails if it exceeds the limit.
 fn check_size(
     config: &ProbeConfig,
     encoder: &LayerEncoder,
@@ -185,8 +185,8 @@ fn check_size(
     }
 }
 
-/// How much memory states take: those of words, the means of sentences for two tasks, and those of scored texts, with what their
-/// corrections need of as many layers as there are threads.
+/// The memory of the states: those of words, the sentence means for two tasks, and those of scored texts, with
+/// what their corrections need for as many layers as there are threads.
 fn gib(words: usize, sentences: usize, n_texts: usize, [layers, width]: [usize; 2], threads: usize) -> f64 {
     let states = (words + 2 * sentences + n_texts) as f64 * (layers * width) as f64 * 4.0;
     let corrections = match n_texts {
@@ -196,7 +196,7 @@ fn gib(words: usize, sentences: usize, n_texts: usize, [layers, width]: [usize; 
     (states + corrections) / (1u64 << 30) as f64
 }
 
-/// Everything that probes for classes are made of.
+/// Everything that classification probes need.
 struct Probing<'a> {
     config: &'a ProbeConfig,
     encoder: &'a LayerEncoder,
@@ -209,7 +209,7 @@ impl Probing<'_> {
         derive_seed(self.config.run.seed, &[stream])
     }
 
-    /// A panel of figures for each task.
+    /// A panel of metrics for each task.
     fn classes(&self, progress: &mut dyn RunProgress) -> Result<Vec<LayerPanel>> {
         let section = &self.config.probe;
         let n_layers = self.encoder.layers.len();
@@ -246,7 +246,7 @@ impl Probing<'_> {
         Ok(panels)
     }
 
-    /// The classes of words. All that occur in either split are classes.
+    /// The classes of words: all that occur in either split.
     fn word_labels(&self, task: ProbeTask) -> Result<([Vec<usize>; 2], usize)> {
         let names = |split: &Split| -> Vec<String> {
             let of_sentence = |sentence: &ParsedSentence| match task {
@@ -261,7 +261,7 @@ impl Probing<'_> {
         Ok((names.map(ids), set.names().len()))
     }
 
-    /// The classes of sentences by length: as many of the training sentences in each, as far as equal lengths allow.
+    /// The length classes of sentences, with equal numbers of training sentences as far as ties allow.
     fn lengths(&self) -> ([Vec<usize>; 2], usize) {
         let lengths = |split: &Split| -> Vec<usize> {
             split.sentences.iter().map(|sentence| sentence.words.len()).collect()
@@ -272,7 +272,7 @@ impl Probing<'_> {
         ([train, dev].map(|lengths| lengths.iter().map(class).collect()), bounds.len() + 1)
     }
 
-    /// Sentences of which half have two neighbouring words swapped, and whether they have.
+    /// Sentences, half of them with two neighbouring words swapped, and the labels.
     fn swapped(&self, notes: &PeriodicNotes) -> Result<Labelled> {
         let random = &mut Random::new(self.seed(ORDER));
         let mut read = |split: &Split, what: &str| -> Result<(LayerVectors, Vec<usize>)> {
@@ -296,7 +296,7 @@ impl Probing<'_> {
         Ok(Labelled { vectors: [train, dev], labels: [train_labels, dev_labels], n_classes: 2 })
     }
 
-    /// The figures of a task by layer.
+    /// The metrics of a task by layer.
     fn panel(
         &self,
         task: ProbeTask,
@@ -386,7 +386,7 @@ impl Probing<'_> {
     }
 }
 
-/// What the figures of a task are.
+/// An explanation of a task's metrics.
 fn explanation(n_classes: usize, labels: &[usize]) -> String {
     format!(
         "{n_classes} classes, {} examples. Selectivity is accuracy less that on a control task with a random label for each \
@@ -397,7 +397,7 @@ fn explanation(n_classes: usize, labels: &[usize]) -> String {
     )
 }
 
-/// The share of the most frequent training class among the labels that are measured.
+/// The fraction of the most frequent training class among the evaluated labels.
 fn majority([train, dev]: &[Vec<usize>; 2], n_classes: usize) -> f64 {
     let mut counts = vec![0; n_classes];
     train.iter().for_each(|label| counts[*label] += 1);
@@ -405,7 +405,7 @@ fn majority([train, dev]: &[Vec<usize>; 2], n_classes: usize) -> f64 {
     dev.iter().filter(|label| Some(**label) == most).count() as f64 / dev.len() as f64
 }
 
-/// The least lengths of all classes but the first, ascending.
+/// The minimum lengths of all classes but the first, ascending.
 fn bounds(lengths: &[usize]) -> Vec<usize> {
     let mut sorted = lengths.to_vec();
     sorted.sort_unstable();
@@ -416,7 +416,8 @@ fn bounds(lengths: &[usize]) -> Vec<usize> {
     bounds
 }
 
-/// The words and 0, or with the same chance 1 and two different neighbours swapped. None if no two neighbours differ.
+/// With equal probability, the words with label 0, or with two different neighbours swapped and label 1. None
+/// if no two neighbours differ.
 fn swap(words: &[String], random: &mut Random) -> Option<(Vec<String>, usize)> {
     let places: Vec<usize> = (1..words.len()).filter(|place| words[place - 1] != words[*place]).collect();
     if places.is_empty() {
@@ -451,7 +452,7 @@ fn structural_panel(figures: &[StructuralFigures]) -> LayerPanel {
     }
 }
 
-/// How far training is.
+/// Training progress.
 fn remaining(what: &str, done: usize, total: usize, seconds: f64) -> String {
     let left = table::duration(seconds * (total - done) as f64 / done as f64);
     format!("{what}: {} · {left} left", table::percent(done as f64 / total as f64))

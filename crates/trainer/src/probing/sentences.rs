@@ -6,7 +6,7 @@ use cloze_data::labelled::{Column, Columns, DataFormat, LabelledSource, checked_
 use cloze_evaluation::probing::DependencyTree;
 use std::path::Path;
 
-/// The part of speech that Universal Dependencies give punctuation.
+/// The Universal Dependencies tag of punctuation.
 const PUNCTUATION: &str = "PUNCT";
 
 /// A sentence.
@@ -28,12 +28,12 @@ impl ParsedSentence {
     }
 }
 
-/// The sentences of `files`, whose relative paths begin at the current directory. `split` is the data's name.
+/// The sentences of `files`, whose relative paths start from the current directory. `split` is the data's name.
 ///
-/// Words' classes and heads are columns of their own to the reader, so the files are read once for each.
+/// The reader treats words' classes and heads as separate columns, so the files are read once for each.
 ///
 /// # Errors
-/// As [`checked_sentences`]; heads that make no tree, with file and line; no sentence.
+/// Those of [`checked_sentences`]; heads that do not form a tree, with file and line; no sentences.
 pub(super) fn read(files: &[String], split: &'static str) -> Result<Vec<ParsedSentence>> {
     let column = |name: &str, problem: &dyn Fn(&[String]) -> Option<String>| {
         let mut source = LabelledSource::new(files.to_vec());
@@ -51,7 +51,7 @@ pub(super) fn read(files: &[String], split: &'static str) -> Result<Vec<ParsedSe
     let any = |_: &[String]| None;
     let no_tree = |heads: &[String]| {
         let reason = tree(heads).err()?;
-        Some(format!("the sentence is no tree: {reason}; expected a dependency tree in the column `head`"))
+        Some(format!("the sentence is not a tree: {reason}; expected a dependency tree in the column `head`"))
     };
     let parts_of_speech = column("upos", &any)?;
     let (heads, relations) = (column("head", &no_tree)?, column("deprel", &any)?);
@@ -70,7 +70,7 @@ pub(super) fn read(files: &[String], split: &'static str) -> Result<Vec<ParsedSe
     }
 }
 
-/// The tree of a sentence's heads, or why they make none.
+/// The tree of a sentence's heads, or why they do not form one.
 fn tree(heads: &[String]) -> std::result::Result<DependencyTree, String> {
     let number = |head: &String| head.parse::<usize>().map_err(|_| format!("`head` is {head:?}"));
     DependencyTree::new(&heads.iter().map(number).collect::<std::result::Result<Vec<_>, _>>()?)
@@ -104,11 +104,11 @@ mod tests {
         let cases = [
             (
                 "1\tWe\t_\tPRON\t_\t_\t1\tnsubj\t_\t_\n\n",
-                "a.conllu:1: the sentence is no tree: 0 words have the head 0",
+                "a.conllu:1: the sentence is not a tree: 0 words have the head 0",
             ),
             (
                 "1\tGo\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n1\tWe\t_\tPRON\t_\t_\tx\tnsubj\t_\t_\n\n",
-                "a.conllu:3: the sentence is no tree: `head` is \"x\"",
+                "a.conllu:3: the sentence is not a tree: `head` is \"x\"",
             ),
             ("1\tWe\t_\tPRON\t_\t_\t_\tnsubj\t_\t_\n\n", "column `head` is `_`"),
             ("We PRON\n\n", "expected 10"),

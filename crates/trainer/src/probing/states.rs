@@ -16,21 +16,21 @@ use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
 use rayon::prelude::*;
 use std::path::Path;
 
-/// An encoder whose layers are read.
+/// An encoder whose layer states are read.
 pub(super) struct LayerEncoder {
     tokenizer: Tokenizer,
     model: Bert,
     device: Device,
-    /// The layers that are read, ascending; 0 are the embeddings.
+    /// The layers to read, ascending; 0 is the embeddings.
     pub layers: Vec<usize>,
-    /// Features of a state.
+    /// Width of a state.
     pub width: usize,
-    /// Tokens of a sequence at most, special ones included.
+    /// Maximum tokens of a sequence, special tokens included.
     pub max_len: usize,
     batch_tokens: usize,
 }
 
-/// What is read of a sequence: a state for each of these places.
+/// A sequence and the positions whose states are read.
 pub(super) struct Reading {
     sequence: TokenSequence,
     places: Vec<usize>,
@@ -38,7 +38,7 @@ pub(super) struct Reading {
 
 /// Vectors of each layer.
 pub(super) struct LayerVectors {
-    /// For each layer that is read, `[n · width]`.
+    /// For each layer read, `[n · width]`.
     pub of_layers: Vec<Vec<f32>>,
     pub width: usize,
 }
@@ -46,15 +46,15 @@ pub(super) struct LayerVectors {
 /// The states of sentences' words.
 pub(super) struct WordStates {
     pub vectors: LayerVectors,
-    /// Where each sentence's words begin among all, and at last how many there are.
+    /// The index of each sentence's first word, plus the total number of words.
     pub starts: Vec<usize>,
 }
 
 impl LayerEncoder {
-    /// Loads a Hugging Face folder; `layers` are all unless given.
+    /// Loads a Hugging Face folder; `layers` default to all.
     ///
     /// # Errors
-    /// Whatever is missing or damaged in the folder; a tokenizer of another model; a layer that is not there.
+    /// A missing or damaged file in the folder; a tokenizer of another model; a missing layer.
     pub fn load(
         folder: &Path,
         layers: Option<&[usize]>,
@@ -78,11 +78,11 @@ impl LayerEncoder {
         Ok(Self { tokenizer, model, device: device.clone(), layers, width, max_len, batch_tokens })
     }
 
-    /// How each sentence of words is read: the first piece of each word, as taggers read it (Devlin et al. 2019, §5.3). None
-    /// for a sentence that is too long, or has a word without a piece.
+    /// How to read each sentence of words: the first piece of each word, as in taggers (Devlin et al. 2019,
+    /// §5.3). None for a sentence that is too long or has a word without a piece.
     ///
     /// # Errors
-    /// The tokenizer's.
+    /// Tokenizer errors.
     pub fn readings(&self, sentences: &[Vec<String>]) -> Result<Vec<Option<Reading>>> {
         let untagged: Vec<TaggedSentence> =
             sentences.iter().map(|words| TaggedSentence { words: words.clone(), tags: Vec::new() }).collect();
@@ -99,10 +99,10 @@ impl LayerEncoder {
         Ok(readings)
     }
 
-    /// How texts are read: all tokens, special ones too. A text that is too long is cut.
+    /// How to read texts: all tokens, including special ones. Texts that are too long are truncated.
     ///
     /// # Errors
-    /// The tokenizer's.
+    /// Tokenizer errors.
     pub fn texts(&self, texts: &[&str]) -> Result<Vec<Reading>> {
         let mut tokenizer = self.tokenizer.clone();
         tokenizer.set_truncation(Some(Truncation::to(self.max_len)))?;
@@ -117,10 +117,10 @@ impl LayerEncoder {
         Ok(encodings.iter().map(reading).collect())
     }
 
-    /// The states of words, sentence after sentence.
+    /// The states of words, sentence by sentence.
     ///
     /// # Errors
-    /// As [`means`](Self::means).
+    /// Those of [`means`](Self::means).
     pub fn words(&self, readings: &[Reading], what: &str, notes: &PeriodicNotes) -> Result<WordStates> {
         let mut starts = vec![0];
         for reading in readings {
@@ -152,7 +152,7 @@ impl LayerEncoder {
         LayerVectors { of_layers, width: self.width }
     }
 
-    /// Hands on the states of each reading in each layer, `[places · width]`, in batches sorted by length.
+    /// Passes on the states of each reading in each layer, `[places · width]`, in batches sorted by length.
     fn read(
         &self,
         readings: &[Reading],
@@ -221,12 +221,12 @@ impl LayerEncoder {
 }
 
 impl WordStates {
-    /// How many words there are.
+    /// The number of words.
     pub fn len(&self) -> usize {
         self.starts[self.n_sentences()]
     }
 
-    /// How many sentences there are.
+    /// The number of sentences.
     pub fn n_sentences(&self) -> usize {
         self.starts.len() - 1
     }

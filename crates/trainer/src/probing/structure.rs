@@ -14,14 +14,14 @@ use cloze_evaluation::probing::{StructuralFigures, StructuralScore};
 use cloze_model::ParamInit;
 use cloze_model::probes::StructuralProbe;
 
-/// Sentences whose states and trees are known.
+/// Sentences with known states and trees.
 #[derive(Clone, Copy)]
 pub(super) struct Treebank<'a> {
     pub states: &'a WordStates,
     pub sentences: &'a [ParsedSentence],
 }
 
-/// What squared lengths under a probe's map are to be.
+/// What squared lengths under a probe's projection must equal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     /// Distances between words.
@@ -30,7 +30,7 @@ enum Target {
     Depths,
 }
 
-/// Some sentences, filled up to the longest one.
+/// Several sentences, padded to the longest.
 struct Batch {
     /// `[batch, n_words, width]`
     states: Tensor<3>,
@@ -50,10 +50,11 @@ impl Treebank<'_> {
         Batch { states: Tensor::from_data(values, device), n_words }
     }
 
-    /// The gold numbers of a batch, and each one's weight in the loss: none of what is filled up.
+    /// The gold values of a batch, and the weight of each in the loss, which is 0 for padding.
     ///
-    /// The loss of distances is `1/|s|² · Σ_ij |d(i, j) − ‖B(h_i − h_j)‖²|`, that of depths `1/|s| · Σ_i |d(i) − ‖B·h_i‖²|`, and
-    /// of a batch the mean over its sentences (§2.2 and appendix A.1, and the authors' code).
+    /// The loss of distances is `1/|s|² · Σ_ij |d(i, j) − ‖B(h_i − h_j)‖²|`, that of depths `1/|s| · Σ_i |d(i)
+    /// − ‖B·h_i‖²|`; a batch's loss is the mean over its sentences (§2.2 and appendix A.1, and the authors'
+    /// code).
     fn gold(&self, target: Target, sentences: &[usize], n_words: usize) -> (Vec<f32>, Vec<f32>) {
         let columns = if target == Target::Distances { n_words } else { 1 };
         let mut gold = vec![0.0; sentences.len() * n_words * columns];
@@ -112,10 +113,10 @@ impl Treebank<'_> {
     }
 }
 
-/// Trains a probe of distances and one of depths on a layer, and measures both with other sentences.
+/// Trains a distance and a depth probe on a layer, and evaluates both on other sentences.
 ///
 /// # Errors
-/// None that a config leads to.
+/// None for a valid config.
 pub(super) fn probe(
     [train, dev]: [Treebank<'_>; 2],
     layer: usize,

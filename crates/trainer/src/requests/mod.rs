@@ -1,10 +1,10 @@
-//! Requests from any number of threads, computed together.
+//! Batching of requests from any number of threads.
 //!
-//! A request is encoded by itself, on the thread that asks, and becomes a unit with a cost in tokens. A [`Queue`] computes units
-//! with others' units, under one budget of tokens, and gives each thread its own answer. What a request may choose (a pooling, a
-//! prompt, how many candidates) is in the request and not in the model's loading. A request that is refused, or whose answer
-//! is not finite or panics, fails alone. Texts that are written token by token join those under way after any token
-//! ([`Session`]), and a request that is cancelled leaves as early.
+//! A request is encoded on the calling thread and becomes a unit with a cost in tokens. A [`Queue`] batches
+//! units under one token budget, and returns to each thread its own answer. Per-request settings (a pooling, a
+//! prompt, the number of candidates) are in the request, not in the loaded model. A request that is rejected,
+//! panics, or has a non-finite answer fails alone. Generation requests join those in progress after any token
+//! ([`Session`]), and cancelled ones leave as early.
 //!
 //! ```no_run
 //! use burn::tensor::Device;
@@ -41,44 +41,45 @@ use together::Together;
 
 /// A model that answers requests.
 pub trait Respond: Sized + Send + Sync + 'static {
-    /// What is asked.
+    /// The request type.
     type Request;
-    /// A request that was encoded.
+    /// An encoded request.
     type Unit: Send;
-    /// What is answered.
+    /// The answer type.
     type Answer: Send;
 
     /// Encodes a request.
     ///
     /// # Errors
-    /// Whatever is wrong with it.
+    /// What is wrong with the request.
     fn encode(&self, request: Self::Request) -> Result<Self::Unit>;
 
-    /// What a unit costs to compute, in tokens.
+    /// A unit's computational cost, in tokens.
     fn cost(&self, unit: &Self::Unit) -> usize;
 
-    /// The answers to units, in their order. Where all matrix products are of [packed weights](cloze_ops::linear_packed), an
-    /// answer has the bits that it has alone; elsewhere its last digits may depend on the other units.
+    /// The answers to units, in order. If all matrix products use [packed weights](cloze_ops::linear_packed),
+    /// an answer is bit-identical to that of the unit alone; otherwise its last digits may depend on the other
+    /// units.
     fn answer(&self, units: &[&Self::Unit]) -> Vec<Result<Self::Answer>>;
 
-    /// A computation that units join and leave between its steps. By default a step [answers](Self::answer) all units that
-    /// have joined since the last one.
+    /// A session, which units join and leave between steps. By default a step [answers](Self::answer) all units
+    /// that joined since the last one.
     fn session(&self) -> Box<dyn Session<Self> + '_> {
         Box::new(Together::new(self))
     }
 }
 
-/// A computation that units join and leave between its steps. A session in which something panicked is dropped.
+/// A computation that units join and leave between its steps. A session is dropped after a panic.
 pub trait Session<R: Respond> {
-    /// Adds a unit, with an id that no unit in the session has.
+    /// Adds a unit, with an id that is unique in the session.
     ///
     /// # Errors
-    /// A unit that cannot be computed, which is not added.
+    /// A unit that cannot be computed; it is not added.
     fn submit(&mut self, id: usize, unit: Rc<R::Unit>) -> Result<()>;
 
-    /// Computes a step. Returns the ids and answers of the units that are done, which leave.
+    /// Computes a step. Returns the ids and answers of finished units, which leave.
     fn step(&mut self) -> Vec<(usize, Result<R::Answer>)>;
 
-    /// Removes a unit that nobody waits for.
+    /// Removes a unit whose answer is no longer needed.
     fn cancel(&mut self, id: usize);
 }

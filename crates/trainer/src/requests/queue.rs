@@ -10,21 +10,21 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 
-/// A model that answers requests of any number of threads, with a thread of its own that computes. When it is dropped, it ends
-/// after the requests whose [tickets](Ticket) are still there.
+/// A model that answers requests from any number of threads, with its own compute thread. When dropped, it
+/// stops after the requests whose [tickets](Ticket) are still held.
 ///
-/// The model multiplies in the precision of the scope that makes the queue, [`with_precision`].
+/// The model multiplies in the precision of the scope that creates the queue, [`with_precision`].
 pub struct Queue<R: Respond> {
     line: Arc<Line<R>>,
     worker: Option<JoinHandle<()>>,
 }
 
-/// A request that is being answered. Dropping it cancels the request, which leaves before the next step.
+/// A request in progress. Dropping it cancels the request, which leaves before the next step.
 #[derive(Debug)]
 #[must_use = "a request without its ticket is cancelled"]
 pub struct Ticket<A> {
     answer: Receiver<Result<A>>,
-    /// Its weak half tells the queue whether anybody waits.
+    /// The queue checks its weak half to see whether the answer is still needed.
     _wanted: Arc<()>,
 }
 
@@ -32,19 +32,19 @@ impl<A> Ticket<A> {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// Whatever is wrong with the request or its answer; [`TrainerError::Panicked`].
+    /// What is wrong with the request or its answer; [`TrainerError::Panicked`].
     pub fn wait(self) -> Result<A> {
         let gone = |_| TrainerError::Panicked { reason: "the queue's thread has ended".into() };
         self.answer.recv().map_err(gone)?
     }
 }
 
-/// What the threads that ask share with the one that computes.
+/// State shared between the calling threads and the compute thread.
 struct Line<R: Respond> {
     model: R,
     budget: usize,
     waiting: Mutex<Waiting<R>>,
-    /// Something waits, or the queue is being dropped.
+    /// Signals that a unit is waiting, or that the queue is being dropped.
     arrived: Condvar,
 }
 
@@ -53,7 +53,7 @@ struct Waiting<R: Respond> {
     is_closed: bool,
 }
 
-/// A unit, and where its answer is waited for.
+/// A unit, and the channel for its answer.
 struct Asked<U, A> {
     unit: U,
     cost: usize,
@@ -72,14 +72,14 @@ impl<U, A> Asked<U, A> {
     }
 }
 
-/// A unit that is being computed. It stays on the thread that computes.
+/// A unit being computed. It stays on the compute thread.
 type UnderWay<R> = Asked<Rc<<R as Respond>::Unit>, <R as Respond>::Answer>;
 
 impl<R: Respond> Queue<R> {
-    /// A queue that computes units of `budget` tokens at a time, or one unit that has more.
+    /// A queue that computes `budget` tokens of units at a time, or a single larger unit.
     ///
     /// # Panics
-    /// If the system gives no thread.
+    /// If the system cannot create a thread.
     pub fn new(model: R, budget: usize) -> Self {
         let waiting = Mutex::new(Waiting { asked: VecDeque::new(), is_closed: false });
         let line = Arc::new(Line { model, budget, waiting, arrived: Condvar::new() });
@@ -96,7 +96,7 @@ impl<R: Respond> Queue<R> {
         &self.line.model
     }
 
-    /// Encodes a request on this thread, and has it computed.
+    /// Encodes a request on this thread and queues it.
     ///
     /// # Errors
     /// A request that cannot be encoded; [`TrainerError::Panicked`].
@@ -115,7 +115,7 @@ impl<R: Respond> Queue<R> {
         Ok(Ticket { answer, _wanted: wanted })
     }
 
-    /// The answer to a request. It is encoded on this thread, which then waits.
+    /// The answer to a request. Encodes it on this thread and waits.
     ///
     /// # Errors
     /// Those of [`submit`](Self::submit) and [`Ticket::wait`].
@@ -146,7 +146,7 @@ impl<R: Respond> Line<R> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes what is asked, until the queue is dropped.
+    /// Answers requests until the queue is dropped.
     fn work(&self) {
         let mut session = self.model.session();
         let mut under_way: BTreeMap<usize, UnderWay<R>> = BTreeMap::new();
@@ -181,8 +181,8 @@ impl<R: Respond> Line<R> {
         }
     }
 
-    /// The next requests that the budget holds beside those that take `taken` tokens of it. Waits for one where none is
-    /// under way; none once the queue is dropped and nothing waits.
+    /// The next requests that fit the budget, of which `taken` tokens are in use. Waits for one if none is in
+    /// progress; returns none once the queue is dropped and nothing is waiting.
     fn take(&self, mut taken: usize) -> Option<Vec<UnderWay<R>>> {
         let (mut waiting, mut new) = (self.waiting(), Vec::new());
         loop {
@@ -205,7 +205,7 @@ impl<R: Respond> Line<R> {
         }
     }
 
-    /// Answers requests one by one after a panic over all of them together.
+    /// Answers requests one by one after a panic in their batch.
     fn answer_alone(&self, all: BTreeMap<usize, UnderWay<R>>, panic: &(dyn Any + Send)) {
         let is_single = all.len() == 1;
         for asked in all.into_values().filter(Asked::is_wanted) {
@@ -222,7 +222,7 @@ impl<R: Respond> Line<R> {
     }
 }
 
-/// A step of a session that units have left and others join.
+/// A step of a session, after removing cancelled units and adding new ones.
 fn step<R: Respond>(
     session: &mut dyn Session<R>,
     left: &[usize],

@@ -1,4 +1,4 @@
-//! A thousand requests of mixed kinds from many threads, each beside its answer alone.
+//! A thousand requests of mixed kinds from many threads, each compared with its answer alone.
 
 use super::{GenerateRequest, Queue, Respond, TranslateRequest};
 use crate::embed::{EmbedConfig, EmbedRequest, Embedder, Pooling};
@@ -45,14 +45,14 @@ fn letters(random: &mut Random, most: u64) -> String {
     (0..n).map(letter).collect::<Vec<_>>().join(" ")
 }
 
-/// A language model that panics over prompts that begin with [`PANICS`], and counts its steps.
+/// A language model that panics on prompts that begin with [`PANICS`], and counts its steps.
 #[derive(Debug)]
 struct Watched {
     gpt: Gpt,
     steps: Arc<AtomicUsize>,
 }
 
-/// A word of the tokenizer's own for which [`Watched`] panics.
+/// A single-token word for which [`Watched`] panics.
 const PANICS: &str = "zz";
 
 impl NextToken for Watched {
@@ -85,7 +85,7 @@ impl LanguageModel for Watched {
     }
 }
 
-/// A generator, and how many steps its model has made.
+/// A generator, and a counter of its model's steps.
 fn generator() -> (Generator, Arc<AtomicUsize>) {
     let mut config = GptConfig::gpt2(tokenizer().vocab_size(), 2, 32);
     config.max_positions = 2_048;
@@ -108,7 +108,7 @@ fn translator() -> Translator {
     Translator::load(folder.path(), TranslateConfig::default(), &Device::flex()).unwrap()
 }
 
-/// How a text goes on: greedily, drawn, by a beam or by a temperature that is no number.
+/// Random generation settings: greedy, sampled, with a beam, or with a NaN temperature.
 fn generate_settings(random: &mut Random) -> GenerateSettings {
     let mut settings = GenerateSettings::default();
     let mut sampling = Sampling::default();
@@ -152,7 +152,7 @@ fn alone<R: Respond>(model: &R, request: R::Request) -> Result<R::Answer, String
     }
 }
 
-/// Whether a queue answers a request as its model alone does. Whether there was an error.
+/// Checks that a queue answers a request like its model alone. Returns whether there was an error.
 fn same<R: Respond<Request: Clone + Debug, Answer: PartialEq + Debug>>(
     queue: &Queue<R>,
     request: R::Request,
@@ -222,7 +222,7 @@ fn mixed_requests_have_the_bits_of_each_alone() {
     assert!(panicked > 3, "{panicked}");
 }
 
-/// A text of exactly `n` tokens behind another.
+/// A request for exactly `n` tokens after a text.
 fn exactly(n: usize) -> GenerateRequest {
     let mut settings = GenerateSettings::default();
     (settings.decoding.max_new, settings.decoding.min_new) = (Some(n), Some(n));

@@ -4,7 +4,7 @@ use super::{Respond, Session};
 use crate::Result;
 use std::rc::Rc;
 
-/// Answers all units that have joined in one step.
+/// Answers all waiting units in one step.
 pub(super) struct Together<'r, R: Respond> {
     model: &'r R,
     units: Vec<(usize, Rc<R::Unit>)>,

@@ -1,4 +1,4 @@
-//! Texts that are written token by token, each with its own settings: requests join those under way, and leave as they are done.
+//! Token-by-token generation with per-request settings: requests join those in progress, and leave when done.
 
 use super::{Respond, Session};
 use crate::Result;
@@ -10,12 +10,12 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A text that goes on.
+/// A text to continue.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GenerateRequest {
     /// The text.
     pub text: String,
-    /// How it goes on, where not as the generator says.
+    /// How to continue it, if different from the generator's settings.
     pub settings: GenerateSettings,
 }
 
@@ -24,13 +24,13 @@ pub struct GenerateRequest {
 pub struct TranslateRequest {
     /// The text.
     pub text: String,
-    /// How it is translated, where not as the translator says.
+    /// How to translate it, if different from the translator's settings.
     pub settings: TranslateSettings,
 }
 
-/// A kind of requests that a [`Decoding`] answers.
+/// A kind of request that a [`Decoding`] answers.
 trait Writes: Respond {
-    /// A decoding that returns the model's attention, or one that does not.
+    /// A decoding, with or without the model's attention.
     fn decoding(&self, alignment: bool) -> Decoding<'_>;
 
     /// What is decoded.
@@ -41,7 +41,7 @@ trait Writes: Respond {
     -> Result<Self::Answer>;
 }
 
-/// Decodes units, those with attention apart from the others.
+/// Decodes units, separately those with attention and those without.
 struct Writing<'r, R, U> {
     model: &'r R,
     decodings: [Decoding<'r>; 2],
@@ -63,7 +63,7 @@ impl<'r, R: Writes, U: Deref<Target = R::Unit>> Writing<'r, R, U> {
         Ok(())
     }
 
-    /// Writes one more token of each text.
+    /// Generates one more token of each text.
     fn write(&mut self) -> Vec<(usize, Result<R::Answer>)> {
         let Self { model, decodings, units } = self;
         let under_way = decodings.iter_mut().filter(|decoding| !decoding.is_empty());
@@ -92,7 +92,7 @@ impl<R: Writes> Session<R> for Writing<'_, R, Rc<R::Unit>> {
     }
 }
 
-/// Writes all units to their ends.
+/// Decodes all units to their ends.
 fn written<R: Writes>(model: &R, units: &[&R::Unit]) -> Vec<Result<R::Answer>> {
     let mut writing = Writing::new(model);
     let mut answers = Vec::with_capacity(units.len());

@@ -1,4 +1,4 @@
-//! The figures of a model on held-out text, and how they are shown.
+//! Metrics of a model on held-out text, and their display.
 
 use super::figure::{BITS_PER_BYTE, BITS_PER_CHARACTER, LOSS, PERPLEXITY};
 use crate::Result;
@@ -9,10 +9,10 @@ use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::{facts, grouped};
 use cloze_tokenizer::Tokenizer;
 
-/// What the data is called that a model is measured on.
+/// The name of the evaluation data.
 pub(crate) const HELD_OUT: &str = "heldout";
 
-/// How much text is predicted.
+/// The size of the predicted text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TextSize {
     /// In UTF-8.
@@ -22,7 +22,7 @@ pub struct TextSize {
 }
 
 impl TextSize {
-    /// Adds the text of these tokens, which follow each other.
+    /// Adds the text of these consecutive tokens.
     ///
     /// # Errors
     /// Ids that the tokenizer does not have.
@@ -35,8 +35,8 @@ impl TextSize {
     }
 }
 
-/// The figures of `n` predictions whose cross-entropies sum up to `sum` nats; in bits too if they are all tokens of a text
-/// of this size.
+/// The metrics of `n` predictions whose cross-entropies sum to `sum` nats; also in bits if they are all tokens
+/// of a text of this size.
 pub(crate) fn figures(sum: f64, n: usize, size: Option<TextSize>) -> Figures {
     let loss = sum / n as f64;
     let mut figures = vec![(LOSS, loss), (PERPLEXITY, loss.exp())];
@@ -50,7 +50,7 @@ pub(crate) fn figures(sum: f64, n: usize, size: Option<TextSize>) -> Figures {
 /// An evaluation on one line.
 pub(crate) fn evaluation_line(step: u64, figures: &Figures) -> String {
     let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
-    let bits = figures.get(BITS_PER_BYTE).map(|bits| format!(", {bits:.3} bits a byte"));
+    let bits = figures.get(BITS_PER_BYTE).map(|bits| format!(", {bits:.3} bits per byte"));
     format!(
         "evaluation after step {}: loss {:.4}, perplexity {:.2}{}",
         grouped(step),
@@ -60,7 +60,7 @@ pub(crate) fn evaluation_line(step: u64, figures: &Figures) -> String {
     )
 }
 
-/// The learning curve: losses, and bits of bytes and characters if there are any.
+/// The learning curve: losses, plus bits per byte and character if available.
 pub(crate) fn panels(has_bits: bool) -> Vec<Panel> {
     let line = |label: &str, source| Line { label: label.into(), source };
     let held_out = |figure: &str| Source::Figure { split: HELD_OUT.into(), figure: figure.into() };
@@ -76,7 +76,7 @@ pub(crate) fn panels(has_bits: bool) -> Vec<Panel> {
     panels
 }
 
-/// Shows and writes what the result is worth. A `prediction` is what a loss is of, such as `"token"`.
+/// Shows and writes the result's metrics. `prediction` is the unit of the loss, such as `"token"`.
 ///
 /// # Errors
 /// A file that cannot be written.
@@ -88,10 +88,10 @@ pub(crate) fn report<M>(
     let Some(figures) = exported.figures else { return Ok(Vec::new()) };
     let digits = |name: &str, digits: usize| figures.get(name).map(|value| format!("{value:.digits$}"));
     let rows = [
-        (format!("loss (nats a {prediction})"), digits(LOSS, 4)),
+        (format!("loss (nats per {prediction})"), digits(LOSS, 4)),
         ("perplexity".into(), digits(PERPLEXITY, 2)),
-        ("bits a byte".into(), digits(BITS_PER_BYTE, 4)),
-        ("bits a character".into(), digits(BITS_PER_CHARACTER, 4)),
+        ("bits per byte".into(), digits(BITS_PER_BYTE, 4)),
+        ("bits per character".into(), digits(BITS_PER_CHARACTER, 4)),
         (format!("{prediction}s"), Some(grouped(figures.examples() as u64))),
     ];
     let rows = rows.into_iter().filter_map(|(name, value)| Some((name, value?)));

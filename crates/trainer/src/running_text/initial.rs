@@ -1,4 +1,4 @@
-//! What a run starts from: random weights, or a checkpoint's.
+//! A run's initial weights: random, or a checkpoint's.
 
 use crate::{Result, TrainerError};
 use cloze_model::huggingface::{LoadReport, Published, check_published, load_published_as};
@@ -10,7 +10,7 @@ use std::path::Path;
 pub(crate) struct InitialModel<C: Published> {
     pub config: C,
     pub model: C::Model,
-    /// What of a checkpoint is not used.
+    /// The checkpoint's unused tensors.
     pub report: LoadReport,
 }
 
@@ -21,17 +21,17 @@ impl<C: Published> InitialModel<C> {
         Self { config, model, report: LoadReport::default() }
     }
 
-    /// The weights of a checkpoint's folder.
+    /// A model with the weights of a checkpoint folder.
     ///
     /// # Errors
-    /// Whatever is wrong with the folder.
+    /// A missing or damaged file in the folder.
     pub fn load(config: C, folder: &Path, init: &mut ParamInit) -> Result<Self> {
         let (model, report) = load_published_as(&config, folder, init)?;
         Ok(Self { config, model, report })
     }
 }
 
-/// Refuses a model that could not be saved at the end of its run, with the key that has to change.
+/// Rejects a model that could not be saved at the end of its run, naming the key to change.
 pub(crate) fn check<C: Published>(config: &C) -> Result<()> {
     check_published(config).map_err(|error| match error {
         ModelError::Setting { key, found, expected } => {

@@ -1,4 +1,4 @@
-//! Training on running text as a recipe of the engine.
+//! Training on running text as an engine recipe.
 
 use super::{TextObjective, TextSplits, figures};
 use crate::config::TrainSection;
@@ -17,15 +17,15 @@ use cloze_tokenizer::Tokenizer;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The training of a model on running text: any [`TextObjective`], on the batches of any data, whose model a Hugging Face
-/// folder can hold.
+/// The training of a model on running text: any [`TextObjective`], on batches of any data, for models that can
+/// be saved as a Hugging Face folder.
 pub struct TextRecipe<'a, O: TextObjective, D: Assemble<Batch = O::Batch>, C> {
     objective: O,
     splits: TextSplits<D>,
     train: &'a TrainSection,
     config: C,
     tokenizer: &'a Tokenizer,
-    /// Where the tokenizer lies.
+    /// Path of the tokenizer.
     tokenizer_path: PathBuf,
 }
 
@@ -35,8 +35,8 @@ where
     D: Assemble<Batch = O::Batch>,
     C: Published<Model = O::Model>,
 {
-    /// An objective on these texts, in the batches of `train`. The model, of `config`, is saved with its tokenizer, which
-    /// lies at `tokenizer_path`.
+    /// An objective on these texts, in the batches of `train`. The model, of `config`, is saved with its
+    /// tokenizer from `tokenizer_path`.
     pub fn new(
         objective: O,
         splits: TextSplits<D>,
@@ -48,7 +48,7 @@ where
         Self { objective, splits, train, config, tokenizer, tokenizer_path }
     }
 
-    /// How many tokens of a batch are predicted.
+    /// The number of predicted tokens of a batch.
     fn n_predicted(&self, batch: &O::Batch) -> usize {
         self.objective.counts(batch).iter().sum::<f64>() as usize
     }

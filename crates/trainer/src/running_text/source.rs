@@ -1,4 +1,4 @@
-//! A corpus as running text: what is trained on, and what is held out.
+//! A corpus as running text, split into training and held-out parts.
 
 use crate::config::{HeldOut, LanguageModelEval};
 use crate::metrics::progress::RunProgress;
@@ -11,10 +11,10 @@ use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where running text comes from, and how it is divided.
+/// The source of running text and its split.
 pub(crate) struct TextSource<'a> {
     pub corpus: &'a CorpusConfig,
-    /// The key of the piece that ends each document, and the piece if the config names one.
+    /// The key of the piece that ends each document, and the piece if it is configured.
     pub end: (&'static str, Option<&'a str>),
     pub eval: &'a LanguageModelEval,
     pub seed: u64,
@@ -24,15 +24,15 @@ pub(crate) struct TextSource<'a> {
 pub(crate) struct TextParts {
     pub train: RunningText,
     pub held_out: RunningText,
-    /// Which texts, and which tokenizer.
+    /// Identifies the texts and the tokenizer.
     pub key: String,
 }
 
 impl TextSource<'_> {
-    /// Prepares the corpus, and shows what there is of it.
+    /// Prepares the corpus and prints its statistics.
     ///
     /// # Errors
-    /// Whatever is wrong with the corpus; an end piece that the tokenizer does not have.
+    /// Corpus errors; an end piece that the tokenizer does not have.
     pub fn prepare(
         &self,
         tokenizer: &Tokenizer,

@@ -5,23 +5,24 @@ use cloze_data::Assemble;
 use std::fmt;
 use std::sync::Arc;
 
-/// The two parts of a corpus as running text: what is trained on, and batches to measure with.
+/// The two parts of a corpus as running text: training data and evaluation batches.
 pub struct TextSplits<D: Assemble> {
     pub(super) train: Arc<D>,
     pub(super) held_out: Vec<D::Batch>,
-    /// Of the held-out text that is predicted, if that is all of it.
+    /// The size of the held-out text, if all of it is predicted.
     pub(super) size: Option<TextSize>,
-    /// Which texts, and which tokenizer.
+    /// Identifies the texts and the tokenizer.
     pub(super) key: String,
 }
 
 impl<D: Assemble> TextSplits<D> {
-    /// These texts. The `key` differs if the texts or the tokenizer do.
+    /// Splits from these texts. The `key` must change with the texts or the tokenizer.
     pub fn new(train: D, held_out: Vec<D::Batch>, key: String) -> Self {
         Self { train: Arc::new(train), held_out, size: None, key }
     }
 
-    /// With the size of the held-out text, all of which is predicted: the loss is told in bits too.
+    /// Adds the size of the held-out text, all of which must be predicted: the loss is then also reported in
+    /// bits.
     pub fn with_size(self, size: TextSize) -> Self {
         Self { size: Some(size), ..self }
     }

@@ -1,4 +1,4 @@
-//! How often senses are chosen right, beside the most frequent sense.
+//! Sense accuracy, with the most-frequent-sense baseline.
 
 use super::sentences::{SenseData, SensePart, SenseSentence};
 use super::tagger::SenseTagger;
@@ -11,26 +11,28 @@ use cloze_evaluation::senses::{Instance, SenseScores};
 pub const MOST_FREQUENT: &str = "most frequent";
 /// The nearest of the labelled senses of the lemma, else the baseline.
 pub const NEAREST: &str = "nearest";
-/// The nearest of the labelled senses of the lemma by the tagger's [weight of frequencies](SenseTagger::with_prior), else the
-/// baseline.
+/// The nearest of the labelled senses of the lemma, with the tagger's [frequency
+/// weight](SenseTagger::with_prior), else the baseline.
 pub const WEIGHED: &str = "nearest by frequency";
-/// The nearest of the senses that the labelled sentences and WordNet have for the lemma, by the same weight, else the baseline.
+/// The nearest of the lemma's senses in the labelled sentences and WordNet, with the same weight, else the
+/// baseline.
 pub const RELATED: &str = "nearest or related";
 
-/// What was measured.
+/// The result of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SenseReport {
-    /// The scores of [`MOST_FREQUENT`] and [`NEAREST`]; of [`WEIGHED`] if frequencies have a weight; and with WordNet, of
-    /// [`RELATED`].
+    /// The scores of [`MOST_FREQUENT`] and [`NEAREST`]; of [`WEIGHED`] if the frequency weight is set; and with
+    /// WordNet, of [`RELATED`].
     pub scores: SenseScores,
-    /// Words that have no token and so no vector; they have the baseline's answer.
+    /// Words without a token, and so without a vector; they get the baseline's answer.
     pub without_token: u64,
 }
 
-/// Measures on the words of a part of a file whose senses are known. `progress` sees how many sentences are done.
+/// Evaluates on the words with known senses in a part of a file. `progress` gets the number of sentences done.
 ///
 /// # Errors
-/// Those of [`SenseData::read`] and of the embedder, a sentence that the tokenizer fails on with file and line.
+/// Those of [`SenseData::read`] and of the embedder; a sentence that the tokenizer fails on, with file and
+/// line.
 pub fn evaluate(
     tagger: &SenseTagger<'_>,
     embedder: &TargetEmbedder,

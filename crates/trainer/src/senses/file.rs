@@ -1,4 +1,4 @@
-//! Sense vectors on the disk: a folder with `senses.json` and `senses.safetensors`.
+//! Sense vectors on disk: a folder with `senses.json` and `senses.safetensors`.
 
 use super::vectors::{SenseModel, SenseOrigin, SenseVectors};
 use crate::engine::run_folder::write_folder_atomic;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// The file that says what the vectors are.
+/// The file that describes the vectors.
 pub const SENSES_FILE: &str = "senses.json";
 /// The file with the vectors.
 pub const VECTORS_FILE: &str = "senses.safetensors";
@@ -41,19 +41,20 @@ struct SavedWord {
 }
 
 impl SenseVectors {
-    /// Writes a folder, which is found whole or not at all. What was there before is replaced.
+    /// Writes a folder atomically, replacing an existing one.
     ///
     /// `senses.json` is an object with
     ///
     /// - `format`: `"cloze-senses"`, and `version`: 1;
     /// - `model`: its `name`, the `hash` of its files, `layers` and `width`;
-    /// - `learnt_from`: the file's `checksum`, the share `held_out`, how many `sentences` and `words`;
+    /// - `learnt_from`: the file's `checksum`, the fraction `held_out`, and the number of `sentences` and
+    ///   `words`;
     /// - `vectors`: the BLAKE3 hash of `senses.safetensors`;
     /// - `words`: a list of `{"lemma": …, "pos": …, "senses": [[sense, count], …]}`, by part of speech (n, v, a, r) and lemma, the
     ///   most frequent sense first.
     ///
-    /// `senses.safetensors` has one tensor, `senses`: `[senses, width]` in FP32, a row for each sense in the order of `words`. A
-    /// row of zeros is that of a sense without a vector.
+    /// `senses.safetensors` has one tensor, `senses`: `[senses, width]` in FP32, a row for each sense in the
+    /// order of `words`. A row of zeros is a sense without a vector.
     ///
     /// # Errors
     /// [`TrainerError::Io`].
@@ -86,14 +87,14 @@ impl SenseVectors {
     /// Reads a folder.
     ///
     /// # Errors
-    /// [`TrainerError::Io`]; [`TrainerError::BadSenses`] for files that are not as they were written, of another version, or
-    /// with a number that is not finite.
+    /// [`TrainerError::Io`]; [`TrainerError::BadSenses`] for files that are malformed or changed, of another
+    /// version, or with a non-finite number.
     pub fn load(folder: &Path) -> Result<Self> {
         let path = folder.join(SENSES_FILE);
         let bad = |reason: String| TrainerError::BadSenses { path: path.clone(), reason };
         let json = fs::read(&path).map_err(TrainerError::io("read", &path))?;
-        let saved: Saved = serde_json::from_slice(&json)
-            .map_err(|error| bad(format!("it is not as it was written ({error})")))?;
+        let saved: Saved =
+            serde_json::from_slice(&json).map_err(|error| bad(format!("it is malformed ({error})")))?;
         if saved.format != FORMAT || saved.version != VERSION {
             let found = format!("it is {} of version {}", saved.format, saved.version);
             return Err(bad(format!("{found}; expected {FORMAT} of version {VERSION}")));
@@ -114,7 +115,7 @@ impl SenseVectors {
             senses.iter().map(move |sense| (lemma, pos, sense.sense.as_str()))
         });
         if !listed.eq(numbered) {
-            return Err(bad("its `words` are not in their order, or one is there twice".into()));
+            return Err(bad("its `words` are out of order or have duplicates".into()));
         }
         let values =
             vectors(&folder.join(VECTORS_FILE), &saved.vectors, inventory.n_senses(), saved.model.width)?;
@@ -184,15 +185,15 @@ mod tests {
         // The second sense has become the most frequent one.
         let other_order = good_json.replacen("[\"wn30-00000002-n\",1]", "[\"wn30-00000002-n\",9]", 1);
         for (damaged, expected) in [
-            (good_json[..good_json.len() / 2].to_owned(), "it is not as it was written"),
+            (good_json[..good_json.len() / 2].to_owned(), "it is malformed"),
             (
                 good_json.replace("\"version\":1", "\"version\":2"),
                 "it is cloze-senses of version 2; expected",
             ),
             (good_json.replace("\"held_out\":0.1", "\"held_out\":1.5"), "is out of range"),
-            (other_order, "its `words` are not in their order"),
-            (good_json.replace("\"lemma\":\"sea\"", "\"lemma\":1"), "it is not as it was written"),
-            ("[]".to_owned(), "it is not as it was written"),
+            (other_order, "its `words` are out of order"),
+            (good_json.replace("\"lemma\":\"sea\"", "\"lemma\":1"), "it is malformed"),
+            ("[]".to_owned(), "it is malformed"),
         ] {
             fs::write(&json, damaged).unwrap();
             let message = message();

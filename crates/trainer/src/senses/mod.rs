@@ -1,4 +1,4 @@
-//! Word senses: which sense a word has in its context, by the nearest of its senses' vectors.
+//! Word sense disambiguation by nearest sense vectors.
 //!
 //! ```text
 //! labelled sentences ─ sentences ─► words with lemma, part of speech and sense
@@ -7,11 +7,11 @@
 //!   wordnet, related: candidates that the labelled sentences lack, and vectors for them
 //! ```
 //!
-//! A sense's vector is the mean of the contextual vectors of its occurrences, and a word has the sense whose vector is at the
-//! smallest angle to its own (Peters et al. 2018, section 5.3; Wiedemann et al. 2019; Loureiro & Jorge 2019). Only senses of
-//! the word's lemma and part of speech are compared. A rarer sense may have to be nearer by how much rarer it is
-//! ([`SenseTagger::with_prior`]). A lemma that was not seen gets its most frequent sense where WordNet
-//! tells one, or with WordNet's relations the nearest of its senses' related vectors.
+//! A sense's vector is the mean of the contextual vectors of its occurrences, and a word gets the sense whose
+//! vector has the smallest angle to its own (Peters et al. 2018, section 5.3; Wiedemann et al. 2019; Loureiro &
+//! Jorge 2019). Only senses of the word's lemma and part of speech are compared. A prior can favour frequent
+//! senses ([`SenseTagger::with_prior`]). An unseen lemma gets its most frequent sense in WordNet, or with
+//! WordNet's relations the nearest of its senses' related vectors.
 
 mod evaluate;
 mod file;

@@ -1,14 +1,14 @@
-//! Vectors for synsets that the labelled sentences lack: those of related synsets (Loureiro & Jorge 2019, section 4.2).
+//! Vectors for synsets without labelled occurrences, from related synsets (Loureiro & Jorge 2019, section 4.2).
 //!
-//! Deviations: the paper goes from a synset's other words to its hypernyms at once; here hyponyms, sisters and adjectives of
-//! similar meaning come between. Classes of instances count as hypernyms. In the authors' code, later means also have vectors
-//! that came from relations; here all are of labelled senses alone.
+//! Deviations: the paper goes from a synset's other words directly to its hypernyms; here hyponyms, sisters and
+//! adjectives of similar meaning come in between. Classes of instances count as hypernyms. In the authors'
+//! code, later means also include vectors that came from relations; here they only use labelled senses.
 
 use super::vectors::SenseVectors;
 use super::wordnet::{Pointer, SynsetId, WordNet};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a sense's vector is made of, the nearest to its own meaning first.
+/// The source of a sense's vector, the closest to its own meaning first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The word's own occurrences in this sense.
@@ -25,8 +25,8 @@ pub enum Origin {
 
 /// The vectors of synsets: means over the words that share one.
 ///
-/// Only synsets with words of the labelled sentences have one; [`vector`](Self::vector) makes one for others of these, and
-/// never of one that was made so itself.
+/// Only synsets with words in the labelled sentences have one; [`vector`](Self::vector) derives one for others
+/// from these, and never from a derived one.
 #[derive(Debug)]
 pub(super) struct RelatedVectors<'a> {
     wordnet: &'a WordNet,
@@ -35,7 +35,7 @@ pub(super) struct RelatedVectors<'a> {
 }
 
 impl<'a> RelatedVectors<'a> {
-    /// `id` tells which synset a sense is.
+    /// `id` maps a sense to its synset.
     pub fn new(wordnet: &'a WordNet, vectors: &SenseVectors, id: impl Fn(&str) -> Option<SynsetId>) -> Self {
         // Both kinds of means are summed in an order that is always the same.
         let mut synsets: BTreeMap<SynsetId, Mean> = BTreeMap::new();
@@ -58,7 +58,7 @@ impl<'a> RelatedVectors<'a> {
         Self { wordnet, synsets, files }
     }
 
-    /// A vector for a synset, and what it is made of: the first origin that gives one.
+    /// A vector for a synset, and its source: the first one available.
     pub fn vector(&self, id: SynsetId) -> Option<(Vec<f32>, Origin)> {
         if let Some(vector) = self.synsets.get(&id) {
             return Some((vector.clone(), Origin::Synset));
@@ -81,7 +81,7 @@ impl<'a> RelatedVectors<'a> {
         Some((self.files.get(&file)?.clone(), Origin::LexicographerFile))
     }
 
-    /// The mean over those synsets that have a vector.
+    /// The mean over the synsets that have a vector.
     fn mean(&self, ids: impl IntoIterator<Item = SynsetId>) -> Option<Vec<f32>> {
         let mut mean = Mean::default();
         ids.into_iter().filter_map(|id| self.synsets.get(&id)).for_each(|vector| mean.add(vector));
@@ -89,7 +89,7 @@ impl<'a> RelatedVectors<'a> {
     }
 }
 
-/// A mean under way, summed in 64 bits.
+/// A running mean, summed in 64 bits.
 #[derive(Default)]
 struct Mean {
     sum: Vec<f64>,

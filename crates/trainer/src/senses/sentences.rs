@@ -1,4 +1,4 @@
-//! Sentences in which words are named whose senses are known or wanted.
+//! Sentences with target words whose senses are known or to be predicted.
 
 use crate::{Result, TrainerError};
 use cloze_data::labelled::{Column, DataFormat, LabelledSource, RecordColumn, Records, records};
@@ -8,48 +8,48 @@ use serde_json::{Map, Value};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The parts of a file from each of which the last sentences are held out.
+/// Number of parts of a file; the last sentences of each are held out.
 const SEGMENTS: u64 = 10;
 
-/// A sentence, and those of its words whose senses are known or wanted.
+/// A sentence and its target words, whose senses are known or to be predicted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SenseSentence {
-    /// The line that it stands on, from 1.
+    /// Its line, from 1.
     pub line: u64,
     /// The sentence.
     pub text: SenseText,
-    /// The words.
+    /// The target words.
     pub targets: Vec<SenseTarget>,
 }
 
 /// A sentence as words or as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenseText {
-    /// Words. Those of several parts have underscores between them: `primary_election`.
+    /// Words. Multi-word expressions have underscores between their parts: `primary_election`.
     Words(Vec<String>),
     /// Text.
     Text(String),
 }
 
-/// A word in a sentence.
+/// A target word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SenseTarget {
-    /// Where it stands: its number among the words, and the number after it; or in a text its characters.
+    /// Its position: word indices, or character offsets in a text; end-exclusive.
     pub place: Range<usize>,
     /// Its lemma in lower case, with underscores for spaces.
     pub lemma: String,
     /// Its part of speech.
     pub pos: PartOfSpeech,
-    /// Its sense, where it is known.
+    /// Its sense, if known.
     pub sense: Option<String>,
 }
 
-/// A sentence of a JSON object.
+/// Parses a sentence from a JSON object.
 ///
-/// It has `tokens`, a list of words, or `text`, a string; and `senses`, a list of objects with `lemma`, `pos` (n, v, a, s or
-/// r), perhaps `sense` (a string, or null where it is not known), and the word's place: `index` from 0 with `tokens`, or
-/// with `text` `start` and `end`, its characters, the first and the one after the last. Other keys are not read. WordNet's
-/// satellites are adjectives: a sense that ends in `-s` is the one that ends in `-a`.
+/// It has `tokens`, a list of words, or `text`, a string; and `senses`, a list of objects with `lemma`, `pos`
+/// (n, v, a, s or r), an optional `sense` (a string, or null if unknown), and the word's position: `index` from
+/// 0 for `tokens`, or character offsets `start` and `end`, end-exclusive, for `text`. Other keys are ignored.
+/// WordNet's satellites are adjectives: a sense that ends in `-s` is the one that ends in `-a`.
 ///
 /// # Errors
 /// What is wrong with the object, and what was expected.
@@ -91,7 +91,7 @@ fn words(tokens: &Value) -> std::result::Result<Vec<String>, String> {
     };
     let words: Vec<String> = tokens.iter().enumerate().map(word).collect::<std::result::Result<_, _>>()?;
     match words.is_empty() {
-        true => Err("`tokens` is empty; expected one word or more".into()),
+        true => Err("`tokens` is empty; expected at least one word".into()),
         false => Ok(words),
     }
 }
@@ -126,7 +126,7 @@ fn target(value: &Value, is_words: bool, length: usize) -> std::result::Result<S
     };
     let text = |key: &str| match object.get(key) {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(text.trim()),
-        Some(other) => Err(format!("`{key}` is {}; expected a string that is not empty", shown(other))),
+        Some(other) => Err(format!("`{key}` is {}; expected a non-empty string", shown(other))),
         None => Err(format!("it has no `{key}`")),
     };
     let lemma = text("lemma")?.to_lowercase().split_whitespace().collect::<Vec<_>>().join("_");
@@ -153,7 +153,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A value for a message: numbers and short strings as they are.
+/// A value for a message: numbers and short strings verbatim.
 fn shown(value: &Value) -> String {
     match value {
         Value::Number(_) => value.to_string(),
@@ -162,39 +162,40 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A file of sentences with senses: JSON lines as [`sense_sentence`] reads them, perhaps compressed with gzip or zstd.
+/// A file of sentences with senses: JSON lines as for [`sense_sentence`], optionally compressed with gzip or
+/// zstd.
 #[derive(Debug, Clone)]
 pub struct SenseData {
     source: LabelledSource,
     path: PathBuf,
-    /// What tells it from other files.
+    /// Identifies the file.
     pub checksum: String,
-    /// Its sentences, those that are left out not among them.
+    /// Its sentences, without skipped ones.
     pub sentences: u64,
-    /// How many of their words have a sense.
+    /// Number of words with a sense.
     pub labelled_words: u64,
-    /// The rows that are left out, by reason.
+    /// Skipped rows, by reason.
     pub skipped: SkipReport,
 }
 
-/// The sentences of a file that are wanted.
+/// A part of a file's sentences.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SensePart {
     /// All.
     All,
-    /// Those that remain if this share is held out.
+    /// Those that remain if this fraction is held out.
     Training(f64),
-    /// Those that are held out if this share is.
+    /// Those held out if this fraction is.
     HeldOut(f64),
 }
 
 impl SenseData {
-    /// Reads a file to its end once, so that every bad row is found before a model computes anything. `source.files` and
-    /// `source.format` are not read.
+    /// Reads a file once to its end, so that every bad row is found before any computation. Ignores
+    /// `source.files` and `source.format`.
     ///
     /// # Errors
-    /// A file that cannot be read, or has no sentence or no sense; with file and line, rows that are no sentences with
-    /// senses, unless `source.on_bad_row` says to leave them out.
+    /// A file that cannot be read, or has no sentences or no senses; with file and line, rows that are not
+    /// sentences with senses, unless `source.on_bad_row` says to skip them.
     pub fn open(path: &Path, source: &LabelledSource) -> Result<Self> {
         let checksum = file_checksum(path)?;
         let mut data = Self {
@@ -217,7 +218,7 @@ impl SenseData {
         };
         let refused = |reason: String| Err(TrainerError::Text { path: path.to_owned(), reason });
         if data.sentences == 0 {
-            return refused(format!("it has no sentence; expected one a line{left_out}"));
+            return refused(format!("it has no sentences; expected one per line{left_out}"));
         }
         if data.labelled_words == 0 {
             return refused(format!(
@@ -232,14 +233,15 @@ impl SenseData {
         &self.path
     }
 
-    /// The sentences of a part in the file's order.
+    /// The sentences of a part in file order.
     ///
-    /// A share is held out by the order of sentences: the file is divided into ten parts of the same length, and the last
-    /// sentences of each are held out. So most held-out documents are not those that training sees, and each kind of text
-    /// that the file has one after the other is among them.
+    /// Held-out sentences are chosen by position: the file is divided into ten parts of the same length, and
+    /// the last sentences of each are held out. This way most held-out documents do not occur in training, and
+    /// consecutive text types in the file are all represented.
     ///
     /// # Errors
-    /// A file that cannot be opened; [`TrainerError::Setting`] for a share that holds out no sentence, or all.
+    /// A file that cannot be opened; [`TrainerError::Setting`] for a fraction that holds out no sentences, or
+    /// all.
     pub fn read(&self, part: SensePart) -> Result<SenseSentences> {
         let (segment, held_out) = match part {
             SensePart::All => (1, 0),
@@ -259,10 +261,10 @@ impl SenseData {
         Ok(SenseSentences { records, part, segment, held_out, count: 0 })
     }
 
-    /// How many sentences a share holds out.
+    /// The number of sentences that a fraction holds out.
     ///
     /// # Errors
-    /// [`TrainerError::Setting`] for a share that holds out no sentence, or all.
+    /// [`TrainerError::Setting`] for a fraction that holds out no sentences, or all.
     pub fn held_out(&self, share: f64) -> Result<u64> {
         let (segment, held_out) = self.split(share)?;
         // The last part may be shorter.
@@ -270,7 +272,7 @@ impl SenseData {
         Ok(self.sentences / segment * held_out + of_last)
     }
 
-    /// The sentences of a part, and how many of the last of these are held out.
+    /// The sentences of each part, and how many of its last ones are held out.
     fn split(&self, share: f64) -> Result<(u64, u64)> {
         let segment = self.sentences.div_ceil(SEGMENTS).max(1);
         let held_out = (share * segment as f64).round() as u64;
@@ -287,12 +289,12 @@ impl SenseData {
     }
 }
 
-/// The words of a sentence that have a sense.
+/// The number of a sentence's words that have a sense.
 pub(super) fn labelled(sentence: &SenseSentence) -> u64 {
     sentence.targets.iter().filter(|target| target.sense.is_some()).count() as u64
 }
 
-/// The sentences of a file, one after the other; nothing is kept. It ends with the first error.
+/// An iterator over the sentences of a file, which are not kept. It ends with the first error.
 pub struct SenseSentences {
     records: Records,
     part: SensePart,
@@ -391,7 +393,7 @@ mod tests {
         let with = |target: Value| json!({"tokens": ["a", "b"], "senses": [target]});
         let cases = [
             (json!({"senses": []}), "it has no `tokens`; expected a list of words"),
-            (json!({"tokens": [], "senses": []}), "`tokens` is empty; expected one word or more"),
+            (json!({"tokens": [], "senses": []}), "`tokens` is empty; expected at least one word"),
             (json!({"tokens": "a b", "senses": []}), "`tokens` is a string; expected a list of words"),
             (json!({"tokens": ["a", 1], "senses": []}), "`tokens[1]` is a number; expected a string"),
             (
@@ -414,7 +416,7 @@ mod tests {
             (with(json!({"index": 0, "pos": "n"})), "`senses[0]`: it has no `lemma`"),
             (
                 with(json!({"index": 0, "lemma": " ", "pos": "n"})),
-                "`senses[0]`: `lemma` is \" \"; expected a string that is not empty",
+                "`senses[0]`: `lemma` is \" \"; expected a non-empty string",
             ),
             (
                 with(json!({"index": 0, "lemma": "a", "pos": "x"})),
@@ -422,7 +424,7 @@ mod tests {
             ),
             (
                 with(json!({"index": 0, "lemma": "a", "pos": "n", "sense": 3})),
-                "`senses[0]`: `sense` is 3; expected a string that is not empty",
+                "`senses[0]`: `sense` is 3; expected a non-empty string",
             ),
             (
                 json!({"text": "ab", "senses": [{"start": 1, "end": 3, "lemma": "a", "pos": "n"}]}),
@@ -501,7 +503,7 @@ mod tests {
 
         let none = json!({"tokens": ["a"], "senses": []}).to_string();
         for (lines, expected) in [
-            (vec![], "it has no sentence; expected one a line"),
+            (vec![], "it has no sentences; expected one per line"),
             (vec![none], "no word has a sense; expected `sense` in the objects of `senses`"),
         ] {
             let (_folder, path) = file(&lines);

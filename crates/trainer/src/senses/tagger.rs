@@ -1,4 +1,4 @@
-//! The choice of a sense.
+//! Choosing senses.
 
 use super::related::{Origin, RelatedVectors};
 use super::vectors::SenseVectors;
@@ -8,7 +8,7 @@ use cloze_evaluation::embeddings::Similarity;
 use cloze_evaluation::senses::PartOfSpeech;
 use std::borrow::Cow;
 
-/// The share of the labelled senses of a part of speech that WordNet must have for the files to be of the same version.
+/// The fraction of a part of speech's labelled senses that WordNet must have to count as the same version.
 const SAME_VERSION: f64 = 0.95;
 
 /// Chooses among the senses of a lemma.
@@ -19,76 +19,77 @@ pub struct SenseTagger<'a> {
     prior: f64,
 }
 
-/// WordNet as far as it fits the labelled senses.
+/// WordNet, as far as it matches the labelled senses.
 #[derive(Debug)]
 struct Known<'a> {
     wordnet: &'a WordNet,
     related: RelatedVectors<'a>,
-    /// What stands before the offset in the name of a sense: `wn30-`.
+    /// The prefix of sense names before the offset: `wn30-`.
     prefix: String,
     is_used: [bool; 4],
 }
 
-/// How many of the labelled senses of a part of speech WordNet has for the same words.
+/// How many labelled senses of a part of speech WordNet has for the same words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WordNetFit {
     /// The part of speech.
     pub pos: PartOfSpeech,
     /// The labelled senses.
     pub senses: usize,
-    /// Those that WordNet has.
+    /// Those found in WordNet.
     pub found: usize,
     /// Whether WordNet is used for this part of speech.
     pub is_used: bool,
 }
 
-/// A sense that a word may have.
+/// A possible sense of a word.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// The sense.
     pub sense: String,
-    /// The cosine of its vector and the word's; none if one of the two has no vector.
+    /// The cosine of its vector and the word's; none if either has no vector.
     pub similarity: Option<f64>,
-    /// What its vector is made of.
+    /// The source of its vector.
     pub origin: Option<Origin>,
-    /// Its share of the word's labelled occurrences, with one more of each candidate.
+    /// Its share of the word's labelled occurrences, with add-one smoothing over the candidates.
     pub share: f64,
 }
 
 impl Candidate {
-    /// `cosine + prior · ln share`, which decides; none without a cosine.
+    /// The deciding score `cosine + prior · ln share`; none without a cosine.
     pub fn score(&self, prior: f64) -> Option<f64> {
         self.similarity.map(|similarity| similarity + prior * self.share.ln())
     }
 }
 
-/// The sense that was chosen.
+/// The chosen sense.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
     /// The sense.
     pub sense: String,
-    /// The cosine of its vector and the word's, if it was chosen by that.
+    /// The cosine of its vector and the word's, if chosen by that.
     pub similarity: Option<f64>,
-    /// Why it was chosen: `nearest` to the word, by a vector of its own; `nearest-synset`, `nearest-neighbours`,
-    /// `nearest-hypernyms` or `nearest-lexicographer-file`, by a vector of related synsets; `most-frequent` in the labelled
-    /// sentences; or `first` in WordNet.
+    /// The method: `nearest` to the word, by its own vector; `nearest-synset`, `nearest-neighbours`,
+    /// `nearest-hypernyms` or `nearest-lexicographer-file`, by a vector of related synsets; `most-frequent` in
+    /// the labelled sentences; or `first` in WordNet.
     pub by: &'static str,
 }
 
 impl<'a> SenseTagger<'a> {
-    /// Candidates and frequencies come from the labelled sentences alone.
+    /// A tagger with candidates and frequencies from the labelled sentences only.
     pub fn new(vectors: &'a SenseVectors) -> Self {
         Self { vectors, wordnet: None, prior: 0.0 }
     }
 
-    /// WordNet gives candidates for lemmas and senses that the labelled sentences lack.
+    /// A tagger that also uses WordNet, for lemmas and senses missing from the labelled sentences.
     ///
-    /// Senses must be named as WordNet's synsets: any prefix, eight digits of the offset, and the part of speech, as in
-    /// `wn30-09213565-n`. Offsets differ between versions of WordNet, and between distributions of one version, so each part
-    /// of speech is used only if nearly all of its labelled senses are senses of the same words in WordNet.
+    /// Senses must be named like WordNet's synsets: any prefix, eight digits of the offset, and the part of
+    /// speech, as in `wn30-09213565-n`. Offsets differ between versions of WordNet, and between distributions
+    /// of one version, so each part of speech is used only if nearly all of its labelled senses are senses of
+    /// the same words in WordNet.
     ///
     /// # Errors
-    /// [`TrainerError::BadWordNet`] if it fits no part of speech.
+    /// [`TrainerError::BadWordNet`] if no part of speech matches.
     pub fn with_wordnet(vectors: &'a SenseVectors, wordnet: &'a WordNet) -> Result<(Self, Vec<WordNetFit>)> {
         let named = vectors.inventory.iter().flat_map(|(_, _, senses)| senses);
         let prefix = named.filter_map(|sense| parts(&sense.sense)).map(|(prefix, _)| prefix).next();
@@ -112,7 +113,7 @@ impl<'a> SenseTagger<'a> {
             let example = example.map_or("none", |sense| sense.sense.as_str());
             let reason = format!(
                 "its synsets are not those of the labelled senses: it has {found} of {all}, which are named as {example}; \
-                 expected the version of WordNet that the labels are of, as 3.0 for wn30-…"
+                 expected the labels' version of WordNet, such as 3.0 for wn30-…"
             );
             return Err(TrainerError::BadWordNet { path: wordnet.folder().to_owned(), line: None, reason });
         }
@@ -123,20 +124,20 @@ impl<'a> SenseTagger<'a> {
         Ok((Self { vectors, wordnet, prior: 0.0 }, fits.into()))
     }
 
-    /// Lets frequent senses be further away: [`choose`](Self::choose) takes the greatest `cosine + weight · ln share`.
+    /// Favours frequent senses: [`choose`](Self::choose) maximises `cosine + weight · ln share`.
     ///
-    /// That is the most probable sense if the vectors of each are distributed around its own by von Mises and Fisher's law
-    /// with the same concentration, `1 / weight`. With 0, which a new tagger has, frequency does not count.
+    /// This is the most probable sense if each sense's vectors follow a von Mises–Fisher distribution around
+    /// its own vector with the same concentration, `1 / weight`. With 0, the default, frequency is ignored.
     pub fn with_prior(self, weight: f64) -> Self {
         Self { prior: weight, ..self }
     }
 
-    /// The weight of the senses' frequencies.
+    /// The weight of sense frequencies.
     pub fn prior(&self) -> f64 {
         self.prior
     }
 
-    /// The vectors that it chooses by.
+    /// The sense vectors.
     pub fn vectors(&self) -> &'a SenseVectors {
         self.vectors
     }
@@ -146,7 +147,8 @@ impl<'a> SenseTagger<'a> {
         self.wordnet.is_some()
     }
 
-    /// The most frequent sense of a lemma in the labelled sentences, or if they lack the lemma its first sense in WordNet.
+    /// The most frequent sense of a lemma in the labelled sentences, or its first sense in WordNet if the lemma
+    /// is missing from them.
     pub fn most_frequent(&self, lemma: &str, pos: PartOfSpeech) -> Option<Choice> {
         let choice = |sense, by| Choice { sense, similarity: None, by };
         let counted = self.vectors.inventory.most_frequent(lemma, pos);
@@ -156,10 +158,11 @@ impl<'a> SenseTagger<'a> {
         })
     }
 
-    /// The senses that a word may have, those of the labelled sentences first by falling frequency. `vector` is the word's.
+    /// The possible senses of a word, those of the labelled sentences first by decreasing frequency. `vector`
+    /// is the word's.
     ///
-    /// With `related`, and with WordNet, senses that only WordNet has follow in WordNet's order, and those without an
-    /// occurrence have the vectors of related synsets.
+    /// With `related` and WordNet, senses that only WordNet has follow in WordNet's order, and senses without
+    /// an occurrence use vectors of related synsets.
     pub fn candidates(
         &self,
         lemma: &str,
@@ -198,8 +201,8 @@ impl<'a> SenseTagger<'a> {
         all
     }
 
-    /// The nearest of a word's candidates, by the [weight of their frequencies](Self::with_prior), the first of equals.
-    /// Where none has a similarity it is the [most frequent sense](Self::most_frequent).
+    /// The nearest of a word's candidates, with the [frequency weight](Self::with_prior); the first one on
+    /// ties. If none has a similarity, the [most frequent sense](Self::most_frequent).
     pub fn choose(
         &self,
         lemma: &str,
@@ -210,7 +213,7 @@ impl<'a> SenseTagger<'a> {
         self.choose_with(self.prior, lemma, pos, vector, related)
     }
 
-    /// [`choose`](Self::choose) with another weight of frequencies.
+    /// [`choose`](Self::choose) with another frequency weight.
     pub(super) fn choose_with(
         &self,
         prior: f64,
@@ -223,20 +226,20 @@ impl<'a> SenseTagger<'a> {
         best(&candidates, prior).or_else(|| self.most_frequent(lemma, pos))
     }
 
-    /// WordNet's senses of a lemma, where WordNet is used.
+    /// WordNet's senses of a lemma, if WordNet is used.
     fn synsets(&self, lemma: &str, pos: PartOfSpeech) -> &[SynsetId] {
         let known = self.wordnet.as_ref().filter(|known| known.is_used[pos as usize]);
         known.map_or(&[], |known| known.wordnet.senses(lemma, pos))
     }
 
-    /// The name of a synset as the labelled sentences have it.
+    /// The name of a synset as in the labelled sentences.
     fn name(&self, id: SynsetId) -> Option<String> {
         let prefix = &self.wordnet.as_ref()?.prefix;
         Some(format!("{prefix}{:08}-{}", id.offset, id.pos))
     }
 }
 
-/// The candidate with the greatest score, the first of equals; none if none has one.
+/// The candidate with the highest score, the first one on ties; none if none has a score.
 fn best(candidates: &[Candidate], prior: f64) -> Option<Choice> {
     let mut best: Option<(&Candidate, f64, Origin)> = None;
     for candidate in candidates {
@@ -262,7 +265,7 @@ fn cosine(a: &[f32], b: &[f32]) -> Option<f64> {
     (!is_zero(a) && !is_zero(b)).then(|| Similarity::Cosine.of(a, b))
 }
 
-/// The prefix and the synset of a sense that is named as one.
+/// The prefix and synset of a sense named like a synset.
 fn parts(sense: &str) -> Option<(&str, SynsetId)> {
     let (rest, pos) = sense.rsplit_once('-')?;
     let pos = pos.parse().ok()?;
@@ -272,7 +275,7 @@ fn parts(sense: &str) -> Option<(&str, SynsetId)> {
     Some((prefix, SynsetId { pos, offset }))
 }
 
-/// The synset of a sense that is named as one, with this prefix.
+/// The synset of a sense named like a synset with this prefix.
 fn synset_id(sense: &str, prefix: &str) -> Option<SynsetId> {
     parts(sense).filter(|(found, _)| *found == prefix).map(|(_, id)| id)
 }

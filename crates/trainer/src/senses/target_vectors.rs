@@ -1,4 +1,4 @@
-//! The vectors of words in their sentences.
+//! Vectors of target words in their sentences.
 
 use super::sentences::{SenseSentence, SenseText};
 use crate::Result;
@@ -8,9 +8,9 @@ use cloze_tokenizer::Sequence;
 use std::ops::Range;
 use std::path::Path;
 
-/// An encoder that gives the named words of a sentence a vector each: the mean of their tokens' vectors.
+/// An encoder that computes a vector for each target word of a sentence: the mean of its tokens' vectors.
 ///
-/// A word of several parts, such as `primary_election`, is read as its parts with spaces between them.
+/// A multi-word expression, such as `primary_election`, is read as its parts separated by spaces.
 #[derive(Debug)]
 pub struct TargetEmbedder {
     embedder: TokenEmbedder,
@@ -18,7 +18,7 @@ pub struct TargetEmbedder {
 }
 
 impl TargetEmbedder {
-    /// Loads a Hugging Face folder. `config.words` is not read. `device` is one without autodiff.
+    /// Loads a Hugging Face folder. Ignores `config.words`. `device` must be one without autodiff.
     ///
     /// # Errors
     /// Those of [`TokenEmbedder::load`].
@@ -28,18 +28,18 @@ impl TargetEmbedder {
         Ok(Self { embedder: TokenEmbedder::load(folder, config, device)?, layers })
     }
 
-    /// Features of a vector.
+    /// Width of a vector.
     pub fn width(&self) -> usize {
         self.embedder.width()
     }
 
-    /// What of the encoder they are.
+    /// The layers that they are made of.
     pub fn layers(&self) -> &Layers {
         &self.layers
     }
 
-    /// For each sentence the vectors of its targets; none for a word without a token, such as one of control characters
-    /// alone.
+    /// For each sentence the vectors of its targets; none for a word without a token, e.g. one that consists of
+    /// control characters.
     ///
     /// # Errors
     /// Those of [`TokenEmbedder::embed_sequences`].
@@ -66,7 +66,7 @@ impl TargetEmbedder {
     }
 }
 
-/// A sentence's words as the encoder reads them; none of a text.
+/// A sentence's words as the encoder reads them; empty for a text.
 fn spaced(sentence: &SenseSentence) -> Vec<String> {
     match &sentence.text {
         SenseText::Words(words) => words.iter().map(|word| with_spaces(word)).collect(),
@@ -74,8 +74,8 @@ fn spaced(sentence: &SenseSentence) -> Vec<String> {
     }
 }
 
-/// A word with spaces for the underscores between its parts. Those at its ends, and all of a word without other
-/// characters, stay.
+/// A word with spaces instead of the underscores between its parts. Underscores at its ends, or that make up
+/// the whole word, are kept.
 fn with_spaces(word: &str) -> String {
     let inner = word.trim_matches('_');
     let start = word.len() - word.trim_start_matches('_').len();
@@ -85,11 +85,11 @@ fn with_spaces(word: &str) -> String {
     }
 }
 
-/// A sentence's tokens by where they stand, so that those of each target are found without a look at all the others.
+/// A sentence's tokens sorted by position, so that those of a target are found without scanning all.
 struct Tokens {
-    /// The words, or the characters of a text, that a token is of, and the token's number; by the first of them.
+    /// The word or character range of each token, and the token's index, sorted by start.
     places: Vec<(Range<usize>, usize)>,
-    /// The furthest end of each place and those before it, which ascends where ends may not.
+    /// The running maximum of the ends, which is ascending even if the ends are not.
     reach: Vec<usize>,
 }
 
@@ -111,7 +111,7 @@ impl Tokens {
         Self { reach: furthest.collect(), places }
     }
 
-    /// The mean of the vectors of the tokens of a word, or of those that share characters with it in a text.
+    /// The mean of the vectors of a word's tokens, or of the tokens that overlap its characters in a text.
     fn mean(&self, vectors: &TokenVectors, width: usize, place: &Range<usize>) -> Option<Vec<f32>> {
         let mut sum = vec![0.0; width];
         let mut n = 0.0;

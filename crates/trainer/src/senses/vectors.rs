@@ -1,4 +1,4 @@
-//! A vector for each sense: the mean of the vectors of its occurrences.
+//! Sense vectors: means of the vectors of a sense's occurrences.
 
 use super::sentences::{SenseData, SensePart, SenseSentence, labelled};
 use super::target_vectors::TargetEmbedder;
@@ -9,59 +9,59 @@ use cloze_tokenizer::Error as TokenizerError;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Sentences that are read and embedded together. The order in which vectors are added does not depend on it.
+/// Sentences read and embedded together. Does not affect the order in which vectors are added.
 pub(super) const BATCH: usize = 128;
 
-/// Which model made vectors, so that no other one's are compared with them.
+/// Identifies the model that made vectors, so that they are not compared with another model's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SenseModel {
-    /// What the model was called; not compared.
+    /// The model's name; not compared.
     pub name: String,
     /// A hash of its files.
     pub hash: String,
-    /// The states that vectors are made of, as [`Layers`](crate::token_vectors::Layers) are written.
+    /// The layers that vectors are made of, in the syntax of [`Layers`](crate::token_vectors::Layers).
     pub layers: String,
-    /// The features of a vector.
+    /// Width of a vector.
     pub width: usize,
 }
 
-/// What vectors were learnt from.
+/// The training data of vectors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SenseOrigin {
     /// The checksum of the file.
     pub checksum: String,
-    /// The share of its sentences that was held out.
+    /// The fraction of its sentences that was held out.
     pub held_out: f64,
-    /// The sentences that were read.
+    /// Number of sentences read.
     pub sentences: u64,
-    /// Their words with senses.
+    /// Number of their words with senses.
     pub words: u64,
 }
 
 /// Words with their senses, and a vector for each sense of each word.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SenseVectors {
-    /// Which model made the vectors.
+    /// The model that made the vectors.
     pub model: SenseModel,
-    /// What they were learnt from.
+    /// The training data.
     pub origin: SenseOrigin,
     /// The words with their senses.
     pub inventory: Inventory,
-    /// `[senses · width]`, by the senses' numbers. Zeros: no occurrence of the sense had a token.
+    /// `[senses · width]`, by sense index. Zeros if no occurrence of the sense had a token.
     pub values: Vec<f32>,
 }
 
-/// What was left out of learning.
+/// Statistics of skipped training data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LearnReport {
-    /// Occurrences of a sense that have no token and so no vector.
+    /// Occurrences of a sense without a token, and so without a vector.
     pub without_token: u64,
 }
 
 impl SenseVectors {
-    /// The vector of a sense by its number; none if no occurrence had a token.
+    /// The vector of a sense by its index; none if no occurrence had a token.
     ///
     /// # Panics
     /// If there is no such sense.
@@ -98,14 +98,15 @@ impl SenseVectors {
     }
 }
 
-/// Learns a vector for each sense in a file's training part: all of it, or what a share that is held out leaves. `model` says
-/// what the embedder is; its width and layers are set here. `progress` sees how many sentences are done, of how many.
+/// Trains a vector for each sense in a file's training part, i.e. what is not held out. `model` describes the
+/// embedder; its width and layers are set here. `progress` gets the number of sentences done and their total.
 ///
-/// Vectors are added in the order of the sentences in 64 bits, so neither the number of threads nor the size of batches
-/// decides how they are rounded.
+/// Vectors are added in sentence order in 64 bits, so rounding does not depend on the number of threads or the
+/// batch size.
 ///
 /// # Errors
-/// Those of [`SenseData::read`] and of the embedder, a sentence that the tokenizer fails on with file and line;
+/// Those of [`SenseData::read`] and of the embedder; a sentence that the tokenizer fails on, with file and
+/// line;
 /// [`TrainerError::OutputNotFinite`].
 pub fn learn(
     embedder: &TargetEmbedder,
@@ -171,7 +172,7 @@ pub fn learn(
     Ok((SenseVectors { model, origin, inventory, values }, report))
 }
 
-/// The vectors of the targets of sentences of a file; one that the tokenizer fails on is told by its line.
+/// The vectors of the targets of a file's sentences; names the line of a sentence that the tokenizer fails on.
 pub(super) fn embed(
     embedder: &TargetEmbedder,
     sentences: &[SenseSentence],

@@ -1,4 +1,4 @@
-//! WordNet's database: the files `index.noun`, `data.noun` and so on, as WordNet's manual page wndb(5) describes them.
+//! WordNet's database: the files `index.noun`, `data.noun` etc., as described in WordNet's manual page wndb(5).
 
 use crate::{Result, TrainerError};
 use cloze_evaluation::senses::PartOfSpeech;
@@ -6,30 +6,30 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A synset: its part of speech, and where in the data file it stands, which is its name.
+/// A synset's identity: its part of speech and its offset in the data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SynsetId {
     /// Its part of speech.
     pub pos: PartOfSpeech,
-    /// The byte in the data file.
+    /// The byte offset in the data file.
     pub offset: u32,
 }
 
-/// What a pointer from one synset to another says of the other one.
+/// The meaning of a pointer from one synset to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pointer {
-    /// It means something more general, `@`; or the class of an instance, `@i`.
+    /// The target is more general, `@`; or the class of an instance, `@i`.
     Hypernym,
-    /// It means something more special, `~`; or an instance, `~i`.
+    /// The target is more specific, `~`; or an instance, `~i`.
     Hyponym,
-    /// It is an adjective of similar meaning, `&`.
+    /// The target is an adjective of similar meaning, `&`.
     Similar,
 }
 
-/// What is read of a synset.
+/// The data read for a synset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Synset {
-    /// The number of the lexicographer file that it is in, such as that of `noun.animal`.
+    /// The number of its lexicographer file, such as that of `noun.animal`.
     pub lexicographer_file: u8,
     /// Pointers to others.
     pub pointers: Vec<(Pointer, SynsetId)>,
@@ -44,7 +44,7 @@ pub struct WordNet {
 }
 
 impl WordNet {
-    /// Reads a folder with WordNet's database files, or with a folder `dict` that has them.
+    /// Reads a folder with WordNet's database files, or with a subfolder `dict` that has them.
     ///
     /// # Errors
     /// [`TrainerError::Io`] for files that cannot be read; [`TrainerError::BadWordNet`] with file and line.
@@ -57,7 +57,7 @@ impl WordNet {
             let data = folder.join(format!("data.{}", ending(pos)));
             for (number, (id, synset)) in lines(&data, |fields| synset(pos, fields))? {
                 if synsets.insert(id, synset).is_some() {
-                    return Err(bad(&data, number, format!("the synset {:08} is there twice", id.offset)));
+                    return Err(bad(&data, number, format!("duplicate synset {:08}", id.offset)));
                 }
             }
             let index = folder.join(format!("index.{}", ending(pos)));
@@ -77,7 +77,7 @@ impl WordNet {
         &self.folder
     }
 
-    /// The synsets of a lemma, in lower case and with underscores for spaces, the first sense first. None if it is unknown.
+    /// The synsets of a lemma (lower case, underscores for spaces), the first sense first. Empty if unknown.
     pub fn senses(&self, lemma: &str, pos: PartOfSpeech) -> &[SynsetId] {
         self.words[pos as usize].get(lemma).map_or(&[], Vec::as_slice)
     }
@@ -87,14 +87,14 @@ impl WordNet {
         self.synsets.get(&id)
     }
 
-    /// Where the pointers of a kind lead to.
+    /// The targets of the pointers of a kind.
     pub fn related(&self, id: SynsetId, pointer: Pointer) -> impl Iterator<Item = SynsetId> {
         let pointers = self.synset(id).map_or(&[][..], |synset| synset.pointers.as_slice());
         pointers.iter().filter(move |(kind, _)| *kind == pointer).map(|(_, to)| *to)
     }
 }
 
-/// The ending of the files of a part of speech.
+/// The extension of the files of a part of speech.
 fn ending(pos: PartOfSpeech) -> &'static str {
     match pos {
         PartOfSpeech::Noun => "noun",
@@ -108,8 +108,8 @@ fn bad(path: &Path, line: usize, reason: String) -> TrainerError {
     TrainerError::BadWordNet { path: path.to_owned(), line: Some(line), reason }
 }
 
-/// What `parse` makes of the fields of each line, with the line's number from 1. The licence, whose lines begin with a space,
-/// is left out, and of each line the gloss.
+/// The results of `parse` for the fields of each line, with the line's number from 1. Skips the licence, whose
+/// lines begin with a space, and the gloss of each line.
 fn lines<T>(
     path: &Path,
     parse: impl Fn(&mut Fields<'_>) -> std::result::Result<T, String>,
@@ -136,7 +136,7 @@ fn lines<T>(
     }
 }
 
-/// The fields of a line that are still to be read.
+/// The remaining fields of a line.
 struct Fields<'a>(Box<dyn Iterator<Item = &'a str> + 'a>);
 
 impl<'a> Fields<'a> {
@@ -214,7 +214,7 @@ pub(super) mod tests {
     use super::*;
     use PartOfSpeech::{Adjective, Noun};
 
-    /// A small database, of invented lines.
+    /// A small database with invented lines.
     pub(in crate::senses) fn fixture() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/senses/wordnet")
     }
@@ -263,7 +263,7 @@ pub(super) mod tests {
             ("data.noun", "00000300 14", "00000300 999", 5, "999 is not a lexicographer file's number"),
             ("data.noun", "00000300 14 n", "00000300 14 v", 5, "its type is v; expected n"),
             ("data.noun", "00000300 14 n 01", "00000300 14 n ff", 5, "the line ends where a word"),
-            ("data.noun", "00000300 14 n", "00000100 14 n", 5, "the synset 00000100 is there twice"),
+            ("data.noun", "00000300 14 n", "00000100 14 n", 5, "duplicate synset 00000100"),
             ("index.noun", "bank n 2", "bank n 3", 3, "the line ends where a synset's offset is expected"),
             (
                 "index.noun",

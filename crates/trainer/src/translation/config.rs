@@ -9,32 +9,33 @@ use cloze_data::parallel::{OnBadPair, ParallelFiles};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Everything a translation run is told.
+/// Configures a translation run.
 ///
-/// [`TranslationConfig::load`] resolves one from a file, whose `[parallel]` tells it from other runs'.
+/// [`TranslationConfig::load`] resolves one from a file; its `[parallel]` section distinguishes it from other
+/// runs'.
 pub type TranslationConfig = Run<TranslationRun>;
 
-/// The sections of a [`TranslationConfig`] beside those that all runs have.
+/// The sections of a [`TranslationConfig`] besides those common to all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TranslationRun {
     /// `[parallel]`: languages and sentences.
     pub parallel: ParallelSection,
-    /// `[tokenizer]`: the vocabulary that both languages share.
+    /// `[tokenizer]`: the vocabulary shared by both languages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<VocabularySection>,
-    /// `[source_tokenizer]`: that of the source alone, in place of a shared one.
+    /// `[source_tokenizer]`: the source vocabulary, in place of a shared one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_tokenizer: Option<VocabularySection>,
-    /// `[target_tokenizer]`: that of the target alone.
+    /// `[target_tokenizer]`: the target vocabulary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_tokenizer: Option<VocabularySection>,
     /// `[model]`: the network.
     pub model: TranslationModel,
     /// `[train]`: steps and batches.
     pub train: TranslationTrain,
-    /// `[eval]`: when to measure, by what, and when to stop.
+    /// `[eval]`: when to evaluate, by which metric, and when to stop.
     #[serde(default)]
     pub eval: TranslationEval,
 }
@@ -44,42 +45,42 @@ pub struct TranslationRun {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ParallelSection {
-    /// The language that is translated from, such as `"en"`.
+    /// The source language, such as `"en"`.
     pub source: String,
-    /// The language that is translated to.
+    /// The target language.
     pub target: String,
-    /// Tokens of a source, and of a target, at most; a pair with a longer side is a bad one. Default 256.
+    /// Maximum tokens of a source, and of a target; a pair with a longer side is a bad one. Default 256.
     #[serde(default = "defaults::max_len")]
     pub max_len: usize,
-    /// What becomes of a pair that cannot be used. Default `"error"`.
+    /// What to do with an unusable pair. Default `"error"`.
     #[serde(default)]
     pub on_bad_pair: OnBadPair,
-    /// The pairs to train on.
+    /// The training pairs.
     pub train: ParallelFiles,
-    /// Pairs to measure with during training. Default none.
+    /// Pairs for evaluation during training. Default none.
     #[serde(default, skip_serializing_if = "ParallelFiles::is_empty")]
     pub dev: ParallelFiles,
-    /// Pairs to measure the result with. Default none.
+    /// Pairs for evaluating the result. Default none.
     #[serde(default, skip_serializing_if = "ParallelFiles::is_empty")]
     pub test: ParallelFiles,
 }
 
 impl ParallelSection {
-    /// The languages, source and target.
+    /// The languages: source and target.
     pub fn languages(&self) -> [&str; 2] {
         [&self.source, &self.target]
     }
 }
 
-/// `[tokenizer]`: where a vocabulary comes from. One that is trained has the pieces `<s>`, `<pad>`, `</s>` and one for
-/// what it cannot spell as its first, keeps case unless it is to `lowercase`, and is trained on the training pairs.
+/// `[tokenizer]`: where a vocabulary comes from. A trained vocabulary starts with the pieces `<s>`, `<pad>`,
+/// `</s>` and an unknown piece, preserves case unless `lowercase` is set, and is trained on the training pairs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum VocabularySection {
-    /// Byte-pair encoding of characters (Sennrich et al. 2016), with SentencePiece's way with spaces.
+    /// Byte-pair encoding of characters (Sennrich et al. 2016), with SentencePiece's treatment of spaces.
     TrainBpe {
-        /// Entries of the vocabulary, special tokens included.
+        /// Vocabulary size, special tokens included.
         vocab_size: usize,
         /// Whether text is lower-cased. Default false.
         #[serde(default)]
@@ -88,9 +89,9 @@ pub enum VocabularySection {
         #[serde(default = "defaults::min_frequency")]
         min_frequency: u64,
     },
-    /// Byte-pair encoding of bytes, which spells everything.
+    /// Byte-pair encoding of bytes, which can encode any text.
     TrainByteBpe {
-        /// Entries of the vocabulary, special tokens included.
+        /// Vocabulary size, special tokens included.
         vocab_size: usize,
         /// Whether text is lower-cased. Default false.
         #[serde(default)]
@@ -99,9 +100,9 @@ pub enum VocabularySection {
         #[serde(default = "defaults::min_frequency")]
         min_frequency: u64,
     },
-    /// WordPiece with BERT's splitting. What it decodes has lost how punctuation was spaced.
+    /// WordPiece with BERT's splitting. Decoding loses the spacing of punctuation.
     TrainWordpiece {
-        /// Entries of the vocabulary, special tokens included.
+        /// Vocabulary size, special tokens included.
         vocab_size: usize,
         /// Whether text is lower-cased and stripped of accents. Default false.
         #[serde(default)]
@@ -110,15 +111,15 @@ pub enum VocabularySection {
         #[serde(default = "defaults::min_frequency")]
         min_frequency: u64,
     },
-    /// A Unigram model (Kudo 2018), with SentencePiece's way with spaces.
+    /// A Unigram model (Kudo 2018), with SentencePiece's treatment of spaces.
     TrainUnigram {
-        /// Entries of the vocabulary, special tokens included.
+        /// Vocabulary size, special tokens included.
         vocab_size: usize,
         /// Whether text is lower-cased. Default false.
         #[serde(default)]
         lowercase: bool,
     },
-    /// A tokenizer that exists: a file, or a folder, that ends texts with a piece such as `</s>`.
+    /// An existing tokenizer, a file or a folder, that ends texts with a piece such as `</s>`.
     Load {
         /// The file or folder, relative to the current directory.
         path: PathBuf,
@@ -126,7 +127,7 @@ pub enum VocabularySection {
 }
 
 impl VocabularySection {
-    /// The file or folder that it is loaded from, if it is.
+    /// The file or folder that it is loaded from, if any.
     pub fn path(&self) -> Option<&PathBuf> {
         match self {
             Self::Load { path } => Some(path),
@@ -135,42 +136,42 @@ impl VocabularySection {
     }
 }
 
-/// `[train]`: how much is trained, and with what.
+/// `[train]`: steps, batches and precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TranslationTrain {
-    /// Updates of the weights.
+    /// Training steps, i.e. weight updates.
     pub steps: u64,
-    /// Tokens of a micro-batch at most, of sources and targets together, counted with padding to its longest pair; without
-    /// it, a micro-batch has `batch_size` pairs. One of the two is needed.
+    /// Maximum tokens of a micro-batch, of sources and targets together, counted with padding to its longest
+    /// pair; without it, a micro-batch has `batch_size` pairs. At least one of the two is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_tokens: Option<usize>,
-    /// Pairs of a micro-batch: at most, if `batch_tokens` is set too.
+    /// Pairs per micro-batch; a maximum if `batch_tokens` is set too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<usize>,
     /// Micro-batches averaged into one step. Default 1.
     #[serde(default = "defaults::one")]
     pub accumulate: usize,
-    /// The share of each target token that is spread over the vocabulary (Szegedy et al. 2016, §7). Default 0.
+    /// The fraction of each target spread over the vocabulary (Szegedy et al. 2016, §7). Default 0.
     #[serde(default)]
     pub label_smoothing: f64,
-    /// Threads that make batches; no result depends on it. Default 1.
+    /// Threads that build batches; results do not depend on it. Default 1.
     #[serde(default = "defaults::one")]
     pub workers: usize,
-    /// Batches made ahead; no result depends on it. Default 4.
+    /// Batches prefetched; results do not depend on it. Default 4.
     #[serde(default = "defaults::prefetch")]
     pub prefetch: usize,
-    /// What happens on a loss or gradient that is not finite. Default `"stop"`.
+    /// What to do on a non-finite loss or gradient. Default `"stop"`.
     #[serde(default)]
     pub non_finite: NonFinite,
-    /// In what precision matrices are multiplied: `"f32"`, `"bf16"`, or on a graphics processor `"f16"`. Default `"f32"`.
+    /// Precision of matrix products: `"f32"`, `"bf16"`, or on a GPU `"f16"`. Default `"f32"`.
     #[serde(default)]
     pub precision: Precision,
 }
 
 impl TranslationTrain {
-    /// What these say of a run that is measured each `every` steps, with this patience.
+    /// The pace of a run that is evaluated each `every` steps, with this patience.
     pub fn pace(&self, every: u64, patience: Option<u64>) -> Pace {
         Pace {
             steps: self.steps,
@@ -182,7 +183,7 @@ impl TranslationTrain {
         }
     }
 
-    /// How large a micro-batch is.
+    /// The size of a micro-batch.
     pub fn size(&self) -> BatchSize {
         match (self.batch_tokens, self.batch_size) {
             (Some(tokens), Some(examples)) => BatchSize::Within { examples, tokens },
@@ -192,25 +193,26 @@ impl TranslationTrain {
     }
 }
 
-/// `[eval]`: when to measure, by what, and when to stop.
+/// `[eval]`: when to evaluate, by which metric, and when to stop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct TranslationEval {
-    /// Steps between evaluations; the last step is always followed by one. Default 1,000.
+    /// Steps between evaluations; the last step is always evaluated. Default 1,000.
     pub every: u64,
-    /// The figure that the best model has the best of: `"loss"`, `"perplexity"`, `"token_accuracy"` or `"bleu"`. Default
-    /// `"loss"`.
+    /// The metric that decides which model is best: `"loss"`, `"perplexity"`, `"token_accuracy"` or `"bleu"`.
+    /// Default `"loss"`.
     pub metric: String,
-    /// The development set is translated, for BLEU, at every Nth evaluation and the last one; 0 for never. Default 1.
+    /// The development set is translated for BLEU at every Nth evaluation and the last one; 0 for never.
+    /// Default 1.
     pub bleu_every: u64,
     /// Beams to translate with; 1 is greedy. Default 1.
     pub beams: usize,
-    /// Evaluations in a row without a better figure after which training ends; the best model is then the result.
-    /// Without it, all steps are made, and the last model is the result.
+    /// Number of evaluations in a row without improvement after which training stops; the result is then the
+    /// best model. Without it, all steps run and the result is the last model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
-    /// Tokens in a batch of an evaluation; no result depends on it but in the last digits. Default 4,096.
+    /// Tokens per evaluation batch; only affects the last digits of results. Default 4,096.
     pub batch_tokens: usize,
 }
 
@@ -232,7 +234,7 @@ pub(crate) fn read(file: &ConfigFile, sets: &[String]) -> Result<TranslationConf
     layered::read(file, sets, |config: &mut TranslationConfig| validate(config))
 }
 
-/// The defaults of sections that have required keys too.
+/// The defaults of sections that also have required keys.
 mod defaults {
     pub fn max_len() -> usize {
         256

@@ -10,10 +10,10 @@ use cloze_evaluation::translation::{Bleu, score};
 use cloze_model::generate::{BeamSearch, DecodeConfig, Request, Search, translate};
 use cloze_model::seq2seq::EncoderDecoder;
 
-/// The pairs' sources, translated with this many beams; with one, greedily.
+/// The pairs' sources translated with this many beams; 1 is greedy.
 ///
 /// # Errors
-/// A model whose output is not finite; a tokenizer that cannot decode.
+/// Non-finite model outputs; a tokenizer that cannot decode.
 pub(super) fn translations<M: EncoderDecoder>(
     model: &M,
     vocabularies: &Vocabularies,
@@ -49,7 +49,7 @@ pub(super) fn translations<M: EncoderDecoder>(
 /// BLEU of translations of the pairs' sources, as sacreBLEU computes it by default, from 0 to 100.
 ///
 /// # Errors
-/// None of as many translations as pairs.
+/// None if there are as many translations as pairs.
 pub(super) fn bleu(translations: &[String], pairs: &LoadedPairs) -> Result<f64> {
     let references: Vec<&str> = pairs.texts.iter().map(|pair| pair.target.as_str()).collect();
     let translations: Vec<&str> = translations.iter().map(String::as_str).collect();

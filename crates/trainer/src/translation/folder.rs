@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! config.json, model.safetensors   the model
-//! tokenizer.json                   the vocabulary that both languages share, or
+//! tokenizer.json                   the shared vocabulary, or
 //! source/tokenizer.json            the source's, and
 //! target/tokenizer.json            the target's
 //! translation.json                 the languages, and how to decode
@@ -17,22 +17,22 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The file that says what a folder translates.
+/// The file with a folder's languages.
 pub const TRANSLATION_FILE: &str = "translation.json";
 
 const TOKENIZER: &str = "tokenizer.json";
 const SIDES: [&str; 2] = ["source", "target"];
 
-/// `translation.json`: what a model translates, and how it is decoded where nothing else is said.
+/// `translation.json`: a model's languages, and its default decoding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TranslationFile {
-    /// The language that is translated from.
+    /// The source language.
     pub source: String,
-    /// The language that is translated to.
+    /// The target language.
     pub target: String,
-    /// Tokens that a source may have, with what the tokenizer puts around it.
+    /// Maximum tokens of a source, special tokens included.
     pub max_len: usize,
     /// How to decode.
     #[serde(default)]
@@ -40,23 +40,23 @@ pub struct TranslationFile {
 }
 
 impl TranslationFile {
-    /// Between two languages, of sources of at most this many tokens.
+    /// For two languages, with sources of at most this many tokens.
     pub fn new(languages: [&str; 2], max_len: usize) -> Self {
         let [source, target] = languages.map(str::to_owned);
         Self { source, target, max_len, decoding: DecodingDefaults::default() }
     }
 }
 
-/// How a model is decoded where nothing else is said.
+/// The default decoding settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DecodingDefaults {
     /// Beams; 1 is greedy.
     pub beams: usize,
-    /// The exponent `α` that scores are divided by lengths with, as `length^α`.
+    /// The exponent `α` of the length penalty: scores are divided by `length^α`.
     pub length_penalty: f64,
-    /// A translation has at most this times the tokens of its source, and [`max_extra`](Self::max_extra) more.
+    /// A translation has at most this many times the tokens of its source, plus [`max_extra`](Self::max_extra).
     pub max_ratio: f64,
     /// See [`max_ratio`](Self::max_ratio).
     pub max_extra: usize,
@@ -69,11 +69,11 @@ impl Default for DecodingDefaults {
 }
 
 impl DecodingDefaults {
-    /// The most tokens that a file may allow more than its ratio: a model may write until there is no more room for them,
-    /// and some have no end of positions.
+    /// The maximum of `max_extra` in a file: a model may generate until it runs out of positions, and some
+    /// models have no limit.
     pub const MAX_EXTRA: usize = 100_000;
 
-    /// The most tokens of a translation of a source of this many.
+    /// The maximum tokens of a translation of a source with this many.
     pub fn max_new(&self, source: usize) -> usize {
         (self.max_ratio * source as f64) as usize + self.max_extra
     }
@@ -97,20 +97,20 @@ pub(super) fn save(folder: &Path, vocabularies: &Vocabularies, file: &Translatio
     Ok(write_atomic(&folder.join(TRANSLATION_FILE), (json + "\n").as_bytes())?)
 }
 
-/// Where a folder has its tokenizers.
+/// The location of a folder's tokenizers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenizerPlaces {
     /// In the folder itself: one tokenizer for all texts.
     Joint,
-    /// The source's and the target's in these folders within it.
+    /// The source's and the target's, in these subfolders.
     Separate([PathBuf; 2]),
     /// In the folder itself, as [Marian's files](MarianTokenizers).
     Marian,
 }
 
 impl TokenizerPlaces {
-    /// Those of `folder`, which may be a model of any kind.
+    /// The places in `folder`, which may be that of any model.
     pub fn of(folder: &Path) -> Self {
         let sides = SIDES.map(|side| folder.join(side));
         if sides.iter().all(|side| side.is_dir()) {
@@ -123,11 +123,11 @@ impl TokenizerPlaces {
     }
 }
 
-/// The tokenizers of a folder. One of another program has `source` and `target` in it, or one tokenizer for both, or
-/// Marian's files: `source.spm`, `target.spm` and `vocab.json`.
+/// The tokenizers of a folder. Folders from other programs have subfolders `source` and `target`, or one
+/// tokenizer for both, or Marian's files: `source.spm`, `target.spm` and `vocab.json`.
 ///
 /// # Errors
-/// A tokenizer that is not there, cannot be read, or that translations cannot be made with.
+/// A tokenizer that is missing, unreadable, or unsuitable for translation.
 pub fn load_vocabularies(folder: &Path) -> Result<Vocabularies> {
     let whole = |mut tokenizer: Tokenizer| -> Result<Tokenizer> {
         tokenizer.set_truncation(None)?;
@@ -146,10 +146,10 @@ pub fn load_vocabularies(folder: &Path) -> Result<Vocabularies> {
     }
 }
 
-/// What a folder's `translation.json` says; none if it has none.
+/// A folder's `translation.json`; none if it has none.
 ///
 /// # Errors
-/// [`TrainerError::Io`]; [`TrainerError::BadTaskFile`] for a file that says something else.
+/// [`TrainerError::Io`]; [`TrainerError::BadTaskFile`] for a malformed file.
 pub fn read_translation_file(folder: &Path) -> Result<Option<TranslationFile>> {
     let path = folder.join(TRANSLATION_FILE);
     if !path.exists() {

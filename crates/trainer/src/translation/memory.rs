@@ -1,4 +1,4 @@
-//! The least memory that a translation run needs.
+//! A lower bound of a translation run's memory.
 
 use super::config::TranslationTrain;
 use crate::memory::{FLOAT, Keys, MOMENTS, MemoryEstimate, product};
@@ -6,7 +6,7 @@ use crate::{Result, memory};
 use cloze_data::labelled::BatchSize;
 use cloze_data::parallel::PairReport;
 
-/// The pairs of a training set, and their tokens on both sides.
+/// The number of training pairs, and their tokens on both sides.
 #[derive(Clone, Copy)]
 pub(super) struct Pairs {
     pub n: u64,
@@ -19,17 +19,17 @@ impl From<&PairReport> for Pairs {
     }
 }
 
-/// A run's size, as far as every encoder–decoder has one.
+/// A run's size, as far as known for every encoder–decoder.
 pub(super) struct Size {
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     pub parameters: u64,
-    /// Of the target.
+    /// The target's.
     pub vocab_size: usize,
 }
 
 impl Size {
-    /// What a step surely needs: the parameters, their moments, and their gradients or before them the logits of a
-    /// micro-batch's targets. What a network's layers keep is not counted.
+    /// A lower bound for a step: the parameters, their moments, and their gradients, or before them the logits
+    /// of a micro-batch's targets. Layer activations are not counted.
     fn least(&self, train: &TranslationTrain, pairs: Option<Pairs>) -> MemoryEstimate {
         let parameters = product([self.parameters, FLOAT]);
         let targets = pairs.map_or(0, |pairs| target_tokens(train, pairs));
@@ -44,7 +44,7 @@ impl Size {
         }
     }
 
-    /// Refuses a run that surely needs more than `has` bytes; without `pairs`, for its parameters alone.
+    /// Rejects a run that certainly needs more than `has` bytes; without `pairs`, counts only its parameters.
     ///
     /// # Errors
     /// [`TrainerError::Memory`](crate::TrainerError::Memory).
@@ -61,7 +61,7 @@ impl Size {
     }
 }
 
-/// About the target tokens of a micro-batch that is nine tenths full.
+/// The approximate target tokens of a micro-batch that is 90 % full.
 fn target_tokens(train: &TranslationTrain, pairs: Pairs) -> u64 {
     let [source, target] = pairs.tokens.map(|tokens| tokens as f64);
     let of_pairs = |n: usize| n as f64 * (source + target) / pairs.n.max(1) as f64;

@@ -1,8 +1,8 @@
-//! Training models that translate: from a config and parallel text to the saved model.
+//! Trains translation models: from a config and parallel text to the saved model.
 //!
-//! [`TranslationConfig`] says all of a run, [`train_translation`] carries it out, as a recipe of the
-//! [engine](crate::engine). [`TranslationRecipe`] takes any [`EncoderDecoder`](cloze_model::seq2seq::EncoderDecoder), one
-//! of your own too.
+//! [`TranslationConfig`] describes a run, [`train_translation`] runs it, as a recipe of the
+//! [engine](crate::engine). [`TranslationRecipe`] takes any
+//! [`EncoderDecoder`](cloze_model::seq2seq::EncoderDecoder), including your own.
 
 mod config;
 mod decode;

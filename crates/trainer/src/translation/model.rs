@@ -1,4 +1,4 @@
-//! `[model]` of a translation run: the networks that there are, and the models that they mean for a vocabulary.
+//! `[model]` of a translation run: the available networks, and their models for a vocabulary.
 
 use super::vocabulary::{TargetPieces, VocabularySizes};
 use crate::config::validate::{Check, Complaint, at_least, below_one, ensure};
@@ -30,7 +30,7 @@ pub enum TranslationModel {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TransformerSection {
-    /// Encoder layers, and decoder layers unless they have a number of their own.
+    /// Encoder layers, and decoder layers unless set separately.
     pub n_layers: usize,
     /// Decoder layers. Default `n_layers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,11 +53,11 @@ pub struct TransformerSection {
     /// The feed-forward's activation. Default `"relu"`.
     #[serde(default = "defaults::relu")]
     pub activation: Activation,
-    /// Where layer norms stand. Default `"post"`.
+    /// Position of the layer norms. Default `"post"`.
     #[serde(default)]
     pub norm: NormPlacement,
-    /// Whether the output layer is the table of the target's embeddings, and with a shared vocabulary the source's too.
-    /// Default true.
+    /// Whether the output layer shares the target's embedding table, and with a shared vocabulary the source's
+    /// too. Default true.
     #[serde(default = "defaults::yes")]
     pub tied: bool,
 }
@@ -67,7 +67,7 @@ pub struct TransformerSection {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RecurrentSection {
-    /// Encoder layers, and decoder layers unless they have a number of their own. Default 1.
+    /// Encoder layers, and decoder layers unless set separately. Default 1.
     #[serde(default = "defaults::one")]
     pub n_layers: usize,
     /// Decoder layers. Default `n_layers`.
@@ -75,30 +75,31 @@ pub struct RecurrentSection {
     pub n_decoder_layers: Option<usize>,
     /// Width of the embeddings.
     pub d_embedding: usize,
-    /// Width of the decoder's states, and of the encoder's: half of it in each direction where there are two.
+    /// Width of the decoder's states, and of the encoder's, split evenly if there are two directions.
     pub d_model: usize,
     /// `"lstm"` or `"gru"`. Default `"lstm"`.
     #[serde(default)]
     pub cell: Cell,
-    /// From which end the encoder reads: `"forward"`, `"reverse"` or `"both"`. Default `"both"`.
+    /// The encoder's reading direction: `"forward"`, `"reverse"` or `"both"`. Default `"both"`.
     #[serde(default = "defaults::both")]
     pub reading: Reading,
-    /// What the decoder starts from: `"linear"`, a map of the encoder's last states, or another bridge. Default
+    /// The decoder's initial state: `"linear"`, a map of the encoder's last states, or another bridge. Default
     /// `"linear"`.
     #[serde(default = "defaults::linear")]
     pub bridge: BridgeKind,
-    /// Where the attention stands: `"bahdanau"`, `"luong"`, `"luong-input-feeding"`, or `"none"`. Default `"bahdanau"`.
+    /// The attention's wiring: `"bahdanau"`, `"luong"`, `"luong-input-feeding"`, or `"none"`. Default
+    /// `"bahdanau"`.
     #[serde(default)]
     pub attention: Wiring,
-    /// How the attention scores: `"additive"`, `"dot"`, `"scaled-dot"`, `"general"` or `"location"`. Default
+    /// The attention's score: `"additive"`, `"dot"`, `"scaled-dot"`, `"general"` or `"location"`. Default
     /// `"additive"`.
     #[serde(default)]
     pub score: ScoreKind,
     /// Dropout of the embeddings, between layers and before the output. Default 0.2.
     #[serde(default = "defaults::recurrent_dropout")]
     pub dropout: f64,
-    /// Whether the output layer is the table of the target's embeddings, and with a shared vocabulary the source's too.
-    /// Default true.
+    /// Whether the output layer shares the target's embedding table, and with a shared vocabulary the source's
+    /// too. Default true.
     #[serde(default = "defaults::yes")]
     pub tied: bool,
 }
@@ -108,7 +109,7 @@ pub struct RecurrentSection {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ConvolutionalSection {
-    /// Encoder layers, and decoder layers unless they have a number of their own.
+    /// Encoder layers, and decoder layers unless set separately.
     pub n_layers: usize,
     /// Decoder layers. Default `n_layers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,18 +118,17 @@ pub struct ConvolutionalSection {
     pub d_embedding: usize,
     /// Width of the states.
     pub d_model: usize,
-    /// Tokens that a layer sees at a time, in the encoder, and in the decoder unless that has a number of its own.
-    /// Default 3.
+    /// Kernel width in tokens, for the encoder, and for the decoder unless set separately. Default 3.
     #[serde(default = "defaults::kernel")]
     pub kernel: usize,
-    /// Tokens that a decoder layer sees at a time, its own the last. Default `kernel`.
+    /// Kernel width of the decoder's causal layers, in tokens. Default `kernel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoder_kernel: Option<usize>,
-    /// Dropout of the embeddings, of what the convolutions read, and before the output. Default 0.2.
+    /// Dropout of the embeddings, of the convolutions' inputs, and before the output. Default 0.2.
     #[serde(default = "defaults::convolutional_dropout")]
     pub dropout: f64,
-    /// Whether the output layer is the table of the target's embeddings, and with a shared vocabulary the source's too.
-    /// Default true.
+    /// Whether the output layer shares the target's embedding table, and with a shared vocabulary the source's
+    /// too. Default true.
     #[serde(default = "defaults::yes")]
     pub tied: bool,
 }
@@ -143,7 +143,7 @@ impl TranslationModel {
         }
     }
 
-    /// Whether its values go together, whatever the vocabularies.
+    /// Whether its values are consistent, for any vocabularies.
     pub(crate) fn check(&self, is_joint: bool, max_len: usize) -> Check {
         if let Self::Transformer(section) = self {
             section.check()?;
@@ -152,7 +152,7 @@ impl TranslationModel {
     }
 }
 
-/// What is wrong with a model, by its key in `[model]`.
+/// A model error as a complaint about its key in `[model]`.
 pub(crate) fn complaint(error: ModelError) -> Complaint {
     match error {
         ModelError::Setting { key, found, expected } => {
@@ -166,7 +166,7 @@ pub(crate) fn complaint(error: ModelError) -> Complaint {
     }
 }
 
-/// The key in `[model]` of a setting of a model.
+/// The key in `[model]` of a model setting.
 fn key_of(setting: &str) -> &str {
     match setting {
         "n_encoder_layers" => "n_layers",
@@ -177,7 +177,7 @@ fn key_of(setting: &str) -> &str {
     }
 }
 
-/// The ids that mean something to a model.
+/// The ids of special tokens.
 pub(crate) fn tokens(special: TargetPieces) -> SpecialTokens {
     let tokens = SpecialTokens::new(special.pad as usize, special.end as usize);
     let tokens = match special.bos {
@@ -258,7 +258,7 @@ impl ConvolutionalSection {
     }
 }
 
-/// Which tables are one.
+/// Which embedding tables are tied.
 fn tied(is_tied: bool, is_joint: bool) -> TiedEmbeddings {
     match (is_tied, is_joint) {
         (false, _) => TiedEmbeddings::None,
@@ -267,7 +267,7 @@ fn tied(is_tied: bool, is_joint: bool) -> TiedEmbeddings {
     }
 }
 
-/// The defaults of sections that have required keys too.
+/// The defaults of sections that also have required keys.
 mod defaults {
     use cloze_model::blocks::Activation;
     use cloze_model::recurrent::Reading;

@@ -1,4 +1,4 @@
-//! Translation as a recipe of the engine: batches of pairs, the loss of each target token, and what a model is worth.
+//! Translation as an engine recipe: batches of pairs, the loss of each target token, and evaluation.
 
 use super::config::{TranslationConfig, TranslationEval};
 use super::decode::{bleu, translations};
@@ -27,10 +27,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Tells the order of the pairs from all others that a seed gives.
+/// Separates the random stream of the pairs' order from all others of a seed.
 const ORDER_STREAM: u64 = 0x7A15;
 
-/// The figures of a translation model.
+/// The metrics of a translation model.
 pub mod figure {
     pub use crate::pairs::figure::{LOSS, PERPLEXITY, TOKEN_ACCURACY};
 
@@ -47,10 +47,10 @@ pub struct TranslationData {
 }
 
 impl TranslationData {
-    /// Reads a config's pairs; those to train on are prepared in `cache`. Returns what became of them too.
+    /// Reads a config's pairs; training pairs are prepared in `cache`. Returns a report of the preparation too.
     ///
     /// # Errors
-    /// Whatever is wrong with the files, and pairs that cannot be used unless they are to be left out.
+    /// File errors, and unusable pairs unless they are to be skipped.
     pub fn prepare(
         config: &TranslationConfig,
         vocabularies: &Vocabularies,
@@ -72,7 +72,7 @@ impl TranslationData {
             }
             let loaded = load_pairs(files, base, &settings)?;
             if !loaded.skipped.is_empty() {
-                progress.note(&format!("{split}: left out {}", loaded.skipped));
+                progress.note(&format!("{split}: skipped {}", loaded.skipped));
             }
             Ok(Some(loaded))
         };
@@ -80,13 +80,13 @@ impl TranslationData {
         Ok((Self { train: Arc::new(train), dev, test }, report))
     }
 
-    /// The pairs to train on.
+    /// The training pairs.
     pub fn train(&self) -> &Arc<PreparedPairs> {
         &self.train
     }
 }
 
-/// The training of a model that translates: any [`EncoderDecoder`].
+/// The training of a translation model: any [`EncoderDecoder`].
 pub struct TranslationRecipe<'a, M> {
     config: &'a TranslationConfig,
     data: TranslationData,
@@ -97,7 +97,7 @@ pub struct TranslationRecipe<'a, M> {
 }
 
 impl<'a, M: EncoderDecoder> TranslationRecipe<'a, M> {
-    /// On these pairs, in the batches that the config says. The model is saved as `format` does it.
+    /// A recipe on these pairs, in the config's batches. The model is saved in `format`.
     pub fn new(
         config: &'a TranslationConfig,
         vocabularies: Vocabularies,
@@ -112,12 +112,12 @@ impl<'a, M: EncoderDecoder> TranslationRecipe<'a, M> {
         Self { config, data, vocabularies, loader_data, loss, format: Box::new(format) }
     }
 
-    /// How many batches a pass over the training pairs has, about.
+    /// The approximate number of batches per pass over the training pairs.
     pub fn batches_an_epoch(&self) -> usize {
         self.loader_data.batches_an_epoch()
     }
 
-    /// The figures of a model on a split, and its translations if there are to be any.
+    /// The metrics of a model on a split, and its translations if requested.
     fn evaluated(
         &self,
         model: &M,
@@ -202,7 +202,7 @@ impl<M: EncoderDecoder> Recipe for TranslationRecipe<'_, M> {
         Ok(self.evaluated(model, dev, self.translates_after(step), device, advanced)?.0)
     }
 
-    /// The loss in training and on the development set, BLEU, and the tokens predicted right.
+    /// The training and development loss, BLEU, and token accuracy.
     fn panels(&self, _: &[Record]) -> Vec<Panel> {
         let line = |label: &str, source| Line { label: label.into(), source };
         let dev = |figure: &str| Source::Figure { split: "dev".into(), figure: figure.into() };

@@ -21,11 +21,10 @@ use cloze_model::seq2seq::EncoderDecoder;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Trains a model that translates as `config` says: tokenizers, pairs, steps, evaluations, checkpoints, export.
+/// Trains a translation model as configured: tokenizers, pairs, steps, evaluations, checkpoints, export.
 ///
 /// # Errors
-/// Whatever is wrong with the config's data, tokenizers, or run folder; a non-finite loss where the config says to stop
-/// on one.
+/// Invalid data, tokenizers or run folder; a non-finite loss if the config says to stop on one.
 pub fn train_translation(
     config: &TranslationConfig,
     options: &RunOptions<'_>,
@@ -42,8 +41,8 @@ pub fn train_translation(
     train_translation_model(config, make, options, progress)
 }
 
-/// The same with a custom model in place of the config's `[model]`: `make` is given the tokenizers and the device,
-/// with autodiff, and returns the model and how it is saved.
+/// The same with a custom model in place of the config's `[model]`: `make` gets the tokenizers and the device,
+/// with autodiff, and returns the model and its file format.
 ///
 /// # Errors
 /// Those of [`train_translation`] and of `make`.
@@ -70,7 +69,7 @@ pub fn train_translation_model<M: EncoderDecoder, F: ModelFormat<M>>(
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
 }
 
-/// What the user should know before the first step.
+/// Prints information about the run before the first step.
 fn introduce(
     config: &TranslationConfig,
     vocabularies: &Vocabularies,
@@ -104,7 +103,7 @@ fn introduce(
         [
             ("vocabulary", pieces),
             ("parameters", table::grouped(parameters as u64)),
-            ("steps an epoch", table::grouped(batches.div_ceil(config.train.accumulate) as u64)),
+            ("steps per epoch", table::grouped(batches.div_ceil(config.train.accumulate) as u64)),
         ],
     ));
 }

@@ -1,17 +1,17 @@
-//! The values a translation config may have, beyond their types.
+//! Validates translation config values beyond their types.
 
 use super::config::{TranslationConfig, TranslationRun, VocabularySection};
 use crate::config::validate::{
     Check, at_least, averaging, below_one, ensure, final_fraction, optimizer, within,
 };
 
-/// The figures that a model is measured by.
+/// The evaluation metrics.
 pub(super) const METRICS: [&str; 4] = ["loss", "perplexity", "token_accuracy", "bleu"];
 
-/// The most tokens of a batch: they are numbered in 31 bits.
+/// Maximum tokens of a batch: they are indexed with 31 bits.
 const MOST: usize = i32::MAX as usize;
 
-/// Checks every value of `config` and how they go together; the first complaint is returned.
+/// Checks every value of `config` and their consistency; returns the first complaint.
 pub(super) fn validate(config: &TranslationConfig) -> Check {
     parallel(config)?;
     tokenizers(config)?;

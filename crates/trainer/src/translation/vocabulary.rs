@@ -1,4 +1,4 @@
-//! The tokenizers of a translation run: loaded, or trained on the training pairs.
+//! A translation run's tokenizers: loaded, or trained on the training pairs.
 
 use super::config::{TranslationConfig, VocabularySection};
 use crate::engine::checkpoint::Checkpoints;
@@ -20,46 +20,46 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The tokenizers of both languages, and what the pieces that begin and end a text are.
+/// The tokenizers of both languages, and the target's special pieces.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Vocabularies {
     /// The source's.
     pub source: Arc<Tokenizer>,
-    /// The target's; the very same if the vocabulary is shared.
+    /// The target's; the same object if the vocabulary is shared.
     pub target: Arc<Tokenizer>,
-    /// The pieces of the target that mean something.
+    /// The target's special pieces.
     pub special: TargetPieces,
 }
 
-/// Pieces of the target's vocabulary.
+/// Special pieces of the target's vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TargetPieces {
-    /// What decoding begins with. It is not written.
+    /// The first token of decoding. It is not part of the output.
     pub begin: u32,
-    /// What ends a text.
+    /// The end-of-text piece.
     pub end: u32,
-    /// Fills up short sequences. The same id does so in the source's vocabulary.
+    /// The padding piece. It has the same id in the source's vocabulary.
     pub pad: u32,
-    /// The piece that begins texts, if the vocabulary has one.
+    /// The begin-of-text piece, if the vocabulary has one.
     pub bos: Option<u32>,
 }
 
-/// What a model has to know of vocabularies.
+/// Sizes and special pieces of vocabularies, for a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VocabularySizes {
-    /// Pieces of the target's.
+    /// Size of the target's vocabulary.
     pub target: usize,
-    /// Pieces of the source's, if that is another one.
+    /// Size of the source's vocabulary, if separate.
     pub source: Option<usize>,
-    /// The pieces that mean something.
+    /// The special pieces.
     pub special: TargetPieces,
 }
 
 impl VocabularySizes {
-    /// Of a vocabulary that is yet to be trained, for what does not depend on its size.
+    /// Placeholder sizes of a vocabulary that is yet to be trained, for checks that do not depend on its size.
     pub(crate) fn unknown(is_joint: bool) -> Self {
         let special = TargetPieces { begin: 0, end: 2, pad: 1, bos: Some(0) };
         Self { target: 32, source: (!is_joint).then_some(32), special }
@@ -67,7 +67,7 @@ impl VocabularySizes {
 }
 
 impl Vocabularies {
-    /// Their sizes, and the pieces that mean something.
+    /// Their sizes and special pieces.
     pub fn sizes(&self) -> VocabularySizes {
         let source = (!self.is_joint()).then(|| self.source.vocab_size());
         VocabularySizes { target: self.target.vocab_size(), source, special: self.special }
@@ -86,8 +86,8 @@ impl Vocabularies {
     /// A tokenizer for each language.
     ///
     /// # Errors
-    /// [`TrainerError::Setting`] for tokenizers that translations cannot be learnt with: one whose texts do not end with
-    /// a piece such as `</s>`, or two that pad with different ids.
+    /// [`TrainerError::Setting`] for tokenizers unsuitable for translation: one whose texts do not end with a
+    /// piece such as `</s>`, or two with different padding ids.
     pub fn separate(source: Tokenizer, target: Tokenizer) -> Result<Self> {
         let special = target_pieces(&target, "target_tokenizer")?;
         let of_source = target_pieces(&source, "source_tokenizer")?;
@@ -107,9 +107,9 @@ impl Vocabularies {
     }
 }
 
-/// The pieces that translations begin and end with. A text that begins with a piece of its own, as BART's do with `<s>`,
-/// is decoded from the piece that ends texts; else decoding begins with `<s>`, or with padding if there is none, as in
-/// Marian.
+/// The first and last pieces of translations. If texts begin with a special piece, as BART's do with `<s>`,
+/// decoding starts from the end-of-text piece; otherwise it starts with `<s>`, or with padding if there is
+/// none, as in Marian.
 fn target_pieces(tokenizer: &Tokenizer, key: &str) -> Result<TargetPieces> {
     let config = tokenizer.config();
     let find = |declared: &Option<AddedToken>, usual: &[&str]| {
@@ -136,12 +136,12 @@ fn target_pieces(tokenizer: &Tokenizer, key: &str) -> Result<TargetPieces> {
     Ok(TargetPieces { begin, end, pad, bos })
 }
 
-/// The run's tokenizers, which are in its folder from then on if they were trained.
+/// The run's tokenizers, which are saved in its folder if trained.
 ///
-/// Those that are there already are used if a checkpoint was trained with them.
+/// Existing ones there are reused if a checkpoint was trained with them.
 ///
 /// # Errors
-/// Texts or tokenizers that cannot be read; a folder that cannot be written to; those of [`Vocabularies`].
+/// Unreadable texts or tokenizers; a folder that cannot be written to; those of [`Vocabularies`].
 pub(super) fn run_vocabularies(
     config: &TranslationConfig,
     folder: &RunFolder,
@@ -197,7 +197,7 @@ fn load(path: &Path) -> Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// Trains a tokenizer on the wanted sides of the training pairs.
+/// Trains a tokenizer on the given sides of the training pairs.
 fn train(
     config: &TranslationConfig,
     section: &VocabularySection,
@@ -219,7 +219,7 @@ fn train(
     })
 }
 
-/// Trains a tokenizer of texts that end with `</s>`.
+/// Trains a tokenizer whose texts end with `</s>`.
 fn train_on(
     section: &VocabularySection,
     texts: impl Iterator<Item = cloze_data::Result<String>>,
@@ -283,7 +283,7 @@ fn train_on(
     ends_texts(tokenizer)
 }
 
-/// The tokenizer with `</s>` after each text, and what its special pieces are for.
+/// The tokenizer with `</s>` appended to each text, and with its special pieces' roles set.
 fn ends_texts(mut tokenizer: Tokenizer) -> Result<Tokenizer> {
     let known = |name: &str| tokenizer.token_to_id(name).map(|_| AddedToken::special(name));
     let config = TokenizerConfig {
@@ -300,7 +300,7 @@ fn ends_texts(mut tokenizer: Tokenizer) -> Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// The tokenizer with its piece `end` behind each text, and its piece `begin` before it if there is to be one.
+/// The tokenizer with the piece `end` appended to each text, and the piece `begin` prepended, if given.
 ///
 /// # Errors
 /// A name that no template can have.

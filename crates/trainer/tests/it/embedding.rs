@@ -265,12 +265,12 @@ fn mistakes_are_one_line() {
         (
             "loss = { kind = \"cosent\" }",
             scored_with_negatives.as_str(),
-            "`data.train.columns.negatives` is given; expected none beside `task.loss.kind` = \"cosent\"",
+            "`data.train.columns.negatives` is given; expected none with `task.loss.kind` = \"cosent\"",
         ),
         (
             "loss = { kind = \"cosent\" }",
             CLASSIFIED,
-            "`data.train.columns.class` is given; expected none beside `task.loss.kind` = \"cosent\"",
+            "`data.train.columns.class` is given; expected none with `task.loss.kind` = \"cosent\"",
         ),
         ("loss = { kind = \"softmax\" }", SCORED, "`data.train.columns.class` is missing"),
         (
@@ -281,7 +281,7 @@ fn mistakes_are_one_line() {
         (
             "loss = { kind = \"softmax\" }, matryoshka = { dims = [8] }",
             CLASSIFIED,
-            "`task.matryoshka` is given; expected none beside a classifier",
+            "`task.matryoshka` is given; expected none with a classifier",
         ),
         ("loss = { kind = \"cosent\" }", "pair = \"pair\"", "`data.train.columns.label` is missing"),
         ("loss = { kind = \"triplet\" }", "pair = \"pair\"", "`data.train.columns.negatives` is missing"),

@@ -177,13 +177,13 @@ fn a_device_that_fails_is_an_error_and_no_step_is_lost() {
         let made = step - 1;
         let expected = format!(
             "step {step}: the device failed: the device is lost; only a new process can use it again; all is saved \
-             after step {made}: go on with --resume, on another device if need be (--device)"
+             after step {made}: resume with --resume, on another device if necessary (--device)"
         );
         assert_eq!(error, expected);
     }
     for step in [10, 40] {
         let error = lost(&Points { lost_after: step, ..POINTS }, &settings, &whole);
-        assert!(error.contains(&format!("all is saved after step {step}: go on")), "{error}");
+        assert!(error.contains(&format!("all is saved after step {step}: resume")), "{error}");
     }
     for nothing in [Points { lost_in: 1, ..POINTS }, Points { lost_after: 0, ..POINTS }] {
         let error = lost(&nothing, &settings, &whole);

@@ -366,7 +366,7 @@ fn patience_ends_a_run_and_the_best_model_stays() {
     let mut notes = Notes::default();
     let run = bench.run("run", &config, false, &mut notes, &AtomicBool::new(false)).unwrap();
     let dev = run.figures("dev").cloned();
-    let end = "ended early, after 2 evaluations without a better figure";
+    let end = "ended early, after 2 evaluations without improvement";
     assert_eq!(notes.0.iter().filter(|note| note.ends_with(end)).count(), 1, "{:?}", notes.0);
     let metrics = fs::read_to_string(bench.path("run/metrics.jsonl")).unwrap();
     // Between equally accurate ones the loss decides.
@@ -412,7 +412,7 @@ fn settings_that_do_not_fit_the_data() {
     );
     assert_eq!(
         error("{ kind = \"classification\" }", &["model.freeze=[\"*\"]"]),
-        "`model.freeze` is *; expected patterns that leave something to train"
+        "`model.freeze` is *; expected patterns that do not freeze everything"
     );
     let wide = error("{ kind = \"classification\" }", &["model.lora={ rank = 33, alpha = 1.0 }"]);
     assert_eq!(wide, "`model.lora.rank` is 33; expected at most 32, the encoder's width");
@@ -422,7 +422,7 @@ fn settings_that_do_not_fit_the_data() {
     assert!(no_number.contains("train.tsv") && no_number.contains("expected a finite number"), "{no_number}");
     assert_eq!(
         error("{ kind = \"classification\" }", &["data.dev=[\"absent.tsv\"]"]),
-        "`data.dev` is \"absent.tsv\"; expected a file, a folder or a pattern of files that are there"
+        "`data.dev` is \"absent.tsv\"; expected an existing file or folder, or a pattern that matches files"
     );
     let one = bench.path("one.tsv");
     fs::write(&one, "text\tlabel\na\tgood\nb\tgood\n").unwrap();
@@ -530,7 +530,7 @@ fn several_seeds_go_on_where_they_were_and_equal_separate_runs() {
     let error = train_seeds(&other, &seeds, &options, &mut Silent).unwrap_err().to_string();
     assert!(error.contains("train.epochs: 2 became 1"), "{error}");
     let error = train_seeds(&config, &[1, 1], &options, &mut Silent).unwrap_err().to_string();
-    assert_eq!(error, "`seeds` is 1,1; expected different numbers, at least one");
+    assert_eq!(error, "`seeds` is 1,1; expected distinct numbers, at least one");
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn a_run_tells_what_was_drawn_and_saves_a_row_for_each_language() {
     assert_eq!(
         error,
         "`model.language_embeddings` is true; expected false, or as many languages in `corpus.languages` as the checkpoint \
-         has types of tokens: 2, not 1"
+         has token types: 2, not 1"
     );
 }
 

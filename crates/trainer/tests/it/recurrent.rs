@@ -173,9 +173,9 @@ fn what_does_not_fit_is_refused_with_its_key() {
     let bench = Bench::new();
     let refused = |task: &str, sets: &[&str]| bench.load(task, "tsv", sets).unwrap_err().to_string();
     for (set, expected) in [
-        ("model.path=some/model", "`model.path` is some/model; expected none beside `[model.recurrent]`"),
+        ("model.path=some/model", "`model.path` is some/model; expected none with `[model.recurrent]`"),
         ("model.recurrent.d_model=25", "`model.recurrent.d_model` is 25; expected an even number"),
-        ("model.untrained=true", "`model.untrained` is true; expected nothing beside `[model.recurrent]`"),
+        ("model.untrained=true", "`model.untrained` is true; expected nothing with `[model.recurrent]`"),
         (
             "model.recurrent.tokenizer.kind=checkpoint",
             "is checkpoint; expected train-wordpiece, train-byte-bpe or load",

@@ -380,7 +380,7 @@ fn a_share_is_held_out() {
     let message = bench.config(&["data.dev_fraction=0.25"]).unwrap_err().to_string();
     assert!(
         message.ends_with(
-            "`data.dev_fraction` is 0.25; expected nothing beside `data.dev` (`data.dev=[]` leaves that out)"
+            "`data.dev_fraction` is 0.25; expected nothing with `data.dev` (`data.dev=[]` removes that)"
         ),
         "{message}"
     );

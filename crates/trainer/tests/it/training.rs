@@ -189,7 +189,7 @@ fn a_device_that_cannot_recompute_is_refused_before_anything_is_done() {
     assert!(error.is_of_config());
     assert_eq!(
         error.to_string(),
-        "`train.recompute` is true; expected false on this device: layers are recomputed on flex alone"
+        "`train.recompute` is true; expected false on this device: only flex can recompute layers"
     );
     assert!(!bench.path("out").exists());
 }
@@ -475,7 +475,7 @@ fn an_objective_gives_one_count_and_one_sum_for_each_term() {
         assert_eq!(done(Given { terms: TERMS, counts, sums }).unwrap_err(), expected(problem));
     }
     let none = done(Given { terms: &[], counts: 0, sums: &[] }).unwrap_err();
-    assert_eq!(none, expected("has no terms; expected one at least"));
+    assert_eq!(none, expected("has no terms; expected at least one"));
 }
 
 /// A corpus and a config in a folder, to make whole runs of.

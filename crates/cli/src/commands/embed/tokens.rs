@@ -16,10 +16,10 @@ use crate::model;
 use crate::npy::{Element, Npy};
 use crate::progress::Progress;
 
-/// Lines that are tokenised together at most.
+/// Maximum number of lines tokenized together.
 const BATCH: usize = 64;
 
-/// Numbers of vectors that are in memory at once, 128 MiB of them; more only where one line has more.
+/// Maximum number of vector elements in memory at once, 128 MiB; more only if a single line has more.
 const NUMBERS: usize = 1 << 25;
 
 pub fn run(args: &Args) -> Result<()> {
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> Result<()> {
     sink.finish(embedder.width())
 }
 
-/// Texts of these sizes in parts, each of at most `most` together or a single text.
+/// Partitions texts of these sizes into parts of at most `most` in total, or a single text.
 fn parts(sizes: &[usize], most: usize) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     let mut sum = 0;
@@ -89,7 +89,7 @@ fn parts(sizes: &[usize], most: usize) -> Vec<Range<usize>> {
     parts
 }
 
-/// Where vectors go.
+/// Where vectors are written.
 enum Sink {
     /// A row for each text.
     Rows(Answers),
@@ -115,7 +115,7 @@ impl Sink {
         }
     }
 
-    /// Hands on what is there.
+    /// Flushes what has been written so far.
     fn flush(&mut self) -> Result<()> {
         match self {
             Self::Rows(answers) => answers.flush(),

@@ -12,22 +12,22 @@ use crate::output::say;
 use crate::progress::Progress;
 use crate::text_vectors::PromptArgs;
 
-/// Classification: learn a linear classifier of vectors and measure it on others.
+/// Classification: train a linear classifier on vectors and evaluate it on others.
 ///
-/// Columns are text and label unless --columns says otherwise. The classifier is scikit-learn's LogisticRegression(C): logistic
-/// regression with an L2 penalty. The main figure is the accuracy.
+/// Columns are text and label unless --columns says otherwise. The classifier is scikit-learn's
+/// LogisticRegression(C): logistic regression with an L2 penalty. The main metric is accuracy.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Texts with a class each, to measure on.
+    /// Labelled texts to evaluate on.
     #[arg(value_name = "FILE")]
     file: String,
-    /// Texts with a class each, to learn from.
+    /// Labelled texts to train on.
     #[arg(long, value_name = "FILE")]
     train: String,
-    /// The weight of the examples beside the penalty: the smaller, the stronger the penalty.
+    /// Inverse regularization strength: smaller values mean a stronger penalty.
     #[arg(short, value_name = "C", default_value_t = 1.0, value_parser = positive)]
     c: f64,
-    /// Steps of L-BFGS at most.
+    /// Maximum number of L-BFGS steps.
     #[arg(
         long,
         value_name = "N",
@@ -51,7 +51,7 @@ fn positive(text: &str) -> Result<f64, String> {
 pub fn run(args: &Args) -> Result<()> {
     let usual = [("text", "text"), ("label", "label")];
     let (train, labels) = args.rows.read(&args.train, &usual, Labels::Found)?;
-    let labels = labels.ok_or_else(|| anyhow!("{}: it has no classes", args.train))?;
+    let labels = labels.ok_or_else(|| anyhow!("{}: no classes", args.train))?;
     let (test, _) = args.rows.read(&args.file, &usual, Labels::Of(&labels))?;
     let texts: Vec<&str> = train.iter().chain(&test).map(|example| example.text.as_str()).collect();
     let embedded = args.common.open()?.embed(&texts, args.prompt.prompt())?;
@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<()> {
     let found = found?;
     if !found.classifier.is_converged() {
         say(format_args!(
-            "the classifier's minimum was not reached in {} steps; --max-iterations allows more",
+            "the classifier did not converge in {} steps; raise --max-iterations",
             found.classifier.iterations()
         ));
     }

@@ -12,22 +12,23 @@ use super::rows::RowArgs;
 use crate::progress::Progress;
 use crate::text_vectors::PromptArgs;
 
-/// Times that the centres of k-means are moved at most, as in scikit-learn.
+/// Maximum number of k-means iterations, as in scikit-learn.
 const MAX_ITERATIONS: usize = 300;
 
-/// Clustering: compare clusters of k-means with classes.
+/// Clustering: compare k-means clusters with classes.
 ///
-/// Columns are text and label unless --columns says otherwise. There are as many clusters as classes. Figures are means over
-/// several runs of k-means; v_measure_std is the standard deviation of the main one, the V-measure.
+/// Columns are text and label unless --columns says otherwise. There are as many clusters as classes. Metrics
+/// are means over several runs of k-means; v_measure_std is the standard deviation of the main one, the
+/// V-measure.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Texts with a class each.
+    /// Labelled texts.
     #[arg(value_name = "FILE")]
     file: String,
-    /// Runs of k-means, each with other first centres.
+    /// Runs of k-means, each with different initial centres.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
     runs: usize,
-    /// The seed of the first centres.
+    /// The seed of the initial centres.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
     #[command(flatten)]

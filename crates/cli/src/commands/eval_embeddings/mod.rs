@@ -1,4 +1,4 @@
-//! `cloze eval-embeddings`: how good a model's vectors are.
+//! `cloze eval-embeddings`: evaluates a model's vectors.
 
 mod classification;
 mod clustering;
@@ -21,11 +21,11 @@ use crate::model;
 use crate::output::{Output, say};
 use crate::text_vectors::Model;
 
-/// Measure a model's embeddings, as sentence-transformers and MTEB do.
+/// Evaluate a model's embeddings as sentence-transformers and MTEB do.
 ///
-/// Figures equal those of scipy, scikit-learn, pytrec_eval and sentence-transformers' evaluators on the same vectors. Each
-/// command prints a table, or with --json one object. Files are JSON lines, CSV, TSV, Parquet or XML; --columns tells which
-/// column is what.
+/// Metrics equal those of scipy, scikit-learn, pytrec_eval and sentence-transformers' evaluators on the same
+/// vectors. Each command prints a table, or with --json one object. Files are JSON lines, CSV, TSV, Parquet or
+/// XML; --columns maps fields to columns.
 #[derive(Subcommand)]
 #[command(after_long_help = "\
 Examples:
@@ -43,7 +43,7 @@ pub enum Command {
     Classification(classification::Args),
 }
 
-/// Carries out `command`.
+/// Runs `command`.
 pub fn run(command: &Command) -> Result<()> {
     match command {
         Command::Sts(args) => pairs::sts(args),
@@ -58,7 +58,7 @@ pub fn run(command: &Command) -> Result<()> {
 struct Common {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// Tokens that are worked on at a time.
+    /// Tokens processed at a time.
     #[arg(
         long,
         value_name = "N",
@@ -69,7 +69,7 @@ struct Common {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Write a report to this folder; files of an earlier one are replaced.
+    /// Write a report to this folder, replacing the files of an earlier one.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -82,7 +82,7 @@ impl Common {
         Model::open(&self.model, self.batch_tokens, &self.compute)
     }
 
-    /// Prints figures of `kind`, such as `sts`, and writes the report where one is wanted.
+    /// Prints metrics of `kind`, such as `sts`, and writes the report if requested.
     fn show(
         &self,
         kind: &str,
@@ -112,13 +112,13 @@ impl Common {
 /// How vectors are compared.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Similarity {
-    /// By the cosine of their angle.
+    /// Cosine similarity.
     Cosine,
-    /// By their dot product.
+    /// Dot product.
     Dot,
-    /// By minus their Euclidean distance.
+    /// Negative Euclidean distance.
     Euclidean,
-    /// By minus their Manhattan distance.
+    /// Negative Manhattan distance.
     Manhattan,
 }
 

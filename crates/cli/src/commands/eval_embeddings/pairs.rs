@@ -8,15 +8,16 @@ use super::rows::RowArgs;
 use super::{Common, Similarity};
 use crate::text_vectors::{Embedded, PromptArgs};
 
-/// Semantic textual similarity: correlate similarities of pairs with people's scores.
+/// Semantic textual similarity: correlate similarities of pairs with human scores.
 ///
-/// Columns are sentence1, sentence2 and score unless --columns says otherwise. The main figure is Spearman's correlation.
+/// Columns are sentence1, sentence2 and score unless --columns says otherwise. The main metric is Spearman's
+/// correlation.
 #[derive(clap::Args)]
 pub struct StsArgs {
-    /// Pairs of texts with a score each.
+    /// Scored pairs of texts.
     #[arg(value_name = "FILE")]
     file: String,
-    /// How vectors are compared; several are separated by commas.
+    /// How vectors are compared; comma-separated for several.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cosine")]
     similarity: Vec<Similarity>,
     #[command(flatten)]
@@ -27,16 +28,16 @@ pub struct StsArgs {
     common: Common,
 }
 
-/// Pair classification: tell pairs that belong together from others by a threshold of their similarity.
+/// Pair classification: decide by a similarity threshold which pairs belong together.
 ///
-/// Columns are sentence1, sentence2 and label unless --columns says otherwise; the label is 1 for texts that belong
-/// together, else 0. The main figure is the average precision.
+/// Columns are sentence1, sentence2 and label unless --columns says otherwise; the label is 1 for pairs that
+/// belong together, else 0. The main metric is average precision.
 #[derive(clap::Args)]
 pub struct PairsArgs {
-    /// Pairs of texts with a label each.
+    /// Labelled pairs of texts.
     #[arg(value_name = "FILE")]
     file: String,
-    /// How vectors are compared; several are separated by commas.
+    /// How vectors are compared; comma-separated for several.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cosine")]
     similarity: Vec<Similarity>,
     #[command(flatten)]
@@ -71,7 +72,7 @@ pub fn pairs(args: &PairsArgs) -> Result<()> {
     args.common.show("pair classification", &args.file, &figures, None)
 }
 
-/// The vectors of first texts and of second ones.
+/// The vectors of the first and of the second texts.
 fn embed(examples: &[TextExample], prompt: &PromptArgs, common: &Common) -> Result<[Embedded; 2]> {
     let first = examples.iter().map(|example| example.text.as_str());
     let second = examples.iter().map(|example| example.pair.as_deref().unwrap_or_default());

@@ -17,23 +17,24 @@ use crate::lines;
 use crate::output::say;
 use crate::progress::Progress;
 
-/// Queries that are searched for before progress is shown.
+/// Queries searched between progress updates.
 const TOGETHER: usize = 64;
 
-/// Retrieval: search documents for queries, and compare their ranking with judgements.
+/// Retrieval: search documents for queries and compare the rankings with relevance judgements.
 ///
-/// The folder has BEIR's layout: corpus.jsonl, queries.jsonl and qrels/test.tsv. All documents are compared with each query; one
-/// with the query's own id is left out, as in BEIR. Figures are trec_eval's. Before queries stands the model's prompt `query`,
-/// before documents its prompt `document`, `passage` or `corpus`, where it has them. The main figure is nDCG@10.
+/// The folder has BEIR's layout: corpus.jsonl, queries.jsonl and qrels/test.tsv. All documents are compared
+/// with each query, except one with the query's own id, as in BEIR. Metrics are trec_eval's. The model's prompt
+/// `query` is put before queries and its prompt `document`, `passage` or `corpus` before documents, if it has
+/// them. The main metric is nDCG@10.
 #[derive(clap::Args)]
 pub struct Args {
     /// The folder.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Which judgements: the name of a file in `qrels`.
+    /// Which judgements to use: the name of a file in `qrels`.
     #[arg(long, value_name = "NAME", default_value = "test")]
     split: String,
-    /// The ranks down to which rankings are scored.
+    /// The cutoff ranks k of the metrics.
     #[arg(
         short,
         value_name = "K,K,…",
@@ -51,7 +52,7 @@ pub struct Args {
     /// Put this text before each document, instead of the model's prompt.
     #[arg(long, value_name = "TEXT")]
     document_prompt_text: Option<String>,
-    /// Bytes of a line at most; a longer one is an error.
+    /// Maximum bytes of a line; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[command(flatten)]
@@ -61,14 +62,11 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let set = retrieval_set(&args.folder, &args.split, args.max_line_bytes).map_err(TrainerError::from)?;
     if set.n_unjudged > 0 {
-        say(format_args!(
-            "queries without judgement, which are left out: {}",
-            HumanCount(set.n_unjudged as u64)
-        ));
+        say(format_args!("skipped queries without judgements: {}", HumanCount(set.n_unjudged as u64)));
     }
     if set.n_absent > 0 {
         say(format_args!(
-            "judgements of documents that the corpus does not have: {}; relevant ones count as not found, as in trec_eval",
+            "judgements of documents missing from the corpus: {}; relevant ones count as not found, as in trec_eval",
             HumanCount(set.n_absent as u64)
         ));
     }

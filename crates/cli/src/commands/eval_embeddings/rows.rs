@@ -1,4 +1,4 @@
-//! Rows of labelled texts, with columns that the command line names.
+//! Rows of labelled texts, with columns set on the command line.
 
 use std::path::Path;
 
@@ -17,35 +17,35 @@ use crate::rows;
 
 #[derive(clap::Args)]
 pub struct RowArgs {
-    /// Which column is what, by name or by number from 1: text, pair (the second text) and label.
+    /// Columns of the fields, by name or by number from 1: text, pair (the second text) and label.
     #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = rows::any_column)]
     columns: Vec<(String, Column)>,
     /// The files' format.
     #[arg(long = "input-format", alias = "format", value_name = "FORMAT", value_enum, default_value_t = Format::Auto)]
     format: Format,
-    /// What separates the columns of CSV and TSV, such as ";": one ASCII character.
+    /// The column separator of CSV and TSV, such as ";": one ASCII character.
     #[arg(long, value_name = "CHAR")]
     delimiter: Option<char>,
-    /// The first line of CSV and TSV is a row, and columns have numbers.
+    /// CSV and TSV have no header: the first line is a row, and columns are numbered.
     #[arg(long)]
     no_header: bool,
-    /// What happens when a row cannot be used, as one without a label.
+    /// What to do with an unusable row, such as one without a label.
     #[arg(long, value_enum, default_value_t = BadRow::Error)]
     on_bad_row: BadRow,
-    /// Bytes of a line at most; a longer one is a bad row.
+    /// Maximum bytes of a line; a longer one is a bad row.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Format {
-    /// As the file's ending says: .jsonl, .csv, .tsv, .parquet, .xml.
+    /// From the file extension: .jsonl, .csv, .tsv, .parquet, .xml.
     Auto,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Jsonl,
-    /// Fields between commas.
+    /// Comma-separated fields.
     Csv,
-    /// Fields between tabs.
+    /// Tab-separated fields.
     Tsv,
     /// Parquet.
     Parquet,
@@ -55,14 +55,14 @@ enum Format {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub enum BadRow {
-    /// It is an error.
+    /// Fail.
     Error,
-    /// It is left out and counted.
+    /// Skip and count it.
     Skip,
 }
 
 impl BadRow {
-    /// What a source is told.
+    /// The source's setting.
     pub fn setting(self) -> OnBadRow {
         match self {
             Self::Error => OnBadRow::Error,
@@ -70,7 +70,7 @@ impl BadRow {
         }
     }
 
-    /// The error of a bad row says how a configuration skips such rows; the one returned says how a command does.
+    /// Rewords a bad-row error: from how a configuration skips such rows to how a command does.
     pub fn told(error: impl Into<TrainerError>) -> TrainerError {
         match error.into() {
             TrainerError::Data(DataError::BadRow { path, line, problem }) => {
@@ -83,15 +83,15 @@ impl BadRow {
 }
 
 impl RowArgs {
-    /// Bytes of a line at most.
+    /// Maximum bytes of a line.
     pub fn max_line_bytes(&self) -> usize {
         self.max_line_bytes
     }
 
-    /// Reads a file whose fields are in these columns, unless `--columns` says otherwise; what is left out is told.
+    /// Reads a file whose fields are in these columns, unless `--columns` says otherwise; reports skipped rows.
     ///
     /// # Errors
-    /// [`WrongUsage`] for a field that the task does not have; files and rows that are unusable.
+    /// [`WrongUsage`] for a field that the task does not have; unusable files and rows.
     pub fn read(
         &self,
         file: &str,
@@ -128,7 +128,7 @@ impl RowArgs {
             .collect();
         let (loaded, set) = texts(&source, Path::new(""), labels).map_err(BadRow::told)?;
         if !loaded.skipped.is_empty() {
-            say(format_args!("{file}: left out {}", loaded.skipped));
+            say(format_args!("{file}: skipped {}", loaded.skipped));
         }
         Ok((loaded.examples, set))
     }

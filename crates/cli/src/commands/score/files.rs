@@ -1,4 +1,4 @@
-//! Translations, references and sources, read side by side.
+//! Translations, references and sources, read in parallel.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,16 +10,16 @@ use cloze_evaluation::translation::trimmed;
 use super::Common;
 use crate::lines::{Batch, Lines};
 
-/// Lines that are worked on together: enough for all cores.
+/// Lines processed together: enough for all cores.
 const TOGETHER: usize = 1 << 13;
 
-/// Lines of a file that are read before it is looked at how long they are.
+/// Lines of a file read between checks of their size.
 const AT_ONCE: usize = 16;
 
-/// Bytes that are worked on together, about: fewer lines where they are long.
+/// Approximate bytes processed together: fewer lines if they are long.
 const BYTES: usize = 4 << 20;
 
-/// A file of which the next lines are at hand.
+/// A file with a buffer of its next lines.
 struct Stream {
     name: String,
     lines: Lines<Box<dyn Read>>,
@@ -35,8 +35,8 @@ impl Stream {
         Ok(Self { name, lines, batch: Batch::default(), at_hand: Vec::new(), count: 0 })
     }
 
-    /// Adds the next lines to those at hand, fewer than asked for only where the file ends; how many bytes they have.
-    /// White space at their ends is left out, as sacreBLEU's program does.
+    /// Buffers the next lines, fewer than asked for only at the end of the file; returns their bytes. Trailing
+    /// white space is stripped, as sacreBLEU does.
     fn read(&mut self, n: usize) -> Result<usize> {
         let (mut left, mut bytes) = (n, 0);
         while left > 0 && self.lines.read(left, &mut self.batch)? {
@@ -69,12 +69,12 @@ impl Files {
         })
     }
 
-    /// What errors call the translations.
+    /// The name of the translations in error messages.
     pub fn name(&self) -> &str {
         &self.streams[0].name
     }
 
-    /// The systems' names, as sacreBLEU has them: those of their files, and the first one's as that of the baseline.
+    /// The systems' names as in sacreBLEU: their file names, with the first marked as the baseline.
     pub fn systems(&self) -> impl Iterator<Item = String> {
         let name = |(place, stream): (usize, &Stream)| match (place, stream.name.as_str()) {
             (0, "standard input") => "Baseline".to_owned(),
@@ -84,10 +84,10 @@ impl Files {
         self.streams[..self.n_systems].iter().enumerate().map(name)
     }
 
-    /// Reads the next lines of all; whether there are any.
+    /// Reads the next lines of all files; returns whether there are any.
     ///
     /// # Errors
-    /// One of the files ends before the others, beside what reading leads to.
+    /// Read errors; a file that ends before the others.
     pub fn read(&mut self) -> Result<bool> {
         self.streams.iter_mut().for_each(|stream| stream.at_hand.clear());
         let (mut lines, mut bytes) = (0, 0);
@@ -109,7 +109,7 @@ impl Files {
         if short.count < long.count {
             let n = grouped(short.count as u64);
             bail!(
-                "{} ends after {n} lines and {} does not; expected as many lines in each",
+                "{} ends after {n} lines and {} does not; expected the same number of lines in each",
                 short.name,
                 long.name
             );
@@ -127,7 +127,7 @@ impl Files {
     }
 }
 
-/// Lines of all files that belong together.
+/// Parallel lines of all files.
 pub struct Together<'a> {
     streams: Vec<&'a [String]>,
     n_systems: usize,
@@ -140,13 +140,13 @@ impl Together<'_> {
         self.streams[system]
     }
 
-    /// The references of one of them.
+    /// The references of one translation.
     pub fn references(&self, at: usize) -> Vec<&str> {
         let references = &self.streams[self.n_systems..self.n_systems + self.n_references];
         references.iter().map(|lines| lines[at].as_str()).collect()
     }
 
-    /// What it is a translation of, if that is known.
+    /// The source of one translation, if known.
     pub fn source(&self, at: usize) -> Option<&str> {
         let lines = self.streams.get(self.n_systems + self.n_references)?;
         lines.get(at).map(String::as_str)

@@ -22,8 +22,9 @@ use crate::output::{Output, say};
 
 /// Score translations by BLEU, chrF or TER, as sacreBLEU does.
 ///
-/// Translations and references are plain text, a sentence a line. A score equals sacreBLEU's with the same signature,
-/// but for the version in it. So do confidence intervals and p-values: the random numbers are sacreBLEU's too.
+/// Translations and references are plain text, one sentence per line. A score equals sacreBLEU's with the same
+/// signature, except for the version in it. So do confidence intervals and p-values: the random numbers are
+/// sacreBLEU's too.
 #[derive(Subcommand)]
 #[command(after_long_help = "\
 Examples:
@@ -47,7 +48,7 @@ pub struct BleuArgs {
     /// for Chinese, `char` into characters, `none` at white space alone.
     #[arg(long, value_name = "NAME", default_value = "13a", value_parser = tokenizations())]
     tokenize: Tokenization,
-    /// What becomes of precisions that are zero.
+    /// Smoothing of zero precisions.
     #[arg(long, value_name = "NAME", default_value = "exp", value_parser = PossibleValuesParser::new(Smoothing::NAMES))]
     smooth: String,
     /// The value of the smoothing `floor` (default: 0.1) or `add-k` (default: 1).
@@ -56,7 +57,7 @@ pub struct BleuArgs {
     /// Lower-case all text first.
     #[arg(long)]
     lowercase: bool,
-    /// Leave out orders that the translations are too short for (as `--sentences` does).
+    /// Skip orders that the translations are too short for (as `--sentences` does).
     #[arg(long)]
     effective_order: bool,
 }
@@ -81,23 +82,23 @@ pub struct ChrfArgs {
     /// Count white space among the characters.
     #[arg(long)]
     whitespace: bool,
-    /// Count orders without n-grams as almost nothing, instead of leaving them out.
+    /// Count orders without n-grams as almost nothing, instead of skipping them.
     #[arg(long)]
     epsilon_smoothing: bool,
 }
 
-/// TER: the edits that make a reference of a translation, for each word (Snover et al. 2006). Lower is better.
+/// TER: the edits per word that turn a translation into a reference (Snover et al. 2006). Lower is better.
 #[derive(clap::Args)]
 pub struct TerArgs {
     #[command(flatten)]
     common: Common,
-    /// Make words of punctuation, and characters of XML's entities.
+    /// Split off punctuation and decode XML entities.
     #[arg(long)]
     normalized: bool,
-    /// Leave punctuation out.
+    /// Remove punctuation.
     #[arg(long)]
     no_punctuation: bool,
-    /// With `--normalized` or `--no-punctuation`: also for Chinese and Japanese.
+    /// With `--normalized` or `--no-punctuation`: also process Chinese and Japanese.
     #[arg(long)]
     asian_support: bool,
     /// Do not lower-case text.
@@ -113,29 +114,29 @@ struct Common {
     /// The translations (default: standard input).
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Estimate how far the score can be trusted, by bootstrap resampling. This and `--paired` keep the statistics of each
-    /// line in memory: 4 bytes for each of BLEU's 10, chrF's 18 (chrF++: 24) and TER's 2.
+    /// Estimate the score's confidence interval by bootstrap resampling. This and `--paired` keep the
+    /// statistics of each line in memory: 4 bytes for each of BLEU's 10, chrF's 18 (chrF++: 24) and TER's 2.
     #[arg(long, conflicts_with_all = ["paired", "sentences"])]
     confidence: bool,
-    /// Translations by other systems: tell whether they differ from the first ones by more than chance.
+    /// Translations by other systems: test whether they differ significantly from the first ones.
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with = "sentences")]
     paired: Vec<PathBuf>,
-    /// How systems are compared.
+    /// The significance test.
     #[arg(long, value_enum, default_value_t = Test::Bootstrap, requires = "paired")]
     test: Test,
-    /// Samples to draw (default: 1000, or 10000 of `--test randomization`).
+    /// Number of samples (default: 1000, or 10000 with `--test randomization`).
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(2..=10_000_000))]
     samples: Option<usize>,
     /// The seed of the samples (default: 12345, as in sacreBLEU).
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Score each line separately, one line of output each.
+    /// Score each line separately, one output line per score.
     #[arg(long)]
     sentences: bool,
-    /// Also score short and long sentences apart, by the words of this file's lines, which are what was translated.
+    /// Also score short and long sentences separately, by the words per line of this file, the source text.
     #[arg(long, value_name = "FILE", conflicts_with = "sentences")]
     by_length: Option<PathBuf>,
-    /// Where `--by-length` divides lines: the most words of each part but the last.
+    /// Where `--by-length` splits lines: the maximum words of each part but the last.
     #[arg(
         long,
         value_name = "N,N,…",
@@ -144,16 +145,16 @@ struct Common {
         requires = "by_length"
     )]
     lengths: Vec<usize>,
-    /// Draw the scores by length, as SVG.
+    /// Plot the scores by length, as SVG.
     #[arg(long, value_name = "FILE", requires = "by_length")]
     plot: Option<PathBuf>,
     /// Print JSON with sacreBLEU's keys.
     #[arg(long)]
     json: bool,
-    /// Decimals of scores.
+    /// Decimal places of scores.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(..=15))]
     decimals: usize,
-    /// Bytes of a line at most; a longer one is an error.
+    /// Maximum bytes of a line; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
 }
@@ -214,7 +215,7 @@ pub fn run(command: &Command) -> Result<()> {
     }
 }
 
-/// What was added up of one system.
+/// The accumulated statistics of one system.
 struct System {
     name: String,
     corpus: Corpus,
@@ -222,7 +223,7 @@ struct System {
 }
 
 impl Common {
-    /// Scores by `metric`; `is_plain` says that translations are expected not to be tokenised.
+    /// Scores by `metric`; `is_plain` says that translations are expected to be untokenized.
     fn run(&self, metric: &(impl Metric + Sync), is_plain: bool) -> Result<()> {
         let draws = self.confidence || !self.paired.is_empty();
         if !draws && (self.samples.is_some() || self.seed.is_some()) {
@@ -262,7 +263,7 @@ impl Common {
             }
         }
         let Some(first) = systems.first().filter(|first| first.corpus.n_lines() > 0) else {
-            bail!("{}: there is no line to score", files.name())
+            bail!("{}: no lines to score", files.name())
         };
         if is_plain && n_tokenized >= 100 {
             say(format_args!(
@@ -324,7 +325,7 @@ impl Common {
         System { name, corpus, by_length: ByLength::new(&self.lengths) }
     }
 
-    /// The scores of each system by length, if they are asked for, also as a picture.
+    /// The scores of each system by length, if requested, also as a plot.
     fn by_length(
         &self,
         metric: &impl Metric,

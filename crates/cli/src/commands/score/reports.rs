@@ -4,7 +4,7 @@ use cloze_evaluation::table;
 use cloze_evaluation::translation::{Compared, OfLength};
 use serde_json::{Value, json};
 
-/// A table of systems beside the baseline, which is the first.
+/// A table of systems compared with the baseline, which is the first.
 pub fn paired(metric: &str, names: &[String], compared: &[Compared], decimals: usize) -> String {
     let with_confidence = compared.iter().any(|compared| compared.confidence.is_some());
     let score = if with_confidence { format!("{metric} (μ ± 95 % CI)") } else { metric.to_owned() };
@@ -23,7 +23,7 @@ pub fn paired(metric: &str, names: &[String], compared: &[Compared], decimals: u
     table::numbers(["system", &score, "p-value"], rows)
 }
 
-/// A system beside the baseline, with sacreBLEU's keys.
+/// A system compared with the baseline, with sacreBLEU's keys.
 pub fn json_paired(name: &str, metric: &str, compared: &Compared) -> Value {
     json!({
         "system": name,

@@ -21,9 +21,9 @@ use crate::model::{self, OtherModel};
 use crate::output::{Output, say};
 use crate::progress::Progress;
 
-/// Make an index of texts: each gets a vector.
+/// Build an index of texts, each with its vector.
 ///
-/// Prints {"added": N} whenever the first N rows are safely on the disk.
+/// Prints {"added": N} once the first N rows are safely on disk.
 #[derive(clap::Args)]
 pub struct IndexArgs {
     #[command(flatten)]
@@ -33,24 +33,24 @@ pub struct IndexArgs {
     index: PathBuf,
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// How near two vectors are.
+    /// The similarity metric.
     #[arg(long, value_enum, default_value_t = MetricName::Cosine)]
     metric: MetricName,
-    /// What vectors are compared by, and stored as.
+    /// The precision that vectors are stored and compared in.
     #[arg(long, value_enum, default_value_t = PrecisionName::Int8)]
     vectors: PrecisionName,
-    /// Make no graph: every search looks at all rows.
+    /// Build no graph: every search compares all rows.
     #[arg(long)]
     no_graph: bool,
-    /// Neighbours of a row in the graph; more find more, and take more time and memory.
+    /// Neighbours of a row in the graph; more improve recall and take more time and memory.
     #[arg(long, value_name = "M", default_value_t = GraphConfig::default().neighbours, conflicts_with = "no_graph",
         value_parser = RangedU64ValueParser::<usize>::new().range(2..=256))]
     neighbours: usize,
-    /// Rows that are looked at for a new row's neighbours.
+    /// Candidate rows for a new row's neighbours.
     #[arg(long, value_name = "N", default_value_t = GraphConfig::default().breadth, conflicts_with = "no_graph",
         value_parser = RangedU64ValueParser::<usize>::new().range(2..=100_000))]
     build_breadth: usize,
-    /// Tell at the end which share of the true ten nearest rows a search finds, of a sample of the rows.
+    /// Report at the end which share of the true ten nearest rows a search finds, for a sample of the rows.
     #[arg(long)]
     recall: bool,
     #[command(flatten)]
@@ -61,8 +61,8 @@ pub struct IndexArgs {
 
 /// Add texts to an index.
 ///
-/// Prints {"added": N} whenever the first N rows are safely on the disk. If a row's id is in the
-/// index already, that row and those after the last such line are not added.
+/// Prints {"added": N} once the first N rows are safely on disk. If a row's id is already in the index, neither
+/// that row nor those after the last such line are added.
 #[derive(clap::Args)]
 pub struct AddArgs {
     #[command(flatten)]
@@ -70,12 +70,12 @@ pub struct AddArgs {
     /// The index's folder.
     #[arg(long, value_name = "DIR")]
     index: PathBuf,
-    /// The model (default: the one that the index was made with).
+    /// The model (default: the one that the index was built with).
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     #[command(flatten)]
     other: OtherModel,
-    /// Replace rows whose ids are in the index already.
+    /// Replace rows whose ids are already in the index.
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
@@ -86,31 +86,31 @@ pub struct AddArgs {
 
 #[derive(clap::Args)]
 struct CommitArgs {
-    /// Rows that are put on the disk at a time.
+    /// Rows written to disk at a time.
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000_000))]
     commit_every: usize,
 }
 
 /// Delete rows by their ids.
 ///
-/// Prints {"deleted": N} when that is on the disk. If an id is not in the index, nothing is deleted.
+/// Prints {"deleted": N} once that is on disk. If an id is not in the index, nothing is deleted.
 #[derive(clap::Args)]
 pub struct DeleteArgs {
-    /// The ids; standard input, with one a line, if there is none.
+    /// The ids (default: standard input, one per line).
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// The index's folder.
     #[arg(long, value_name = "DIR")]
     index: PathBuf,
-    /// Pass over ids that are not in the index.
+    /// Ignore ids that are not in the index.
     #[arg(long)]
     ignore_unknown: bool,
 }
 
-/// Make one part of all rows, without deleted ones, and its graph.
+/// Merge all parts into one, without deleted rows, and rebuild its graph.
 ///
-/// Prints {"rows": N, "removed": N, "joined": N} when that is on the disk: the rows, how many deleted ones were removed, and how
-/// many parts were made one.
+/// Prints {"rows": N, "removed": N, "joined": N} once that is on disk: the rows, the deleted rows removed, and
+/// the parts merged.
 #[derive(clap::Args)]
 pub struct CompactArgs {
     /// The index's folder.
@@ -122,7 +122,7 @@ pub struct CompactArgs {
 enum MetricName {
     /// The cosine of the angle between them.
     Cosine,
-    /// Their product.
+    /// Their dot product.
     Dot,
     /// Their distance; the smaller, the nearer.
     Euclidean,
@@ -134,13 +134,13 @@ enum PrecisionName {
     F32,
     /// bfloat16.
     Bf16,
-    /// 8-bit numbers; of the best rows the 32-bit vectors, which are stored too.
+    /// 8-bit integers; the best rows are rescored with 32-bit vectors, which are stored too.
     Int8,
-    /// One bit a feature; of the best rows the 32-bit vectors, which are stored too.
+    /// One bit per feature; the best rows are rescored with 32-bit vectors, which are stored too.
     Binary,
 }
 
-/// Makes an index.
+/// Builds an index.
 pub fn index(args: &IndexArgs) -> Result<()> {
     let mut rows = args.rows.open(None)?;
     let mut embedding = Embedding::load(&args.model, &args.compute)?;
@@ -168,7 +168,7 @@ pub fn index(args: &IndexArgs) -> Result<()> {
     // Before the index is made: none is left behind by a file that has no rows.
     let first = rows.batch()?;
     if first.is_empty() {
-        bail!("there is no row to index");
+        bail!("no rows to index");
     }
     let mut writer = IndexWriter::create(&args.index, config)?;
     put_in(&mut writer, &mut embedding, first, || rows.batch(), OnId::Error, args.commit.commit_every)?;
@@ -245,7 +245,7 @@ fn put_in(
     with_progress(writer, |writer, progress| writer.maintain(progress))
 }
 
-/// An error of a row, with where the row was read.
+/// An error of a row, with its location in the input.
 fn at(error: SearchError, places: &[String]) -> anyhow::Error {
     let place = match &error {
         SearchError::DuplicateId { place, .. }
@@ -255,11 +255,11 @@ fn at(error: SearchError, places: &[String]) -> anyhow::Error {
     };
     match (place, error) {
         (Some(place), SearchError::DuplicateId { id, found, .. }) => {
-            anyhow!("{place}: the id {id:?} {found}; ids are unique (`add --replace` replaces rows)")
+            anyhow!("{place}: the id {id:?} {found}; ids must be unique (`add --replace` replaces rows)")
         }
         (Some(place), SearchError::Vector { problem, .. }) => anyhow!("{place}: {problem}"),
         (Some(place), SearchError::Nested { field, most, .. }) => anyhow!(
-            "{place}: the field {field:?} has lists or objects more than {most} deep within one another; expected {most} at most"
+            "{place}: the field {field:?} nests lists or objects more than {most} deep; expected {most} at most"
         ),
         (_, error) => error.into(),
     }
@@ -283,7 +283,7 @@ pub fn delete(args: &DeleteArgs) -> Result<()> {
     output.finish()
 }
 
-/// Makes one part of all rows.
+/// Merges all parts into one.
 pub fn compact(args: &CompactArgs) -> Result<()> {
     let mut writer = IndexWriter::open(&args.index)?;
     let before = writer.index().info();

@@ -12,12 +12,12 @@ use crate::compute::Compute;
 use crate::model::{self, OtherModel};
 use crate::output::say;
 
-/// A model that makes vectors, and what identifies it.
+/// A model that computes vectors, and its identity.
 pub struct Embedding<'a> {
     embedder: Embedder,
     identity: ModelIdentity,
     compute: &'a Compute,
-    /// Texts that were cut so far.
+    /// Texts truncated so far.
     pub truncated: usize,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Embedding<'a> {
         Ok(Self { embedder, identity, compute, truncated: 0 })
     }
 
-    /// Loads the model that an index was made with, or the one given instead, which must be the same.
+    /// Loads the model that the index was built with, or the given one, which must be the same.
     pub fn of_index(
         index: &Index,
         name: Option<&str>,
@@ -59,12 +59,12 @@ impl<'a> Embedding<'a> {
         if info.rows_with_old_graph > 0 {
             say(format_args!(
                 "the index has a graph of an earlier version, which misses rows where many texts are equal: `cloze search \
-                 compact` makes it anew"
+                 compact` rebuilds it"
             ));
         }
         let made_with = index.config().model.as_ref();
         let name = name.or(made_with.map(|model| model.name.as_str()));
-        let name = name.context("the index does not say its model: give --model")?;
+        let name = name.context("the index does not name its model: give --model")?;
         let expected = made_with.map(|model| model.hash.as_str());
         let mut embedding = Self::load_as(name, compute, |folder| other.hash(folder, expected))?;
         // Earlier versions wrote the pooling so.
@@ -80,7 +80,7 @@ impl<'a> Embedding<'a> {
         Ok(embedding)
     }
 
-    /// What the model is told by.
+    /// The model's identity.
     pub fn identity(&self) -> &ModelIdentity {
         &self.identity
     }
@@ -95,7 +95,7 @@ impl<'a> Embedding<'a> {
         self.embedder.max_len()
     }
 
-    /// The vectors of texts, one after the other; where one fails, its place and why.
+    /// The vectors of texts, concatenated; if one fails, its index and the reason.
     pub fn embed(&mut self, texts: &[Sequence<'_>]) -> Result<Vec<f32>, (Option<usize>, Error)> {
         match self.compute.run(|| self.embedder.embed_sequences(texts)) {
             Ok(embeddings) => {

@@ -7,7 +7,7 @@ use cloze_search::Index;
 
 use crate::output::Output;
 
-/// Check an index, and tell what is in it.
+/// Check an index and describe its contents.
 #[derive(clap::Args)]
 pub struct Args {
     /// The index's folder.

@@ -15,10 +15,10 @@ use crate::failure::WrongUsage;
 use crate::output::say;
 use crate::progress::Progress;
 
-/// Find texts by their meanings: keep their vectors in an index on the disk, and ask it.
+/// Search texts by meaning: keep their vectors in an index on disk and query it.
 ///
-/// An index is a folder. Rows are added and deleted without building it anew. What `index`, `add` and `delete` have
-/// printed as done stays, whenever they are killed after.
+/// An index is a folder. Adding and deleting rows does not rebuild it. Changes that `index`, `add` and `delete`
+/// have printed as done survive a later kill.
 #[derive(Subcommand)]
 #[command(after_long_help = "\
 Examples:
@@ -36,7 +36,7 @@ pub enum Command {
     Info(info::Args),
 }
 
-/// Carries out `command`.
+/// Runs `command`.
 pub fn run(command: &Command) -> Result<()> {
     let done = match command {
         Command::Index(args) => change::index(args),
@@ -52,7 +52,7 @@ pub fn run(command: &Command) -> Result<()> {
     })
 }
 
-/// Does work on an index, such as building its graph, and shows how far it has got.
+/// Runs work on an index, such as building its graph, with a progress display.
 fn with_progress(
     writer: &mut IndexWriter,
     work: impl FnOnce(&mut IndexWriter, &mut dyn FnMut(usize, usize)) -> Result<(), SearchError>,
@@ -64,7 +64,7 @@ fn with_progress(
     let info = writer.index().info();
     if info.strays > 0 {
         say(format_args!(
-            "the graph leads to all vectors but {}, which each query is compared with",
+            "{} vectors cannot be reached in the graph, so every query is compared with them directly",
             HumanCount(info.strays as u64)
         ));
     }

@@ -15,46 +15,47 @@ use crate::lines::{self, BATCH, Batch, Lines, Longer};
 use crate::model::OtherModel;
 use crate::output::{Output, say};
 
-/// Find the texts that are nearest to each query.
+/// Find the nearest texts to each query.
 ///
-/// Prints a JSON line for each query: {"query": …, "found": [{"id": …, "score": …, "text": …, "fields": {…}}, …]}, the
-/// nearest first. The score is the cosine, the product or the Euclidean distance. An empty query is an error; those before
-/// it have their answers.
+/// Prints a JSON line for each query: {"query": …, "found": [{"id": …, "score": …, "text": …, "fields": {…}},
+/// …]}, the nearest first. The score is the cosine, the dot product or the Euclidean distance. An empty query
+/// is an error; earlier queries are still answered.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Queries; standard input, with one a line, if there is none.
+    /// Queries (default: standard input, one per line).
     #[arg(value_name = "TEXT")]
     texts: Vec<String>,
     /// The index's folder.
     #[arg(long, value_name = "DIR")]
     index: PathBuf,
-    /// The model (default: the one that the index was made with).
+    /// The model (default: the one that the index was built with).
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     #[command(flatten)]
     other: OtherModel,
-    /// How many texts are wanted.
+    /// Number of texts to return.
     #[arg(short, long = "top-k", value_name = "K", default_value_t = SearchConfig::default().k, value_parser = up_to_a_million())]
     k: usize,
-    /// Only texts with this value of a field, or without it: key=value, key!=value. Several must all hold.
+    /// Keep only texts with, or without, this value of a field: key=value, key!=value. All conditions must
+    /// hold.
     #[arg(long = "where", value_name = "KEY=VALUE")]
     conditions: Vec<Condition>,
     /// Compare every vector.
     #[arg(long)]
     exact: bool,
-    /// Rows that the graph's search keeps; more find more of the nearest, and take longer.
+    /// Candidates kept during graph search; more improve recall and take longer.
     #[arg(long, value_name = "N", default_value_t = SearchConfig::default().breadth, value_parser = up_to_a_million(),
         conflicts_with = "exact")]
     breadth: usize,
-    /// Of how many times K rows that codes found the vectors are compared.
+    /// Rescore this many times K rows found by quantized codes with their full vectors.
     #[arg(long, value_name = "N", default_value_t = SearchConfig::default().rescored, value_parser = up_to_a_million(),
         conflicts_with = "exact")]
     rescored: usize,
-    /// Tell at the end, on standard error, which share of the texts is that of an exact search.
+    /// Report recall against an exact search at the end, on standard error.
     #[arg(long)]
     recall: bool,
-    /// Bytes of a query that are kept. A longer one is encoded from its beginning if the model's length cuts it there;
-    /// else it is an error.
+    /// Bytes of a query to keep. If the model's maximum length truncates a longer query anyway, its beginning
+    /// is encoded; otherwise it is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[command(flatten)]
@@ -80,13 +81,13 @@ struct Neighbour {
     fields: Map<String, Value>,
 }
 
-/// An index that is asked.
+/// A queried index.
 struct Asked<'a> {
     index: Index,
     embedding: Embedding<'a>,
     config: SearchConfig,
     output: Output,
-    /// Of all queries so far, where recall is wanted: what was found, and what is nearest.
+    /// For all queries so far, if recall is requested: the rows found, and the exact nearest ones.
     compared: Option<[Vec<Vec<Found>>; 2]>,
 }
 
@@ -127,7 +128,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 impl Asked<'_> {
-    /// Answers queries that were read together. Those before one that fails have their answers.
+    /// Answers queries that were read together. Queries before a failing one are still answered.
     fn answer(&mut self, texts: &[(&str, Sequence<'_>)], place: impl Fn(usize) -> String) -> Result<()> {
         let mut failed = None;
         let mut good = texts;

@@ -13,12 +13,12 @@ use crate::rows::{self, Placed, RowColumns, RowFiles};
 pub struct RowArgs {
     #[command(flatten)]
     files: RowFiles,
-    /// Which column the text is in, and which one the id: `text=NAME`, `id=NAME`, by name or by number from 1. By default
-    /// those of the same names; without ids rows are numbered.
+    /// The columns of the text and the id: `text=NAME`, `id=NAME`, by name or by number from 1. By default
+    /// columns named text and id; without ids rows are numbered.
     #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = column)]
     columns: Vec<(String, Column)>,
-    /// A column that is kept with the text, for answers and for --where. `add` keeps the columns that the index has already,
-    /// unless some are named. A value `null` is not kept.
+    /// A column to keep with the text, for results and for --where. By default `add` keeps the columns that the
+    /// index already has. `null` values are not kept.
     #[arg(long = "field", value_name = "COLUMN")]
     fields: Vec<String>,
 }
@@ -27,7 +27,7 @@ fn column(text: &str) -> Result<(String, Column), String> {
     rows::column(text, &["text", "id"])
 }
 
-/// A row and where it was read.
+/// A row and its location in the input.
 pub struct PlacedRow {
     pub place: String,
     pub row: NewRow,
@@ -40,7 +40,7 @@ pub struct Rows {
 }
 
 impl RowArgs {
-    /// Opens the files. Where no field is named, those that are `known` are kept of rows that have them.
+    /// Opens the files. If no field is named, keeps the `known` ones that a row has.
     pub fn open(&self, known: Option<&BTreeSet<String>>) -> Result<Rows> {
         rows::check_once(&self.columns)?;
         let mut columns = vec![
@@ -66,13 +66,13 @@ impl RowArgs {
 }
 
 impl Rows {
-    /// The next rows, as many as are embedded together; none at the end.
+    /// The next batch of rows to embed together; empty at the end.
     pub fn batch(&mut self) -> Result<Vec<PlacedRow>> {
         self.rows.batch()?.into_iter().map(|placed| new_row(placed, &self.fields)).collect()
     }
 }
 
-/// A row of its cells: text, id, fields.
+/// A row from its cells: text, id, fields.
 fn new_row(placed: Placed, names: &[String]) -> Result<PlacedRow> {
     let Placed { place, cells } = placed;
     let mut cells = cells.into_iter();

@@ -13,14 +13,15 @@ use crate::model::OtherModel;
 use crate::output::{Output, say};
 use crate::progress::Progress;
 
-/// Measure how often the sense is right, beside the most frequent sense.
+/// Measure sense accuracy, against a most-frequent-sense baseline.
 ///
-/// Prints F1 by part of speech, by whether the sense is the most frequent one, and by whether training saw the lemma and the
-/// sense: of the most frequent sense in the training data, of the nearest sense, of the nearest by frequency, and with --wordnet of the nearest among all
-/// of the lemma's senses in WordNet. A word without an answer costs recall (Raganato et al. 2017).
+/// Prints F1 by part of speech, by whether the sense is the most frequent one, and by whether the lemma and the
+/// sense occurred in training. Methods: the most frequent sense in the training data, the nearest sense, the
+/// nearest weighted by frequency, and with --wordnet the nearest among all of the lemma's senses in WordNet. An
+/// unanswered word lowers recall (Raganato et al. 2017).
 ///
-/// Of the file that the vectors were learnt from, only the sentences that were held out are measured. A copy that is compressed
-/// otherwise is another file: all of it is measured.
+/// For the file that the vectors were trained on, only the held-out sentences are measured. A copy with
+/// different compression counts as another file: all of it is measured.
 #[derive(clap::Args)]
 pub struct Args {
     /// The folder that `cloze senses train` wrote.
@@ -29,17 +30,17 @@ pub struct Args {
     /// Labelled sentences.
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// The model (default: the one that the vectors were learnt with).
+    /// The model (default: the one that the vectors were trained with).
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     #[command(flatten)]
     other: OtherModel,
-    /// WordNet's database files, the folder dict: candidates and relations for what the training data lacks. Its version must
-    /// be that of the senses' names.
+    /// WordNet's database files, the folder dict: candidates and relations for what the training data lacks.
+    /// Its version must match that of the sense names.
     #[arg(long, value_name = "DIR")]
     wordnet: Option<PathBuf>,
-    /// How much a sense's frequency in the training data counts: the cosine plus WEIGHT times the logarithm of the share of the
-    /// word's occurrences decides. With 0 the cosine alone does.
+    /// Weight of a sense's frequency in the training data: the score is the cosine plus WEIGHT times the log of
+    /// the sense's share of the word's occurrences. 0 uses the cosine alone.
     #[arg(long, value_name = "WEIGHT", default_value_t = PRIOR, value_parser = weight)]
     prior: f64,
     /// Print one JSON object.

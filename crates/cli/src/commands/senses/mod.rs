@@ -1,4 +1,4 @@
-//! `cloze senses`: which sense a word has in its sentence.
+//! `cloze senses`: word sense disambiguation.
 
 mod eval;
 mod model;
@@ -17,14 +17,15 @@ use super::eval_embeddings::rows::BadRow;
 use crate::lines;
 use crate::output::say;
 
-/// What a sense's frequency counts unless told: chosen on sentences of SemCor that the figures do not measure.
+/// The default weight of sense frequencies, tuned on SemCor sentences outside the evaluation data.
 const PRIOR: f64 = 0.05;
 
-/// Disambiguate word senses: the sense whose vector is nearest to the word's in its sentence.
+/// Disambiguate word senses: choose the sense whose vector is nearest to the word's vector in context.
 ///
-/// A sense's vector is the mean of the contextual vectors of its occurrences in labelled sentences. A word is compared with the
-/// senses of its lemma and part of speech. With WordNet, a lemma that the labelled sentences lack gets the nearest of WordNet's
-/// senses by the vectors of related ones, or the first if none has a vector.
+/// A sense's vector is the mean of the contextual vectors of its occurrences in labelled sentences. A word is
+/// compared with the senses of its lemma and part of speech. With WordNet, a lemma missing from the labelled
+/// sentences gets the nearest of WordNet's senses by the vectors of related senses, or the first if none has a
+/// vector.
 ///
 /// Labelled sentences are JSON lines: {"tokens": ["The", "jury", "sat"], "senses": [{"index": 1, "lemma": "jury", "pos": "n",
 /// "sense": "wn30-08414119-n"}]}. A word of several parts has underscores between them, as primary_election. Parts of speech
@@ -43,7 +44,7 @@ pub enum Command {
     Tag(tag::Args),
 }
 
-/// Carries out `command`.
+/// Runs `command`.
 pub fn run(command: &Command) -> Result<()> {
     match command {
         Command::Train(args) => train::run(args),
@@ -55,16 +56,16 @@ pub fn run(command: &Command) -> Result<()> {
 /// How labelled sentences are read.
 #[derive(clap::Args)]
 struct DataArgs {
-    /// What happens when a line cannot be used.
+    /// What to do with an unusable line.
     #[arg(long, value_enum, default_value_t = BadRow::Error)]
     on_bad_row: BadRow,
-    /// Bytes of a line at most; a longer one is a bad row.
+    /// Maximum bytes of a line; a longer one is a bad row.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
 }
 
 impl DataArgs {
-    /// Reads a file once to its end; what is left out is told.
+    /// Reads a file once to its end; reports skipped lines.
     fn open(&self, path: &Path) -> Result<SenseData> {
         let source = LabelledSource {
             on_bad_row: self.on_bad_row.setting(),
@@ -73,7 +74,7 @@ impl DataArgs {
         };
         let data = SenseData::open(path, &source).map_err(BadRow::told)?;
         if !data.skipped.is_empty() {
-            say(format_args!("{}: left out {}", path.display(), data.skipped));
+            say(format_args!("{}: skipped {}", path.display(), data.skipped));
         }
         Ok(data)
     }
@@ -84,7 +85,7 @@ fn wordnet(folder: Option<&Path>) -> Result<Option<WordNet>> {
     Ok(folder.map(WordNet::load).transpose()?)
 }
 
-/// What chooses senses. The parts of speech that WordNet is not used for are told.
+/// Builds the sense tagger; reports the parts of speech that WordNet is not used for.
 fn tagger<'a>(
     vectors: &'a SenseVectors,
     wordnet: Option<&'a WordNet>,
@@ -95,7 +96,7 @@ fn tagger<'a>(
     for fit in fits.iter().filter(|fit| !fit.is_used) {
         if fit.senses == 0 {
             say(format_args!(
-                "{}: the {} are not used: they have no labelled senses to tell the version by",
+                "{}: the {} are not used: they have no labelled senses to determine the version from",
                 wordnet.folder().display(),
                 fit.pos.plural()
             ));
@@ -112,13 +113,13 @@ fn tagger<'a>(
     Ok(tagger.with_prior(prior))
 }
 
-/// Reads the weight of senses' frequencies.
+/// Parses the weight of sense frequencies.
 fn weight(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|weight: &f64| weight.is_finite() && *weight >= 0.0);
     number.ok_or_else(|| "expected a number of 0 or more".into())
 }
 
-/// Tells how many words had no token.
+/// Reports how many words had no token.
 fn say_without_token(n: u64, what_happened: &str) {
     if n > 0 {
         say(format_args!("{} words have no token in the model's vocabulary: {what_happened}", HumanCount(n)));

@@ -1,4 +1,4 @@
-//! The model that gives words their vectors.
+//! The model that computes word vectors.
 
 use anyhow::{Context, Result};
 use clap::builder::RangedU64ValueParser;
@@ -9,10 +9,10 @@ use cloze_trainer::token_vectors::{Layers, TokenEmbedConfig};
 use crate::compute::Compute;
 use crate::model::{self, OtherModel};
 
-/// How the model computes.
+/// Compute options.
 #[derive(clap::Args)]
 pub struct ComputeArgs {
-    /// Tokens that are worked on at a time.
+    /// Tokens processed at a time.
     #[arg(
         long,
         value_name = "N",
@@ -25,7 +25,7 @@ pub struct ComputeArgs {
 }
 
 impl ComputeArgs {
-    /// Loads a model by its folder or name, and says what it is.
+    /// Loads a model by its folder or name; returns its identity too.
     pub fn load(&self, name: &str, layers: Layers) -> Result<(TargetEmbedder, SenseModel)> {
         self.load_as(name, layers, &OtherModel::default(), None)
     }
@@ -55,7 +55,7 @@ impl ComputeArgs {
         Ok((embedder, model))
     }
 
-    /// Loads the model that made sense vectors, or the one given instead, which must be the same.
+    /// Loads the model that made the sense vectors, or the given one, which must be the same.
     pub fn of_senses(
         &self,
         senses: &SenseVectors,

@@ -20,46 +20,47 @@ use crate::model::OtherModel;
 use crate::output::Output;
 use crate::progress::Progress;
 
-/// Lines of a batch at most: each token has a vector, and those of a batch are in memory at once.
+/// Maximum lines per batch: each token has a vector, and those of a batch are in memory at once.
 const BATCH: usize = 64;
 
-/// Write down the senses of words, JSON lines in and out.
+/// Tag words with their senses, JSON lines in and out.
 ///
-/// A line is {"tokens": ["The", "jury", "sat"], "senses": [{"index": 1, "lemma": "jury", "pos": "n"}]}, or {"text": "The jury
-/// sat.", "senses": [{"start": 4, "end": 8, "lemma": "jury", "pos": "n"}]} with the word's characters, the first and the one
-/// after the last; other keys are left out. The line of output adds "sense", the "similarity" (the cosine), and "by", why it
-/// was chosen: nearest; nearest-synset, nearest-neighbours, nearest-hypernyms or nearest-lexicographer-file, by WordNet's
-/// relations; most-frequent in the labelled sentences, or first in WordNet, where no vector decides. A word whose lemma is
-/// unknown has null. An empty line has null too. A line that cannot be read is an error that names it, after the lines before
-/// it.
+/// A line is {"tokens": ["The", "jury", "sat"], "senses": [{"index": 1, "lemma": "jury", "pos": "n"}]}, or
+/// {"text": "The jury sat.", "senses": [{"start": 4, "end": 8, "lemma": "jury", "pos": "n"}]} with the word's
+/// character offsets, end-exclusive; other keys are dropped. The output line adds "sense", the "similarity"
+/// (the cosine), and "by", the method: nearest; nearest-synset, nearest-neighbours, nearest-hypernyms or
+/// nearest-lexicographer-file, by WordNet's relations; most-frequent in the labelled sentences, or first in
+/// WordNet, if no vector decides. An unknown lemma gives null, and so does an empty line. An unreadable line is
+/// an error that names it, after the lines before it are printed.
 #[derive(clap::Args)]
 pub struct Args {
     /// The folder that `cloze senses train` wrote.
     #[arg(long, value_name = "DIR")]
     senses: PathBuf,
-    /// The model (default: the one that the vectors were learnt with).
+    /// The model (default: the one that the vectors were trained with).
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     #[command(flatten)]
     other: OtherModel,
-    /// WordNet's database files, the folder dict: candidates and relations for what the training data lacks. Its version must
-    /// be that of the senses' names.
+    /// WordNet's database files, the folder dict: candidates and relations for what the training data lacks.
+    /// Its version must match that of the sense names.
     #[arg(long, value_name = "DIR")]
     wordnet: Option<PathBuf>,
-    /// How much a sense's frequency in the training data counts: the cosine plus WEIGHT times the logarithm of the share of the
-    /// word's occurrences decides. With 0 the cosine alone does.
+    /// Weight of a sense's frequency in the training data: the score is the cosine plus WEIGHT times the log of
+    /// the sense's share of the word's occurrences. 0 uses the cosine alone.
     #[arg(long, value_name = "WEIGHT", default_value_t = PRIOR, value_parser = weight)]
     prior: f64,
-    /// List all senses that were compared as "candidates", the chosen one first: with their "share" of the word's occurrences.
+    /// List all compared senses as "candidates", the chosen one first, with their "share" of the word's
+    /// occurrences.
     #[arg(long)]
     candidates: bool,
     /// A file of JSON lines (default: standard input).
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// The file to write, which is there when all of it is done (default: standard output).
+    /// The output file, created only once it is complete (default: standard output).
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Bytes of a line at most; a longer one is an error.
+    /// Maximum bytes of a line; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
     #[command(flatten)]
@@ -144,10 +145,10 @@ pub fn run(args: &Args) -> Result<()> {
     output.finish()
 }
 
-/// A line by its place in a batch, and what is wrong with it.
+/// The index of a line in its batch, and its error.
 type Failed = (usize, anyhow::Error);
 
-/// The sentences of a batch, none for an empty line; and the first line that is none, at which they end.
+/// The sentences of a batch, none for an empty line, up to the first invalid line, which is returned too.
 fn parsed(batch: &Batch) -> (Vec<Option<SenseSentence>>, Option<Failed>) {
     let mut sentences = Vec::new();
     for (place, (number, line)) in batch.numbered().enumerate() {
@@ -171,7 +172,8 @@ fn parsed(batch: &Batch) -> (Vec<Option<SenseSentence>>, Option<Failed>) {
 /// The vectors of the words of each sentence.
 type Vectors = Vec<Vec<Option<Vec<f32>>>>;
 
-/// What `embed` makes of sentences; if the tokenizer fails on one, of those before it, with its place and why.
+/// The result of `embed` for sentences; if the tokenizer fails on one, for those before it, with its index and
+/// the reason.
 fn embedded(
     sentences: &[SenseSentence],
     mut embed: impl FnMut(&[SenseSentence]) -> cloze_trainer::Result<Vectors>,

@@ -15,25 +15,25 @@ use crate::model;
 use crate::output::Output;
 use crate::progress::Progress;
 
-/// Learn a vector for each sense of labelled sentences.
+/// Train a vector for each sense in labelled sentences.
 ///
-/// The folder that is written has senses.json, the words with their senses and how often each was seen, and
-/// senses.safetensors, the vectors. It knows its model: another one is refused later.
+/// The output folder has senses.json, the words with their senses and their counts, and senses.safetensors, the
+/// vectors. It records its model: a different one is refused later.
 #[derive(clap::Args)]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
-    /// Labelled sentences, JSON lines, perhaps compressed with gzip or zstd.
+    /// Labelled sentences, JSON lines, optionally compressed with gzip or zstd.
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// The folder to write: a new or empty one, or one of an earlier `cloze senses train`, which is replaced.
+    /// The output folder: new, empty, or written by an earlier `cloze senses train`, which is replaced.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// The states that a vector is made of: last, last-four-mean, last-four-concat, all, or layers side by side by their
-    /// numbers, such as 0,6,-1, where 0 is the embeddings and -1 the last.
+    /// The layers that a vector is made of: last, last-four-mean, last-four-concat, all, or a concatenation of
+    /// numbered layers such as 0,6,-1, where 0 is the embeddings and -1 the last.
     #[arg(long, value_name = "LAYERS", default_value = "last-four-mean", allow_hyphen_values = true)]
     layers: Layers,
-    /// The share of the sentences that is left out, for `cloze senses eval` with the same file: the last sentences of each
+    /// The fraction of sentences held out for `cloze senses eval` on the same file: the last sentences of each
     /// tenth of the file.
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = share)]
     held_out: f64,
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<()> {
     output.finish()
 }
 
-/// Sense vectors replace nothing but sense vectors.
+/// Sense vectors may replace only sense vectors.
 fn check_out(out: &Path) -> Result<()> {
     let refused = |found: String| {
         let found = format!("{} {found}; choose a new or empty folder with --out", out.display());

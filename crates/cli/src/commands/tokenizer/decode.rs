@@ -9,7 +9,7 @@ use crate::chunks::Chunks;
 use crate::lines::{self, BATCH_OF_IDS, Batch, Line, Lines, Longer};
 use crate::output::Output;
 
-/// Turn lines of ids on standard input into lines of text on standard output.
+/// Decode lines of ids on standard input to lines of text on standard output.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -21,7 +21,7 @@ pub struct Args {
     /// Print the special tokens too, such as [CLS] and [SEP].
     #[arg(long)]
     keep_special: bool,
-    /// Bytes of a line at most; a longer one is an error.
+    /// Maximum bytes of a line; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
 }
@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Reads the ids on a line, separated by white space or commas, each one in the vocabulary, into `ids`.
+/// Parses the ids on a line, separated by white space or commas and all in the vocabulary, into `ids`.
 fn read_ids(tokenizer: &Tokenizer, line: &str, ids: &mut Vec<u32>) -> Result<()> {
     ids.clear();
     let words = line.split(|c: char| c.is_whitespace() || c == ',').filter(|word| !word.is_empty());

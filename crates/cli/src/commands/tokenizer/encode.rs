@@ -15,11 +15,11 @@ use crate::lines::{self, BATCH, BATCH_OF_IDS, Batch, Line, Lines, Longer};
 use crate::npy::{Element, Npy};
 use crate::output::Output;
 
-/// Turn lines of text on standard input into lines of ids on standard output.
+/// Encode lines of text on standard input to lines of ids on standard output.
 ///
-/// The formats u16, u32 and npy have the ids of all lines one after another, and nothing between the lines: let the
-/// tokenizer's special tokens part them, or give the texts as one line each. They are what numpy.fromfile(..., "<u2"),
-/// numpy.fromfile(..., "<u4") and numpy.load read.
+/// The formats u16, u32 and npy concatenate the ids of all lines without separators: rely on the tokenizer's
+/// special tokens to separate them, or give one line per text. They can be read with numpy.fromfile(...,
+/// "<u2"), numpy.fromfile(..., "<u4") and numpy.load.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -30,17 +30,17 @@ Examples:
 pub struct Args {
     #[arg(long, value_name = "FILE_OR_DIR", help = super::HELP)]
     tokenizer: PathBuf,
-    /// Leave out the special tokens around a line, such as [CLS] and [SEP].
+    /// Omit the special tokens around a line, such as [CLS] and [SEP].
     #[arg(long)]
     no_special: bool,
-    /// What to print for a line.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = Format::Ids)]
     format: Format,
-    /// The file to write, which is there when all of it is done (default: standard output).
+    /// The output file, created only once it is complete (default: standard output).
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Bytes of a line that are kept. A longer line is encoded from its beginning if the tokenizer's truncation cuts
-    /// it there; else it is an error.
+    /// Bytes of a line to keep. If the tokenizer's truncation shortens a longer line anyway, its beginning is
+    /// encoded; otherwise it is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
     max_line_bytes: usize,
 }
@@ -53,7 +53,8 @@ enum Format {
     U16,
     /// The ids of all lines as 32-bit integers, little-endian.
     U32,
-    /// The ids of all lines as one array of unsigned 32-bit integers in NumPy's format, when all lines are read.
+    /// The ids of all lines as one array of unsigned 32-bit integers in NumPy's format, once all lines are
+    /// read.
     Npy,
     /// The tokens as the vocabulary spells them, separated by spaces.
     Tokens,
@@ -82,7 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
     sink.finish()
 }
 
-/// Encodes lines to ids and nothing else, each line by itself.
+/// Encodes lines to ids only, each line separately.
 fn ids_alone<R: std::io::Read>(
     args: &Args,
     tokenizer: &Tokenizer,
@@ -113,7 +114,7 @@ fn ids_alone<R: std::io::Read>(
     Ok(())
 }
 
-/// Encodes lines to all that an encoding has, or pads them to the longest of those that were read together.
+/// Encodes lines to full encodings, or pads them to the longest line read together.
 fn whole_encodings<R: std::io::Read>(
     args: &Args,
     tokenizer: &Tokenizer,
@@ -155,9 +156,9 @@ fn whole_encodings<R: std::io::Read>(
     Ok(())
 }
 
-/// Lines that are encoded together: few enough for memory, and all of a batch where they are padded to the longest.
+/// Lines encoded together: few enough for memory, or the whole batch if padded to the longest.
 fn parts<'a, 'b>(lines: &'a [Line<'b>], tokenizer: &Tokenizer) -> Vec<&'a [Line<'b>]> {
-    /// Of text, or of pieces that lines are padded to.
+    /// Bytes of text, or pieces that lines are padded to.
     const PART: usize = 1 << 18;
     let padded = match tokenizer.padding().map(|padding| padding.strategy) {
         Some(PaddingStrategy::BatchLongest) => return vec![lines],
@@ -179,13 +180,13 @@ fn parts<'a, 'b>(lines: &'a [Line<'b>], tokenizer: &Tokenizer) -> Vec<&'a [Line<
 /// Why a line has no result.
 enum Failed {
     Tokenizer(Error),
-    /// An id that 16 bits do not hold.
+    /// An id that does not fit in 16 bits.
     Id(u32),
     Json(serde_json::Error),
 }
 
 impl Failed {
-    /// The error, with the line's place.
+    /// The error, with the line's location.
     fn of_line<R: std::io::Read>(self, lines: &Lines<R>, number: usize, line: Line) -> anyhow::Error {
         match self {
             Self::Tokenizer(error) => lines.failure(number, line, error),
@@ -259,7 +260,7 @@ impl Format {
         Ok(())
     }
 
-    /// Appends a line's ids, in a format that is of nothing else.
+    /// Appends a line's ids, in an ids-only format.
     fn append(self, ids: &[u32], bytes: &mut Vec<u8>) -> Result<(), Failed> {
         match self {
             Self::U16 => {
@@ -283,7 +284,7 @@ impl Format {
     }
 }
 
-/// Where results go.
+/// Where results are written.
 enum Sink {
     Bytes(Output),
     Npy(Npy),
@@ -305,7 +306,7 @@ impl Sink {
         }
     }
 
-    /// Hands on what is there, as far as the format allows it.
+    /// Flushes what has been written so far, as far as the format allows.
     fn flush(&mut self) -> Result<()> {
         match self {
             Self::Bytes(output) => output.flush(),

@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::output::Output;
 
-/// Show what a tokenizer is made of and how it splits texts.
+/// Show a tokenizer's components and how it splits texts.
 ///
-/// The vocabulary: its size, special tokens, lengths, longest tokens. The stages with their settings.
-/// For each TEXT the pieces, in colour on a terminal (unless NO_COLOR is set), with their ids and the
-/// bytes of the text they stand for.
+/// Prints the vocabulary's size, special tokens, token lengths and longest tokens; the stages with their
+/// settings; and for each TEXT the pieces, in colour on a terminal (unless NO_COLOR is set), with their ids and
+/// byte ranges.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> Result<()> {
     output.line(stages(&tokenizer)?)?;
     let ignored = &tokenizer.config().ignored;
     if !ignored.is_empty() {
-        output.line(format_args!("\nNot followed, of tokenizer_config.json: {}", ignored.join(", ")))?;
+        output.line(format_args!("\nUnsupported in tokenizer_config.json: {}", ignored.join(", ")))?;
     }
     for text in &args.texts {
         output.line("")?;
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<()> {
     output.flush()
 }
 
-/// A table without lines, its columns aligned as told.
+/// A table without rules; `right` are the right-aligned columns.
 fn table(rows: Vec<Vec<String>>, right: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -63,12 +63,12 @@ fn number(n: usize) -> String {
     HumanCount(n as u64).to_string()
 }
 
-/// Text that is safe to print: control characters as in a string literal.
+/// Text that is safe to print: control characters are escaped as in a string literal.
 fn visible(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
-/// So many tokens of a list are named.
+/// Maximum number of list entries shown.
 const SHOWN: usize = 20;
 
 fn vocabulary(statistics: &Statistics) -> String {
@@ -95,15 +95,15 @@ fn vocabulary(statistics: &Statistics) -> String {
     rows.retain(|row| !row[1].is_empty());
     let mut text = format!("Vocabulary\n{}\n\nLengths in characters", table(rows, &[]));
     if statistics.mark.is_some() {
-        text += ", marks of words left out";
+        text += ", without marks of words";
     }
     format!("{text}, {:.2} on average\n{}\n", statistics.mean_length(), lengths(&statistics.lengths))
 }
 
-/// Longer pieces share the last line.
+/// Longer pieces share the last row.
 const LONG: usize = 20;
 
-/// A bar for each length.
+/// A histogram of token lengths.
 fn lengths(lengths: &[usize]) -> String {
     let mut rows: Vec<(String, usize)> =
         lengths.iter().enumerate().take(LONG).map(|(length, count)| (length.to_string(), *count)).collect();
@@ -117,7 +117,7 @@ fn lengths(lengths: &[usize]) -> String {
     table(rows.collect(), &[0, 1])
 }
 
-/// The stages in their order, as `tokenizer.json` names them.
+/// The stages in order, as named in `tokenizer.json`.
 fn stages(tokenizer: &Tokenizer) -> Result<String> {
     let file: Value = serde_json::from_str(&tokenizer.to_json()).context("reading the stages")?;
     let stages = [
@@ -136,7 +136,7 @@ fn stages(tokenizer: &Tokenizer) -> Result<String> {
 /// Longer settings are not shown.
 const LONG_TEXT: usize = 200;
 
-/// A stage on one line: its type and its settings.
+/// A stage on one line: type and settings.
 fn stage(value: &Value) -> String {
     let Value::Object(map) = value else {
         return "none".to_owned();
@@ -169,7 +169,7 @@ fn stage(value: &Value) -> String {
     [kind.to_owned(), settings.join(" ")].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// A template as `tokenizers` lets one write it: `[CLS]:0 $A:0 [SEP]:0`.
+/// A template in the syntax of `tokenizers`: `[CLS]:0 $A:0 [SEP]:0`.
 fn parts_of(template: &[Value]) -> String {
     let part = |piece: &Value| {
         let (kind, piece) = piece.as_object()?.iter().next()?;
@@ -179,7 +179,7 @@ fn parts_of(template: &[Value]) -> String {
     template.iter().filter_map(part).collect::<Vec<_>>().join(" ")
 }
 
-/// The text in pieces, and a line for each with id, token, bytes and text.
+/// The text in pieces, then a line for each with id, token, bytes and text.
 fn split(tokenizer: &Tokenizer, text: &str, colour: bool) -> Result<String> {
     let encoding = tokenizer.encode(text, true)?;
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -210,10 +210,10 @@ fn split(tokenizer: &Tokenizer, text: &str, colour: bool) -> Result<String> {
     Ok(format!("{}{normalized}\n{count}\n{}", pieces(&encoding, text, colour), table(rows, &[0])))
 }
 
-/// Foreground colours that neighbours take turns in: cyan, yellow, green, magenta.
+/// Alternating foreground colours: cyan, yellow, green, magenta.
 const COLOURS: [u8; 4] = [36, 33, 32, 35];
 
-/// The text with its pieces told apart by colour, or by a bar between those of the same word.
+/// The text with its pieces separated by colour, or by a bar between those of the same word.
 fn pieces(encoding: &Encoding, text: &str, colour: bool) -> String {
     let mut out = String::new();
     let mut done = 0;

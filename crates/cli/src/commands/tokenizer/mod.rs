@@ -11,7 +11,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use cloze_tokenizer::Tokenizer;
 
-/// Train a tokenizer, turn text into ids and back with one, or look into it.
+/// Train a tokenizer, encode and decode text with one, or inspect it.
 #[derive(Subcommand)]
 pub enum Command {
     Train(train::Args),
@@ -20,7 +20,7 @@ pub enum Command {
     Inspect(inspect::Args),
 }
 
-/// Carries out `command`.
+/// Runs `command`.
 pub fn run(command: Command) -> Result<()> {
     match command {
         Command::Train(args) => train::run(&args),

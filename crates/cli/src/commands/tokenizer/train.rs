@@ -16,20 +16,20 @@ use crate::output::{Output, say, write_atomic};
 
 /// Train a tokenizer on text files.
 ///
-/// Writes DIR/tokenizer.json, for wordpiece also DIR/vocab.txt, and prints the former's path.
+/// Writes DIR/tokenizer.json, plus DIR/vocab.txt for wordpiece, and prints the path of tokenizer.json.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
   cloze tokenizer train --model wordpiece --vocab-size 8192 --out my-tokenizer corpus/*.txt
   cloze tokenizer train --model byte-bpe --vocab-size 50265 --out my-tokenizer wiki.txt.zst")]
 pub struct Args {
-    /// The kind of vocabulary.
+    /// The type of tokenizer model.
     #[arg(long, value_enum)]
     model: Kind,
-    /// Tokens in the vocabulary, special ones included; fewer come of a text too small for them.
+    /// Vocabulary size, special tokens included; smaller if the text is too small.
     #[arg(long, value_name = "N")]
     vocab_size: usize,
-    /// The folder to write to; made if absent.
+    /// The output folder; created if missing.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Ignore case: text is lower-cased first, for wordpiece without accents (wordpiece's default).
@@ -38,23 +38,23 @@ pub struct Args {
     /// Keep case and accents (the default of bpe and byte-bpe).
     #[arg(long)]
     cased: bool,
-    /// Join no pair of pieces that occurs less often than this.
+    /// Do not merge pairs that occur less often than this.
     #[arg(long, value_name = "N", default_value_t = 2)]
     min_frequency: u64,
     /// Keep only the N most frequent characters; the others become unknown (not for byte-bpe).
     #[arg(long, value_name = "N")]
     limit_alphabet: Option<usize>,
-    /// Keep joined pieces shorter than this many characters (bytes for byte-bpe).
+    /// Maximum characters of a merged piece (bytes for byte-bpe).
     #[arg(long, value_name = "N")]
     max_token_chars: Option<usize>,
-    /// Which pair of pieces wordpiece joins next.
+    /// How wordpiece chooses the next pair to merge.
     #[arg(long, value_enum, default_value_t = Score::Frequency)]
     score: Score,
-    /// The files' format: auto, text, jsonl or parquet; auto goes by the file's ending.
+    /// The files' format: auto, text, jsonl or parquet; auto goes by the file extension.
     #[arg(long = "input-format", alias = "format", value_name = "FORMAT", default_value = "auto",
         hide_possible_values = true, value_parser = format())]
     format: Format,
-    /// The column of JSON lines or Parquet that holds the text.
+    /// The text column of JSON lines or Parquet.
     #[arg(long, value_name = "NAME", default_value = "text")]
     text_column: String,
     /// The text: files, folders or globs; plain or compressed with gzip or zstd.
@@ -68,15 +68,15 @@ enum Kind {
     Wordpiece,
     /// Byte-pair encoding of characters.
     Bpe,
-    /// Byte-pair encoding of bytes, which knows every text, with RoBERTa's special tokens.
+    /// Byte-pair encoding of bytes, which can encode any text, with RoBERTa's special tokens.
     ByteBpe,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Score {
-    /// The most frequent, as Hugging Face's tokenizers does.
+    /// The most frequent pair, as in Hugging Face's tokenizers.
     Frequency,
-    /// The one that makes the text most likely, freq(ab) / (freq(a) freq(b)), as in the literature.
+    /// The pair that increases likelihood most, freq(ab) / (freq(a) freq(b)), as in the literature.
     Likelihood,
 }
 
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<()> {
     progress.finish_and_clear();
     let tokenizer = tokenizer?;
 
-    fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    fs::create_dir_all(&args.out).with_context(|| format!("cannot create {}", args.out.display()))?;
     if args.model == Kind::Wordpiece {
         write_atomic(&args.out.join("vocab.txt"), &vocabulary(&tokenizer))?;
     }
@@ -150,13 +150,13 @@ fn train(args: &Args, progress: &mut dyn FnMut(TrainProgress)) -> Result<Tokeniz
     Ok(tokenizer?)
 }
 
-/// The tokens in the order of their ids, a line each, as BERT's `vocab.txt` has them.
+/// The tokens in order of id, one per line, as in BERT's `vocab.txt`.
 fn vocabulary(tokenizer: &Tokenizer) -> String {
     let ids = 0..tokenizer.vocab_size() as u32;
     ids.filter_map(|id| tokenizer.id_to_token(id)).flat_map(|token| [token, "\n"]).collect()
 }
 
-/// A live line on standard error, where that is a terminal.
+/// A live progress line on standard error, if that is a terminal.
 fn progress_line() -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {

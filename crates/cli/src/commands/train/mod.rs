@@ -21,33 +21,33 @@ use crate::profile::Profiled;
 use crate::stop;
 use from_data::{DataArgs, NamedTask};
 
-/// Where runs go that are given no folder, and where prepared corpora are kept between runs.
+/// The default parent of run folders, and the cache of prepared corpora.
 pub const RUNS: &str = "runs";
 const CACHE: &str = "cache";
 
-/// Pretrain or fine-tune a model, or train one that translates, as a configuration file says.
+/// Pretrain or fine-tune a model, or train a translation model, from a configuration file.
 ///
-/// Trains or loads the tokenizer, prepares the corpus, trains. The run's folder receives the
-/// resolved configuration, the metrics, checkpoints and, at the end, the model with its tokenizer
-/// as a Hugging Face folder, whose path is printed on standard output.
+/// Trains or loads the tokenizer, prepares the corpus and trains. The run folder receives the resolved
+/// configuration, the metrics, checkpoints and, at the end, the model with its tokenizer as a Hugging Face
+/// folder, whose path is printed on standard output.
 ///
-/// A configuration with objective.kind = "left-to-right" trains a language model, an AWD-LSTM where there are
-/// [streams], one with "bidirectional-language-model" an ELMo, one with "denoising" an encoder–decoder that restores noisy texts.
-/// A configuration with a [task] fine-tunes a checkpoint on labelled data: the folder then receives the best
-/// model and, for development and test data, a report with every prediction.
+/// A configuration with objective.kind = "left-to-right" trains a language model (an AWD-LSTM with [streams]),
+/// "bidirectional-language-model" an ELMo, and "denoising" an encoder–decoder that reconstructs corrupted
+/// texts. A configuration with a [task] fine-tunes a checkpoint on labelled data: the folder then receives the
+/// best model and, for development and test data, a report with every prediction.
 ///
-/// A configuration with [parallel] trains a model that translates, on sentences with their translations.
+/// A configuration with [parallel] trains a translation model on sentence pairs.
 ///
-/// With a task in the place of CONFIG (classification, regression, multi-label, tagging, answers, embedding), a configuration is
-/// made for --data: the columns' delimiter is found out, a share of the rows is held out, and epochs and rate fit the number
-/// of rows. The run's folder has it as config.toml.
+/// With a task in place of CONFIG (classification, regression, multi-label, tagging, answers, embedding), a configuration is
+/// made for --data: it detects the column delimiter, holds out a share of the rows, and fits the number of epochs and the
+/// learning rate to the number of rows. The run folder receives it as config.toml.
 ///
-/// Ctrl-C saves a checkpoint and stops; a second one stops at once. --resume continues from the last
-/// good checkpoint, however the run ended, to the very weights of a run that was never interrupted.
+/// Ctrl-C saves a checkpoint and stops; a second one stops at once. --resume continues from the last good
+/// checkpoint, however the run ended, and gives exactly the weights of an uninterrupted run.
 ///
-/// --seeds trains once for each of several seeds, in seed-N in the run's folder, and then shows every
-/// figure's mean and deviation, also as seeds.json and seeds.html; the path printed is that of the best one's
-/// model. The same command continues after an interruption, and trains no finished run again.
+/// --seeds trains once per seed, in seed-N in the run folder, and then shows the mean and standard deviation of
+/// every metric, also as seeds.json and seeds.html; the path printed is that of the best seed's model. After an
+/// interruption, the same command continues and skips finished runs.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -60,34 +60,34 @@ Examples:
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base --resume")]
 pub struct Args {
-    /// The run's configuration, a TOML file; or the task that one is made for.
+    /// The run configuration, a TOML file; or the task to make one for.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
     #[command(flatten)]
     data: DataArgs,
-    /// Override a key of the configuration, such as train.steps=500; may be repeated. A table as the value, as in
-    /// data.train.columns={text="review"}, replaces the whole table of the configuration.
+    /// Override a key of the configuration, such as train.steps=500; may be repeated. A table value, such as
+    /// data.train.columns={text="review"}, replaces the configuration's whole table.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[arg(long, value_name = "DEVICE", help = compute::DEVICE)]
     device: Option<DeviceName>,
-    /// The run's folder (default: runs/ and the run's name).
+    /// The run folder (default: runs/ and the run's name).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Go on from the last good checkpoint in the run's folder.
+    /// Resume from the last good checkpoint in the run folder.
     #[arg(long)]
     resume: bool,
-    /// Train once with each of these seeds in place of run.seed, such as 1,2,3.
+    /// Train once with each of these seeds instead of run.seed, such as 1,2,3.
     #[arg(long, value_name = "SEEDS", value_delimiter = ',', conflicts_with = "profile")]
     seeds: Vec<u64>,
-    /// Measure some steps, after the first five: prints the time by operation and writes trace.json to the
-    /// run's folder, which ui.perfetto.dev and chrome://tracing open. The run goes on to its end.
+    /// Profile this many steps, after the first five: prints the time by operation and writes trace.json to the
+    /// run folder, for ui.perfetto.dev or chrome://tracing. The run then continues to its end.
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "20",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub profile: Option<u64>,
 }
 
-/// Carries out the run of a configuration, or one for each seed.
+/// Runs a configuration, once or for each seed.
 pub fn run(args: &Args) -> Result<()> {
     let file = match NamedTask::of(&args.config) {
         Some(task) => args.data.config(task, args.out.as_deref())?,
@@ -99,7 +99,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut plan = plan_of(&file, &args.settings, &KINDS).map_err(WrongUsage::new)?;
     let different: BTreeSet<u64> = args.seeds.iter().copied().collect();
     if different.len() < args.seeds.len() {
-        return Err(WrongUsage::new(anyhow!("--seeds has a seed twice")).into());
+        return Err(WrongUsage::new(anyhow!("--seeds has a duplicate seed")).into());
     }
     if let Some(path) = plan.checkpoint_mut() {
         *path = model::folder(&path.to_string_lossy()).context("`model.path`")?;
@@ -133,7 +133,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Says where the result lies.
+/// Prints the path of the result.
 fn print(model: &Path) -> Result<()> {
     let mut output = Output::new();
     output.line(model.display())?;

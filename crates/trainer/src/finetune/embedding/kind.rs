@@ -1,4 +1,4 @@
-//! Sentence encoders as a kind of task: what goes with a loss, and a run from its data on.
+//! Sentence encoders as a kind of task: checks for each loss, and the run from its data on.
 
 use super::super::config::Tuning;
 use super::super::kind::TaskKind;
@@ -20,11 +20,11 @@ use cloze_evaluation::report::SimilarityKind;
 use cloze_model::huggingface::SentenceConfig;
 use std::path::Path;
 
-/// Embeddings, as a section says it.
+/// Embeddings, configured by a section.
 pub(in crate::finetune) struct EmbeddingKind<'a>(pub &'a EmbeddingSection);
 
 impl TaskKind for EmbeddingKind<'_> {
-    /// The values, and that the data has what the loss needs.
+    /// Checks the values, and that the data has what the loss needs.
     fn check(&self, config: Tuning<'_>) -> Check {
         let section = self.0;
         section.loss.check()?;
@@ -33,10 +33,10 @@ impl TaskKind for EmbeddingKind<'_> {
         let columns = &config.data.train.columns;
         let has = |key: &str| columns.contains_key(key.rsplit('.').next().unwrap_or(key));
         for key in section.loss.needs() {
-            ensure(has(key), key, "missing", "the column that has it: `task.loss` cannot do without")?;
+            ensure(has(key), key, "missing", "the column that has it, which `task.loss` requires")?;
         }
         for (key, who) in section.loss.ignores() {
-            let expected = format!("none beside `task.loss.kind` = \"{}\": {who}", section.loss.kind());
+            let expected = format!("none with `task.loss.kind` = \"{}\": {who}", section.loss.kind());
             ensure(!has(key), key, "given", expected)?;
         }
         if let (LossSection::Simcse { .. }, Some(prompts)) = (&section.loss, &section.prompts) {
@@ -76,9 +76,9 @@ impl TaskKind for EmbeddingKind<'_> {
         }
         let Some(MatryoshkaSection { dims, weights }) = &section.matryoshka else { return Ok(()) };
         let distils = matches!(section.loss, LossSection::Distillation { .. });
-        ensure(!distils, "task.matryoshka", "given", "none beside a teacher, which has one width")?;
+        ensure(!distils, "task.matryoshka", "given", "none with a teacher, which has one width")?;
         let classifies = section.loss == LossSection::Softmax {};
-        ensure(!classifies, "task.matryoshka", "given", "none beside a classifier, which has one width")?;
+        ensure(!classifies, "task.matryoshka", "given", "none with a classifier, which has one width")?;
         ensure(!dims.is_empty(), "task.matryoshka.dims", "[]", "one number of features or more")?;
         for dim in dims {
             at_least(1, "task.matryoshka.dims", *dim)?;
@@ -136,7 +136,7 @@ impl TaskKind for EmbeddingKind<'_> {
     }
 }
 
-/// The training examples with their classes, and how many classes there are.
+/// The training examples with their classes, and the number of classes.
 fn read_classes(source: &LabelledSource) -> Result<((Vec<SentenceExample>, SkipReport), usize)> {
     let (loaded, set) = classified_sentences(source, Path::new(""))?;
     if let [class] = set.names() {
@@ -147,7 +147,7 @@ fn read_classes(source: &LabelledSource) -> Result<((Vec<SentenceExample>, SkipR
     Ok(((loaded.examples, loaded.skipped), set.len()))
 }
 
-/// The training examples that a section takes.
+/// The training examples selected by a section.
 fn select(section: &EmbeddingSection, mut examples: Vec<SentenceExample>) -> Result<Vec<SentenceExample>> {
     if let Some(least) = section.min_score {
         examples.retain(|example| example.score.is_some_and(|score| score >= least));
@@ -165,7 +165,7 @@ fn select(section: &EmbeddingSection, mut examples: Vec<SentenceExample>) -> Res
     }
 }
 
-/// Embeds the training sentences with the model of a folder, whose embeddings' width it returns.
+/// Embeds the training sentences with the model of a folder; returns the embeddings' width.
 fn refer(
     train: &mut Encoded<SentenceExample, EmbeddingFeatures>,
     folder: &Path,
@@ -181,7 +181,7 @@ fn refer(
     Ok(embedder.width())
 }
 
-/// Each sentence of training rows on its own.
+/// Each sentence of training rows as its own example.
 fn single_sentences(examples: Vec<SentenceExample>) -> Vec<SentenceExample> {
     let single =
         |text: String| SentenceExample { text, pair: None, negatives: Vec::new(), score: None, class: None };

@@ -1,4 +1,4 @@
-//! What embeddings are trained by. Each loss is that of sentence-transformers whose name it gives, but for the distance of
+//! Losses for embeddings. Each is the sentence-transformers loss that it names, except for the distance of
 //! [`Triplet`].
 
 use burn::tensor::activation::{log_softmax, relu};
@@ -11,28 +11,27 @@ use serde::{Deserialize, Serialize};
 pub struct EmbeddingBatch<'a> {
     /// Each example's first sentence, `[n, width]`.
     pub first: Tensor<2>,
-    /// Each example's second sentence, `[n, width]`, where there are pairs.
+    /// Each example's second sentence, `[n, width]`, if there are pairs.
     pub second: Option<Tensor<2>>,
-    /// All examples' negatives one after another, `[negatives, width]`, where there are any.
+    /// All examples' negatives, concatenated, `[negatives, width]`, if there are any.
     pub negatives: Option<Tensor<2>>,
-    /// The example of each negative.
+    /// The index of each negative's example.
     pub owners: &'a [usize],
-    /// Each example's score; empty where there are none.
+    /// Each example's score; empty if there are none.
     pub scores: &'a [f64],
-    /// Each example's class; empty where there are none.
+    /// Each example's class; empty if there are none.
     pub classes: &'a [usize],
-    /// A map from [`pair_features`] to logits of the classes, which is trained beside the encoder, where there are classes.
+    /// A map from [`pair_features`] to class logits, trained along with the encoder, if there are classes.
     pub classifier: Option<&'a Linear>,
-    /// What another model that stays as it is makes of the same sentences, where the loss asks for one.
+    /// A frozen reference model's embeddings of the same sentences, if the loss needs them.
     pub reference: Option<Box<EmbeddingBatch<'a>>>,
 }
 
 impl<'a> EmbeddingBatch<'a> {
-    /// The batch of `rows`, whose first `n` are of first sentences, the next of second ones where `pairs`, and the rest of
-    /// negatives.
+    /// The batch of `rows`: `n` first sentences, then second ones if `pairs`, then negatives.
     ///
     /// # Panics
-    /// If the rows are fewer or more.
+    /// If the number of rows does not match.
     pub fn of_rows(rows: Tensor<2>, n: usize, pairs: bool, owners: &'a [usize], scores: &'a [f64]) -> Self {
         let [found, width] = rows.dims();
         let before = if pairs { 2 * n } else { n };
@@ -50,12 +49,12 @@ impl<'a> EmbeddingBatch<'a> {
         }
     }
 
-    /// Examples.
+    /// The number of examples.
     pub fn n_examples(&self) -> usize {
         self.first.dims()[0]
     }
 
-    /// The second sentences; the first ones where there are none.
+    /// The second sentences, or the first ones if there are none.
     fn second(&self) -> Tensor<2> {
         self.second.clone().unwrap_or_else(|| self.first.clone())
     }
@@ -81,24 +80,24 @@ impl<'a> EmbeddingBatch<'a> {
     }
 }
 
-/// A loss of embeddings. One from outside is given to [`EmbeddingTask::new`](super::EmbeddingTask::new).
+/// A loss of embeddings. Pass a custom one to [`EmbeddingTask::new`](super::EmbeddingTask::new).
 pub trait EmbeddingLoss: Send + Sync {
     /// The mean loss of a batch, `[1]`.
     fn mean(&self, batch: &EmbeddingBatch<'_>) -> Tensor<1>;
 }
 
-/// How far two embeddings are from one another.
+/// The distance between two embeddings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TripletDistance {
-    /// The length of their difference.
+    /// The Euclidean distance.
     #[default]
     Euclidean,
-    /// 1 less their cosine.
+    /// 1 minus their cosine.
     Cosine,
 }
 
-/// Each row scaled to length 1; as `torch.nn.functional.normalize`.
+/// Scales each row to length 1, as in `torch.nn.functional.normalize`.
 pub(super) fn unit(rows: Tensor<2>) -> Tensor<2> {
     // A root's slope at 0 is infinite: a row of zeros is to have none.
     let norms = rows.clone().powf_scalar(2.0).sum_dim(1).clamp_min(1e-24).sqrt();
@@ -110,38 +109,39 @@ fn cosines(a: Tensor<2>, b: Tensor<2>) -> Tensor<2> {
     unit(a).matmul(unit(b).transpose())
 }
 
-/// The cosine of each row of `a` with the same row of `b`, `[n]`.
+/// The cosine of each row of `a` with the corresponding row of `b`, `[n]`.
 fn cosines_of_pairs(a: Tensor<2>, b: Tensor<2>) -> Tensor<1> {
     (unit(a) * unit(b)).sum_dim(1).squeeze_dim::<1>(1)
 }
 
-/// The mean cross-entropy of each row's logit of its own number.
+/// The mean cross-entropy with each row's own index as its target.
 fn own(logits: Tensor<2>) -> Tensor<1> {
     let [n, _] = logits.dims();
     let places = Tensor::arange(0..n as i64, &logits.device());
     cross_entropy(logits, places)
 }
 
-/// The mean cross-entropy of rows of logits, `[n, m]`, by the place of each row's right one, `[n]`.
+/// The mean cross-entropy of rows of logits, `[n, m]`, with targets `[n]`.
 fn cross_entropy(logits: Tensor<2>, places: Tensor<1, Int>) -> Tensor<1> {
     log_softmax(logits, 1).gather(1, places.unsqueeze_dim::<2>(1)).mean().neg()
 }
 
-/// Numbers on the device.
+/// A tensor of values on the device.
 fn values(values: impl Iterator<Item = f64>, device: &Device) -> Tensor<1> {
     let values: Vec<f32> = values.map(|value| value as f32).collect();
     let n = values.len();
     Tensor::from_data(TensorData::new(values, [n]), device)
 }
 
-/// In-batch negatives: `−log (exp(cos(aᵢ, pᵢ)/τ) / Σⱼ exp(cos(aᵢ, cⱼ)/τ))`, where the candidates `c` are all second sentences
-/// and negatives of the batch (Henderson et al. 2017, §4.4; `MultipleNegativesRankingLoss` with `scale` = 1/τ). With both
-/// sentences the same text, whose dropout differs, it is that of SimCSE (Gao, Yao & Chen 2021, eq. 4).
+/// In-batch negatives: `−log (exp(cos(aᵢ, pᵢ)/τ) / Σⱼ exp(cos(aᵢ, cⱼ)/τ))`, where the candidates `c` are all
+/// second sentences and negatives of the batch (Henderson et al. 2017, §4.4; `MultipleNegativesRankingLoss`
+/// with `scale` = 1/τ). If both sentences are the same text with different dropout, it is the loss of SimCSE
+/// (Gao, Yao & Chen 2021, eq. 4).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InBatchNegatives {
     /// τ
     pub temperature: f64,
-    /// Whether it is the mean with the same of second sentences, whose candidates are all first ones
+    /// Whether to average with the same loss for second sentences, with all first ones as candidates
     /// (`MultipleNegativesSymmetricRankingLoss`).
     pub symmetric: bool,
 }
@@ -160,14 +160,14 @@ impl EmbeddingLoss for InBatchNegatives {
     }
 }
 
-/// In-batch negatives without those that a guide finds more like the first sentence than its second is (Solatorio 2024,
-/// `GISTEmbedLoss`). Candidates are all second sentences, the other first ones, the second ones as seen from the second
-/// sentence, and the negatives. Without a reference the model is its own guide.
+/// In-batch negatives without those that a guide model finds more similar to the first sentence than its second
+/// is (Solatorio 2024, `GISTEmbedLoss`). Candidates are all second sentences, the other first ones, the other
+/// second ones relative to the second sentence, and the negatives. Without a reference the model guides itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GuidedNegatives {
-    /// What cosines are divided by.
+    /// Divides the cosines.
     pub temperature: f64,
-    /// By how much less like the first sentence than its second is a candidate may be and still be left out.
+    /// How much less similar than the second sentence a candidate may be and still be excluded.
     pub margin: f64,
 }
 
@@ -198,12 +198,12 @@ impl EmbeddingLoss for GuidedNegatives {
 
 /// `max(d(a, p) − d(a, n) + margin, 0)` of each negative (`TripletLoss`; Schroff et al. 2015, eq. 3).
 ///
-/// Deviation: sentence-transformers 5.1 gives the Euclidean distance the wrong sign; it is the paper's here.
+/// Deviation: sentence-transformers 5.1 gives the Euclidean distance the wrong sign; here it has the paper's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Triplet {
     /// d
     pub distance: TripletDistance,
-    /// By how much a negative is to be farther away.
+    /// How much farther away a negative must be.
     pub margin: f64,
 }
 
@@ -230,7 +230,7 @@ impl EmbeddingLoss for Triplet {
 /// `(cos(u, v) − score / max_score)²` (`CosineSimilarityLoss`; Reimers & Gurevych 2019, §3).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CosineRegression {
-    /// The score of a pair whose cosine is to be 1.
+    /// The score of a pair with target cosine 1.
     pub max_score: f64,
 }
 
@@ -242,8 +242,8 @@ impl EmbeddingLoss for CosineRegression {
     }
 }
 
-/// `log (1 + Σ exp((cos(uⱼ, vⱼ) − cos(uᵢ, vᵢ)) / τ))` over all pairs of which `i` has the higher score (`CoSENTLoss` with `scale`
-/// = 1/τ; Su 2022).
+/// `log (1 + Σ exp((cos(uⱼ, vⱼ) − cos(uᵢ, vᵢ)) / τ))` over all pairs in which `i` has the higher score
+/// (`CoSENTLoss` with `scale` = 1/τ; Su 2022).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cosent {
     /// τ
@@ -274,7 +274,7 @@ impl EmbeddingLoss for Cosent {
     }
 }
 
-/// What the classes of pairs are told by: `(u, v, |u − v|)` (Reimers & Gurevych 2019, §3 and Table 6).
+/// The features for classifying pairs: `(u, v, |u − v|)` (Reimers & Gurevych 2019, §3 and Table 6).
 ///
 /// # Shapes
 /// - `u`, `v`: `[n, width]`; returns `[n, 3 · width]`
@@ -285,13 +285,13 @@ pub fn pair_features(u: Tensor<2>, v: Tensor<2>) -> Tensor<2> {
 
 /// The cross-entropy of classes of pairs, `softmax(W·(u, v, |u − v|) + b)` (`SoftmaxLoss`; Reimers & Gurevych 2019, §3).
 ///
-/// Deviation: the paper's map has no bias; that of sentence-transformers has one, and so has this.
+/// Deviation: the paper's map has no bias; sentence-transformers' has one, and so does this one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PairClasses;
 
 impl EmbeddingLoss for PairClasses {
     /// # Panics
-    /// Without a classifier, or with classes that are not one for each example.
+    /// Without a classifier, or if the number of classes differs from the number of examples.
     fn mean(&self, batch: &EmbeddingBatch<'_>) -> Tensor<1> {
         let classifier = batch.classifier.expect("a classifier of pairs");
         assert_eq!(batch.classes.len(), batch.n_examples(), "a class for each example");
@@ -302,7 +302,7 @@ impl EmbeddingLoss for PairClasses {
     }
 }
 
-/// `(u − t)²` of every feature, t a teacher's embedding (`MSELoss`; Reimers & Gurevych 2020, §3).
+/// `(u − t)²` of every feature, where t is a teacher's embedding (`MSELoss`; Reimers & Gurevych 2020, §3).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Distillation;
 
@@ -315,11 +315,12 @@ impl EmbeddingLoss for Distillation {
     }
 }
 
-/// A loss of the first features only, summed over several numbers of them (Kusupati et al. 2022, eq. 1; `MatryoshkaLoss`).
+/// A loss on prefixes of the embeddings, summed over several widths (Kusupati et al. 2022, eq. 1;
+/// `MatryoshkaLoss`).
 pub struct Matryoshka<L> {
     /// The loss.
     pub loss: L,
-    /// Numbers of features, each with its weight.
+    /// Widths, each with its weight.
     pub widths: Vec<(usize, f64)>,
 }
 

@@ -1,7 +1,7 @@
-//! Sentence encoders: embeddings that are alike where sentences are (Reimers & Gurevych 2019).
+//! Sentence encoders: similar sentences get similar embeddings (Reimers & Gurevych 2019).
 //!
-//! A loss sees a batch's embeddings alone, so that an [`EmbeddingTask`] may compute its gradient by the embeddings first, and
-//! the encoder's gradients chunk by chunk after that (GradCache, Gao et al. 2021).
+//! A loss depends only on a batch's embeddings, so an [`EmbeddingTask`] may first compute its gradient with
+//! respect to the embeddings, and then the encoder's gradients chunk by chunk (GradCache, Gao et al. 2021).
 
 pub(super) mod kind;
 mod losses;
@@ -37,10 +37,11 @@ pub use losses::{EmbeddingBatch, EmbeddingLoss, TripletDistance, pair_features};
 pub use model::SentenceEncoder;
 pub use section::{EmbeddingSection, LossSection, MatryoshkaSection, PromptsSection};
 
-/// Pairs that a second sentence is found among, in the figures of pairs without scores and negatives.
+/// Number of candidates in which a second sentence is searched, in the metrics of pairs without scores and
+/// negatives.
 const CANDIDATES: usize = 256;
 
-/// What the model takes of an example.
+/// The model's input for an example.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EmbeddingFeatures {
     /// The tokens of the first sentence, of the second, and of each negative.
@@ -48,23 +49,23 @@ pub struct EmbeddingFeatures {
     has_pair: bool,
     score: Option<f64>,
     class: Option<usize>,
-    /// A number of each sentence, equal for equal texts.
+    /// A key for each sentence, equal for equal texts.
     keys: Vec<u64>,
-    /// Another model's embedding of each sentence, where the loss asks for one.
+    /// A reference model's embedding of each sentence, if the loss needs them.
     reference: Vec<Vec<f32>>,
     truncated: bool,
 }
 
-/// Embeddings of sentences, trained by any loss of them.
+/// Sentence embeddings, trained with any loss of embeddings.
 pub struct EmbeddingTask {
     section: EmbeddingSection,
     loss: Box<dyn EmbeddingLoss>,
     sentence: SentenceConfig,
     pooling: SentencePooling,
     kind: SimilarityKind,
-    /// The width of a teacher's embeddings, where the loss has one.
+    /// The width of a teacher's embeddings, if the loss has one.
     teacher_width: Option<usize>,
-    /// The classes of pairs, where the loss is of such.
+    /// The number of pair classes, if the loss uses classes.
     n_classes: Option<usize>,
 }
 
@@ -75,12 +76,12 @@ impl fmt::Debug for EmbeddingTask {
 }
 
 impl EmbeddingTask {
-    /// A task with a loss of one's own, which replaces the section's, for a checkpoint with these modules of
-    /// sentence-transformers. `kind` says what is known of the development data.
+    /// A task with a custom loss in place of the section's, for a checkpoint with these sentence-transformers
+    /// modules. `kind` describes the development data.
     ///
     /// # Errors
-    /// Modules with an unknown pooling, or that map embeddings (`Dense`), or that leave out of the pooling the prompts that the
-    /// section has.
+    /// Modules with an unknown pooling, with `Dense` layers, or with a pooling that excludes prompts while the
+    /// section sets prompts.
     pub fn new(
         section: EmbeddingSection,
         loss: Box<dyn EmbeddingLoss>,
@@ -107,15 +108,15 @@ impl EmbeddingTask {
         Ok(Self { section, loss, sentence, pooling, kind, teacher_width: None, n_classes: None })
     }
 
-    /// The task whose pairs have this many classes, for a loss of these: the model has a classifier of them.
+    /// The task with this many pair classes, for losses on classes: the model gets a classifier.
     pub fn with_classes(self, n: usize) -> Self {
         Self { n_classes: Some(n), ..self }
     }
 
-    /// Examples with their tokens, each sentence behind its prompt.
+    /// Examples with their tokens, each sentence after its prompt.
     ///
     /// # Errors
-    /// A `max_len` without room for a token.
+    /// A `max_len` too short for a token.
     pub fn encode(
         &self,
         tokenizer: &Tokenizer,
@@ -165,7 +166,7 @@ impl EmbeddingTask {
         if self.sentence.normalize { losses::unit(embeddings) } else { embeddings }
     }
 
-    /// What a loss sees of a batch, by its sentences' embeddings.
+    /// The loss's batch, from its sentences' embeddings.
     fn mean_loss(&self, scores: EmbeddingScores, batch: &[&EmbeddingFeatures]) -> Tensor<1> {
         let EmbeddingScores { rows, classifier } = scores;
         let (n, pairs) = (batch.len(), self.has_second(batch));
@@ -200,13 +201,14 @@ impl EmbeddingTask {
         self.is_simcse() || batch.iter().all(|features| features.has_pair)
     }
 
-    /// The sequences of a batch in the order of [`EmbeddingBatch::of_rows`]. Of a single sentence SimCSE has it twice.
+    /// The sequences of a batch in the order of [`EmbeddingBatch::of_rows`]. SimCSE has a single sentence
+    /// twice.
     fn ordered<'a>(&self, batch: &[&'a EmbeddingFeatures]) -> Vec<&'a TokenSequence> {
         order(batch, self.is_simcse(), |features, i| features.sequences.get(i)).collect()
     }
 }
 
-/// What `of` has of the first sentences of a batch, then of the second ones, then of the negatives.
+/// The items in `of` of a batch's first sentences, then of the second ones, then of the negatives.
 fn order<'a, T: 'a>(
     batch: &[&'a EmbeddingFeatures],
     twice: bool,
@@ -226,7 +228,7 @@ fn order<'a, T: 'a>(
     all.into_iter()
 }
 
-/// A number of a text.
+/// A text's key.
 fn key(text: &str) -> u64 {
     let hash = blake3::hash(text.trim().to_lowercase().as_bytes());
     u64::from_le_bytes(std::array::from_fn(|i| hash.as_bytes()[i]))
@@ -242,7 +244,7 @@ impl TokenFeatures for EmbeddingFeatures {
     }
 }
 
-/// The embeddings of a batch, and what tells the classes of its pairs.
+/// A batch's embeddings, and the classifier of its pairs.
 #[derive(Debug, Clone)]
 pub struct EmbeddingScores {
     /// The first sentences, then the second ones, then the negatives, `[sentences, width]`.
@@ -433,7 +435,8 @@ impl PretrainedTask for EmbeddingTask {
     }
 }
 
-/// Whether pairs share a text, so that the second of one is no wrong answer to the first of the other.
+/// Whether two pairs share a text, so that the second text of one is not a wrong answer to the first of the
+/// other.
 fn shares_text(a: &SentenceExample, b: &SentenceExample) -> bool {
     a.texts().any(|text| b.texts().any(|other| other == text))
 }

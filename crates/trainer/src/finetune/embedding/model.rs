@@ -1,12 +1,12 @@
-//! What is trained: an encoder, and beside it what some losses need.
+//! The trained model: an encoder, and what some losses need besides.
 
 use burn::module::Module;
 use cloze_model::HasBackbone;
 use cloze_model::bert::Bert;
 use cloze_model::blocks::Linear;
 
-/// An encoder whose states are pooled to embeddings. With a loss of classes there is a classifier of pairs beside it, which is
-/// in checkpoints and not in the saved model.
+/// An encoder whose states are pooled to embeddings. Losses on classes add a classifier of pairs, which is kept
+/// in checkpoints but not in the saved model.
 #[derive(Module, Debug)]
 pub struct SentenceEncoder {
     /// The encoder.

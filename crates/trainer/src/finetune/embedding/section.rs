@@ -1,4 +1,4 @@
-//! How a config says what embeddings are trained by.
+//! Config of the embedding task.
 
 use super::losses::{
     Cosent, CosineRegression, Distillation, EmbeddingLoss, GuidedNegatives, InBatchNegatives, Matryoshka,
@@ -16,29 +16,30 @@ use std::path::{Path, PathBuf};
 pub struct EmbeddingSection {
     /// The loss.
     pub loss: LossSection,
-    /// How the encoder's states are pooled. Default: what the checkpoint's sentence-transformers modules say, or the mean.
+    /// How the encoder's states are pooled. Default: from the checkpoint's sentence-transformers modules, or
+    /// the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooling: Option<Pooling>,
-    /// Whether embeddings are scaled to length 1. Default: what the modules say, or no.
+    /// Whether embeddings are scaled to length 1. Default: from the modules, or no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub normalize: Option<bool>,
-    /// Numbers of first features that are to be embeddings too. Default none.
+    /// Prefixes of the embedding that are trained as embeddings too. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matryoshka: Option<MatryoshkaSection>,
-    /// What stands before texts, such as `query: ` (Wang et al. 2022, E5); the saved folder has it as prompts of
-    /// sentence-transformers, `query` and `document`. Default none.
+    /// Prefixes of texts, such as `query: ` (Wang et al. 2022, E5); saved as the sentence-transformers prompts
+    /// `query` and `document`. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompts: Option<PromptsSection>,
-    /// Training pairs with a lower score are left out; the development data keeps them. Default: none is left out.
+    /// Minimum score of training pairs; the development data is not filtered. Default: no filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_score: Option<f64>,
-    /// Sentences whose graph is in memory at once. Gradients are those of the whole batch, for a forward pass more (Gao et
-    /// al. 2021). Default: all of a batch.
+    /// Sentences whose graph is in memory at once. Gradients equal those of the whole batch, for one more
+    /// forward pass (Gao et al. 2021). Default: the whole batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<usize>,
 }
 
-/// What stands before texts.
+/// Prefixes of texts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PromptsSection {
@@ -50,73 +51,74 @@ pub struct PromptsSection {
     pub pair: String,
 }
 
-/// Numbers of first features that are embeddings too.
+/// Prefixes of the embedding that are trained as embeddings too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MatryoshkaSection {
-    /// How many features, such as `[384, 128, 32]`.
+    /// Their widths, such as `[384, 128, 32]`.
     pub dims: Vec<usize>,
-    /// What the loss of each counts. Default 1 each.
+    /// The weight of each width's loss. Default 1 each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<f64>,
 }
 
-/// What embeddings are trained by.
+/// The training loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum LossSection {
-    /// A pair's second sentence is to be more like the first than those of other pairs, and than all negatives.
+    /// A pair's second sentence must be more similar to the first than those of other pairs and all negatives.
     InBatchNegatives {
-        /// What cosines are divided by. Default 0.05.
+        /// Temperature: divides the cosines. Default 0.05.
         #[serde(default = "temperature")]
         temperature: f64,
-        /// Whether the first sentence is chosen for the second too. Default false.
+        /// Whether to rank first sentences for the second too. Default false.
         #[serde(default)]
         symmetric: bool,
     },
-    /// A sentence is to be more like itself under other dropout than other sentences. Every sentence of a row is an example.
+    /// A sentence must be more similar to itself under different dropout than to other sentences. Every
+    /// sentence of a row is an example.
     Simcse {
-        /// What cosines are divided by. Default 0.05.
+        /// Temperature: divides the cosines. Default 0.05.
         #[serde(default = "temperature")]
         temperature: f64,
     },
-    /// In-batch negatives without those that a guide finds more alike than the pair.
+    /// In-batch negatives without those that a guide model finds more similar than the pair.
     GuidedNegatives {
-        /// What cosines are divided by. Default 0.01.
+        /// Temperature: divides the cosines. Default 0.01.
         #[serde(default = "guided_temperature")]
         temperature: f64,
-        /// By how much less alike than the pair a candidate may be and still be left out. Default 0.
+        /// How much less similar than the pair a candidate may be and still be excluded. Default 0.
         #[serde(default)]
         margin: f64,
-        /// The folder of the guide, which stays as it is. Default: the model itself.
+        /// The folder of the guide model, which is frozen. Default: the model itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         guide: Option<PathBuf>,
     },
-    /// A negative is to be farther from the first sentence than the second is.
+    /// A negative must be farther from the first sentence than the second is.
     Triplet {
-        /// How far embeddings are from one another. Default `"euclidean"`.
+        /// The distance between embeddings. Default `"euclidean"`.
         #[serde(default)]
         distance: TripletDistance,
-        /// By how much. Default 5.
+        /// How much farther. Default 5.
         #[serde(default = "triplet_margin")]
         margin: f64,
     },
-    /// The cosine of a pair is to be its score.
+    /// The cosine of a pair must match its score.
     Cosine {
-        /// The score of pairs whose cosine is to be 1. Default 1.
+        /// The score of pairs with target cosine 1. Default 1.
         #[serde(default = "max_score")]
         max_score: f64,
     },
-    /// The cosines of pairs are to be in the order of their scores.
+    /// The cosines of pairs must be in the order of their scores.
     Cosent {
-        /// What cosines are divided by. Default 0.05.
+        /// Temperature: divides the cosines. Default 0.05.
         #[serde(default = "temperature")]
         temperature: f64,
     },
-    /// A classifier is to tell a pair's class by both embeddings and how far they are apart in each feature.
+    /// A classifier must predict a pair's class from both embeddings and their element-wise distance.
     Softmax {},
-    /// An embedding is to be that of a teacher.
+    /// An embedding must match a teacher's.
     Distillation {
         /// The teacher's folder.
         teacher: PathBuf,
@@ -139,14 +141,14 @@ fn max_score() -> f64 {
     1.0
 }
 
-/// The keys of a pair's second sentence, of its class, of its score, and of negatives.
+/// The keys of the columns of a pair's second sentence, its class, its score, and negatives.
 pub(super) const PAIR: &str = "data.train.columns.pair";
 const CLASS: &str = "data.train.columns.class";
 pub(super) const LABEL: &str = "data.train.columns.label";
 pub(super) const NEGATIVES: &str = "data.train.columns.negatives";
 
 impl LossSection {
-    /// The folder of the model that the loss asks for, if any.
+    /// The folder of the reference model that the loss needs, if any.
     pub(super) fn reference(&self) -> Option<&Path> {
         match self {
             Self::GuidedNegatives { guide, .. } => guide.as_deref(),
@@ -160,12 +162,12 @@ impl LossSection {
         matches!(self, Self::InBatchNegatives { .. } | Self::Simcse { .. } | Self::GuidedNegatives { .. })
     }
 
-    /// Whether the examples of a batch are held against one another, without being negatives.
+    /// Whether the loss compares the examples of a batch without using them as negatives.
     pub(super) fn orders_examples(&self) -> bool {
         matches!(self, Self::Cosent { .. })
     }
 
-    /// The keys of the columns that the loss cannot do without.
+    /// The keys of the columns that the loss requires.
     pub(super) fn needs(&self) -> &'static [&'static str] {
         match self {
             Self::InBatchNegatives { .. } | Self::GuidedNegatives { .. } => &[PAIR],
@@ -176,7 +178,7 @@ impl LossSection {
         }
     }
 
-    /// The columns that the loss would not look at, and which losses do.
+    /// The columns that the loss ignores, and which losses use them.
     pub(super) fn ignores(&self) -> &'static [(&'static str, &'static str)] {
         const OF_CLASSES: (&str, &str) = (CLASS, "\"softmax\" alone reads classes");
         const OF_NEGATIVES: (&str, &str) = (
@@ -190,7 +192,7 @@ impl LossSection {
         }
     }
 
-    /// How a config calls it.
+    /// The name in configs.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::InBatchNegatives { .. } => "in-batch-negatives",
@@ -239,7 +241,7 @@ impl LossSection {
 }
 
 impl EmbeddingSection {
-    /// A section with this loss, and defaults for all else.
+    /// A section with this loss, and defaults for everything else.
     pub fn new(loss: LossSection) -> Self {
         Self {
             loss,
@@ -252,7 +254,7 @@ impl EmbeddingSection {
         }
     }
 
-    /// The loss, of several widths where the section names them.
+    /// The loss, at several widths if the section sets them.
     pub fn loss(&self) -> Box<dyn EmbeddingLoss> {
         let loss = self.loss.loss();
         match &self.matryoshka {

@@ -1,4 +1,4 @@
-//! Losses against sentence-transformers', and gradients in chunks against those of the whole batch.
+//! Losses compared with sentence-transformers', and chunked gradients with those of the whole batch.
 
 use super::losses::{
     Cosent, CosineRegression, Distillation, GuidedNegatives, InBatchNegatives, Matryoshka, PairClasses,
@@ -121,7 +121,7 @@ fn model(dropout: f64, device: &Device) -> SentenceEncoder {
     config.init_encoder(&mut ParamInit::new(device, 7).with_std(0.4)).into()
 }
 
-/// The greatest difference of two models' gradients.
+/// The largest difference between two models' gradients.
 fn difference(model: &SentenceEncoder, a: &GradientsParams, b: &GradientsParams) -> f64 {
     struct Difference<'a>(&'a GradientsParams, &'a GradientsParams, f64);
 
@@ -192,7 +192,7 @@ fn a_classifier_has_its_gradients_in_chunks_too() {
     chunks_change_nothing(&LossSection::Softmax {}, &batch, with_classifier, &device);
 }
 
-/// Compares gradients in chunks of three sentences with those of all graphs at once, without dropout and with it.
+/// Compares gradients in chunks of three sentences with those of the full graph, with and without dropout.
 fn chunks_change_nothing(
     loss: &LossSection,
     batch: &[&EmbeddingFeatures],

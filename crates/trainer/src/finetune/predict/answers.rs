@@ -1,4 +1,4 @@
-//! Asking questions about a text.
+//! Answering questions about a text.
 
 use super::super::answers::{AnswerTask, SpanScores};
 use super::super::section::TaskSection;
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use std::ops::Range;
 
 /// `{"answer": …, "start": …, "end": …, "score": …}`: the text, its characters `start..end` in the context, and
-/// its probability among the candidates. No answer is an empty text that is nowhere. `"n_best"` lists as many
-/// of the candidates as are [asked for](PredictTask::list), the best first.
+/// its probability among the candidates. No answer is an empty text with null offsets. `"n_best"` lists as many
+/// of the best candidates as [requested](PredictTask::list), best first.
 impl PredictTask for AnswerTask {
     type Origin = ();
 
@@ -45,7 +45,7 @@ impl PredictTask for AnswerTask {
         Ok((question, ()))
     }
 
-    /// Contexts have windows, and none is cut.
+    /// Contexts are split into windows, so none is truncated.
     fn tokens(&self, tokenizer: &Tokenizer, examples: Vec<Question>, max_len: usize) -> Result<Cut<Self>> {
         Ok((self.encode(tokenizer, examples, max_len)?, 0))
     }
@@ -73,8 +73,8 @@ impl PredictTask for AnswerTask {
         answers.collect()
     }
 
-    /// Cut and chosen as the config has it. The threshold is the config's, else the model's, else 0 where there
-    /// are questions without an answer.
+    /// Split and selected as configured. The threshold is the config's, else the model's, else 0 if there are
+    /// unanswerable questions.
     fn labelled(
         &self,
         section: &TaskSection,
@@ -94,7 +94,7 @@ impl PredictTask for AnswerTask {
     }
 }
 
-/// A piece of a context, its place in characters.
+/// A span of a context, with its position in characters.
 fn span(context: &str, text: &str, bytes: &Option<Range<usize>>, probability: Option<f64>) -> Value {
     let place = |byte: usize| context[..byte].chars().count();
     json!({

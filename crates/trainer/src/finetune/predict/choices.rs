@@ -1,4 +1,4 @@
-//! Asking for the right one of several choices.
+//! Choosing the right one of several texts.
 
 use super::super::choices::ChoiceTask;
 use super::super::section::TaskSection;
@@ -10,7 +10,7 @@ use cloze_data::labelled::{ChoiceExample, ChoiceFeatures, LabelledSource};
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 
-/// `{"choice": …, "score": …, "scores": […]}`: the place of the best, from 0, and the probabilities of all.
+/// `{"choice": …, "score": …, "scores": […]}`: the index of the best, and the probabilities of all.
 impl PredictTask for ChoiceTask {
     type Origin = ();
 

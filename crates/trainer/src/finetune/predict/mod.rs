@@ -1,6 +1,6 @@
-//! Asking a saved model: JSON lines in and out, and labelled data that it is measured on.
+//! Prediction with a saved model: JSON lines in and out, and evaluation on labelled data.
 //!
-//! How each task reads a line and answers it is a file here that implements [`PredictTask`].
+//! Each task has a file here that implements [`PredictTask`], i.e. how it reads and answers a line.
 
 mod answers;
 mod choices;
@@ -19,27 +19,27 @@ use cloze_tokenizer::Tokenizer;
 use serde_json::{Map, Value};
 use std::fmt::Debug;
 
-/// A task whose saved models can be asked.
+/// A task with prediction support.
 pub trait PredictTask: Task<Example: Send + 'static, Features: Send + 'static> + Debug + Sized {
-    /// What the answer to a line needs besides the example, as the text that its words were cut from.
+    /// What the answer to a line needs besides the example, such as the original text of its words.
     type Origin: Send + 'static;
 
-    /// What a line of input looks like, as errors say it.
+    /// The expected form of an input line, for error messages.
     fn input(&self) -> &'static str;
 
-    /// The keys that are read of a line; a line that is a string has the value of the first.
+    /// The keys read from a line; a line that is a string is the value of the first.
     fn input_keys(&self) -> &'static [InputKey];
 
     /// The keys of an answer.
     fn answer_keys(&self) -> Vec<&'static str>;
 
-    /// The example in a line.
+    /// Parses the example in a line.
     fn read_line(&self, line: Value) -> Read<(Self::Example, Self::Origin)>;
 
-    /// Examples with their tokens, and how many of them had more than there is room for.
+    /// Examples with their tokens, and how many of them were truncated.
     ///
     /// # Errors
-    /// Lengths that leave no room for a token.
+    /// Lengths too short for a token.
     fn tokens(
         &self,
         tokenizer: &Tokenizer,
@@ -47,7 +47,8 @@ pub trait PredictTask: Task<Example: Send + 'static, Features: Send + 'static> +
         max_len: usize,
     ) -> Result<Cut<Self>>;
 
-    /// What is answered to each example; `origins` are in the order of the examples, `outputs` of the features.
+    /// The answer to each example; `origins` are in the order of the examples, `outputs` in that of the
+    /// features.
     fn answer(
         &self,
         origins: &[Self::Origin],
@@ -55,8 +56,8 @@ pub trait PredictTask: Task<Example: Send + 'static, Features: Send + 'static> +
         outputs: &[Self::Output],
     ) -> Vec<Value>;
 
-    /// The task as the section of a config has it measured, and labelled examples. What the model was trained
-    /// to say stays as it is.
+    /// The task configured by a config's section for evaluation, and labelled examples. What the model was
+    /// trained to predict is unchanged.
     ///
     /// # Errors
     /// Those of reading the data; settings that do not fit the model.
@@ -66,57 +67,57 @@ pub trait PredictTask: Task<Example: Send + 'static, Features: Send + 'static> +
         source: &LabelledSource,
     ) -> Result<(Self, Vec<Self::Example>, SkipReport)>;
 
-    /// Has answers say the labels whose probability is above `threshold`; whether the task's answers do.
+    /// Sets the probability threshold of predicted labels; returns whether the task supports it.
     fn predict_above(&mut self, _threshold: f64) -> bool {
         false
     }
 
-    /// Has answers list the `n` best; whether the task's answers do.
+    /// Sets the number of best answers to list; returns whether the task supports it.
     fn list(&mut self, _n: usize) -> bool {
         false
     }
 }
 
-/// A key that is read of a line of input.
+/// A key read from an input line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InputKey {
     /// The key.
     pub name: &'static str,
-    /// Whether each line has it. Of those that a line may lack, the task may need one.
+    /// Whether every line must have it. The task may still require an optional one.
     pub required: bool,
-    /// Whether it holds a list of texts, and not a text.
+    /// Whether it holds a list of texts instead of one text.
     pub list: bool,
 }
 
 impl InputKey {
-    /// A text that each line has.
+    /// A required text.
     pub(super) const fn text(name: &'static str) -> Self {
         Self { name, required: true, list: false }
     }
 
-    /// A list of texts that each line has.
+    /// A required list of texts.
     pub(super) const fn texts(name: &'static str) -> Self {
         Self { name, required: true, list: true }
     }
 
-    /// The same, which a line may lack.
+    /// The same key, made optional.
     pub(super) const fn or_none(self) -> Self {
         Self { required: false, ..self }
     }
 }
 
-/// Examples with their tokens, and how many of them were cut.
+/// Examples with their tokens, and how many were truncated.
 pub type Cut<T> = (Encoded<<T as Task>::Example, <T as Task>::Features>, usize);
 
-/// What was read of a line, or what is wrong with it.
+/// A value read from a line, or an error message.
 pub type Read<T> = std::result::Result<T, String>;
 
-/// The keys and values of a line, each to be taken.
+/// The keys and values of a line, to be taken one by one.
 #[derive(Debug)]
 pub struct LineFields(Map<String, Value>);
 
 impl LineFields {
-    /// Those of an object.
+    /// The fields of an object.
     ///
     /// # Errors
     /// Another kind of value.
@@ -127,7 +128,7 @@ impl LineFields {
         }
     }
 
-    /// Those of an object, or a string as the value of `text`.
+    /// The fields of an object, or a string as the value of `text`.
     ///
     /// # Errors
     /// Another kind of value.
@@ -139,7 +140,7 @@ impl LineFields {
         }
     }
 
-    /// Takes a string, if it is there.
+    /// Takes a string, if present.
     ///
     /// # Errors
     /// Another kind of value.
@@ -151,7 +152,7 @@ impl LineFields {
         }
     }
 
-    /// Takes a list of strings, if it is there.
+    /// Takes a list of strings, if present.
     ///
     /// # Errors
     /// Another kind of value.
@@ -168,10 +169,10 @@ impl LineFields {
         }
     }
 
-    /// Refuses what was not taken.
+    /// Rejects any remaining keys.
     ///
     /// # Errors
-    /// The first key that was not.
+    /// The first remaining key.
     pub fn end(self) -> Read<()> {
         match self.0.keys().next() {
             Some(key) => Err(format!("unknown key `{}`", key.escape_debug())),
@@ -180,12 +181,12 @@ impl LineFields {
     }
 }
 
-/// What was taken, unless it is not there.
+/// The value, or an error if it is missing.
 fn required<T>(key: &str, value: Option<T>) -> Read<T> {
     value.ok_or_else(|| format!("`{key}` is missing"))
 }
 
-/// A number with the digits that FP32 has; null for what is not finite.
+/// A number with FP32 precision; null if not finite.
 fn number(value: f64) -> Value {
     (value as f32).to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }

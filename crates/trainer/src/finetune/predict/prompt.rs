@@ -1,4 +1,4 @@
-//! Asking for the class of a text by way of the masked-LM head.
+//! Text classification with the masked-LM head.
 
 use super::super::prompt::PromptTask;
 use super::super::section::{PromptSection, TaskSection};
@@ -12,7 +12,7 @@ use cloze_data::labelled::{LabelledSource, TextExample};
 use cloze_tokenizer::Tokenizer;
 use serde_json::Value;
 
-/// As of texts: `{"label": …, "score": …, "scores": {…}}`.
+/// Same as for texts: `{"label": …, "score": …, "scores": {…}}`.
 impl PredictTask for PromptTask {
     type Origin = ();
 

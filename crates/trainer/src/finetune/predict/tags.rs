@@ -1,4 +1,4 @@
-//! Asking for the tags of words and the entities that they make.
+//! Tagging words, and the resulting entities.
 
 use super::super::section::TaskSection;
 use super::super::tags::{SentenceFeatures, SentenceTags, Tagger, Tags};
@@ -12,9 +12,9 @@ use cloze_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 use std::ops::Range;
 
-/// `{"words": […], "tags": […], "entities": […]}`. An entity has its `"type"`, its `"first"` and `"last"` word and
-/// its `"text"`; where words were cut from a text also the characters `"start"` to `"end"` of it. Tags that are classes of
-/// words make no entities.
+/// `{"words": […], "tags": […], "entities": […]}`. An entity has its `"type"`, its `"first"` and `"last"` word
+/// and its `"text"`; for words split from a text also the character offsets `"start"` and `"end"`. Tags that
+/// are word classes give no entities.
 impl<M: Tagger> PredictTask for Tags<M> {
     type Origin = Option<Text>;
 
@@ -89,7 +89,7 @@ impl<M: Tagger> PredictTask for Tags<M> {
         sentences.collect()
     }
 
-    /// Read and cut as the config has it; the tags are the model's.
+    /// Read and truncated as configured; the tags are the model's.
     fn labelled(
         &self,
         section: &TaskSection,
@@ -118,14 +118,14 @@ impl<M: Tagger> PredictTask for Tags<M> {
     }
 }
 
-/// A text whose words are what white space divides.
+/// A text with its whitespace-separated words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
     text: String,
     places: Vec<Place>,
 }
 
-/// Where a word is in its text.
+/// The position of a word in its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     bytes: Range<usize>,

@@ -1,4 +1,4 @@
-//! Saved models of random weights.
+//! Saved models with random weights.
 
 use super::super::model_folder::{ModelFolder, TaskFile};
 use super::super::predictor::Predictor;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// One of letters.
+/// A character tokenizer.
 pub(crate) fn tokenizer() -> Tokenizer {
     let specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from);
     let letters = ('a'..='z').flat_map(|letter| [letter.to_string(), format!("##{letter}")]);
@@ -53,7 +53,7 @@ pub(crate) fn saved<T: PretrainedTask>(task: T, max_len: usize) -> TempDir {
     folder
 }
 
-/// What a folder's model says of lines.
+/// The predictions of a folder's model for lines.
 pub(crate) fn ask(folder: &Path, lines: &[&str]) -> Predicted {
     let predictor = Predictor::load(folder, &Device::flex(), false).unwrap();
     let predicted = predictor.predict(lines, &mut |_| {}).unwrap();
@@ -64,7 +64,7 @@ pub(crate) fn ask(folder: &Path, lines: &[&str]) -> Predicted {
     predicted
 }
 
-/// What is said to be wrong with a line.
+/// The error message for a line.
 pub(crate) fn refused(folder: &Path, line: &str) -> String {
     let predictor = Predictor::load(folder, &Device::flex(), false).unwrap();
     let predicted = predictor.predict(&[line], &mut |_| {}).unwrap();

@@ -1,4 +1,4 @@
-//! Asking for the class of a text or a pair of texts, or for a number.
+//! Classification of texts and text pairs, and regression.
 
 use super::super::section::TaskSection;
 use super::super::task::{Encoded, Task, argmax, n_cut, softmax};
@@ -10,14 +10,14 @@ use cloze_data::labelled::{LabelSet, LabelledSource, Target, TextExample};
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
 
-/// What is read of a line.
+/// The keys read from a line.
 pub(super) const TEXT_AND_PAIR: [InputKey; 2] = [InputKey::text("text"), InputKey::text("pair").or_none()];
 
-/// What is answered where one class is predicted.
+/// The keys of an answer with one class.
 pub(super) const CLASS: [&str; 3] = ["label", "score", "scores"];
 
-/// Of classes `{"label": …, "score": …, "scores": {…}}` with the probabilities of all, of any number of labels `{"labels": […],
-/// "scores": {…}}`, of numbers `{"value": …}`.
+/// For classes `{"label": …, "score": …, "scores": {…}}` with all probabilities, for multiple labels
+/// `{"labels": […], "scores": {…}}`, for numbers `{"value": …}`.
 impl<M: TextClassifier> PredictTask for Texts<M> {
     type Origin = ();
 
@@ -98,7 +98,7 @@ pub(super) fn text(line: Value) -> Read<TextExample> {
     Ok(TextExample { text: required("text", text)?, pair, target: Target::None })
 }
 
-/// The labels of each example whose probability is above the threshold, and the probability of each.
+/// The labels of each example with probabilities above the threshold, and all probabilities.
 fn several(labels: &LabelSet, threshold: f64, outputs: &[Vec<f32>]) -> Vec<Value> {
     let answer = |logits: &Vec<f32>| {
         let scores: Vec<(&String, f64)> =
@@ -111,7 +111,7 @@ fn several(labels: &LabelSet, threshold: f64, outputs: &[Vec<f32>]) -> Vec<Value
     outputs.iter().map(answer).collect()
 }
 
-/// The likeliest class of each example, by the classes' logits.
+/// The most likely class of each example, from the class logits.
 pub(super) fn classes(labels: &LabelSet, outputs: &[Vec<f32>]) -> Vec<Value> {
     let class = |logits: &Vec<f32>| {
         let scores = softmax(logits);

@@ -1,8 +1,8 @@
-//! ULMFiT's third stage: a classifier with the encoder of a language model (Howard & Ruder 2018, §3.3). Its kind is told by
-//! the checkpoint's folder.
+//! ULMFiT's third stage: a classifier on the encoder of a language model (Howard & Ruder 2018, §3.3),
+//! recognised by the checkpoint's folder.
 //!
-//! Deviation: gradients go through whole texts, cut to the greatest length, where the paper's BPTT for text classification
-//! goes through their last parts.
+//! Deviation: gradients flow through whole texts, truncated to the maximum length, whereas the paper's BPTT for
+//! text classification covers only their last parts.
 
 use super::super::config::Tuning;
 use super::super::kind::RecurrentTask;
@@ -25,7 +25,7 @@ use cloze_tokenizer::Tokenizer;
 /// Fine-tunes the language model in `model.path`.
 ///
 /// # Errors
-/// Settings that such a model does not have; those of the checkpoint, of the data and of the run.
+/// Settings that such a model does not support; those of the checkpoint, of the data and of the run.
 pub(super) fn fine_tune(
     task: Option<RecurrentTask<'_>>,
     run: TaskRun<'_>,
@@ -46,7 +46,7 @@ pub(super) fn fine_tune(
     run.train_backbone(&task, data, model, form, origin, progress)
 }
 
-/// The classifier, what of it is new, and what of the checkpoint it does not use.
+/// The classifier, its new parameters, and the checkpoint's unused ones.
 fn model(
     config: Tuning<'_>,
     n_outputs: usize,
@@ -75,7 +75,7 @@ fn model(
     Ok((shape, model, ["head.*".into(), "output_bias".into()]))
 }
 
-/// Refuses what such a model does not have.
+/// Rejects settings that such a model does not support.
 fn check(task: Option<RecurrentTask<'_>>, config: Tuning<'_>) -> Result<()> {
     let (model, train) = (&config.model, &config.train);
     let refuse = |key: &str, found: &dyn std::fmt::Display, expected: &str| {

@@ -1,5 +1,5 @@
-//! Classifiers and taggers that read all layers of an ELMo by a mix of their own (Peters et al. 2018, §3.2 and 3.3). Their kind
-//! is told by the checkpoint's folder.
+//! Classifiers and taggers on a learned mix of all layers of an ELMo (Peters et al. 2018, §3.2 and 3.3),
+//! recognised by the checkpoint's folder.
 
 use super::super::config::Tuning;
 use super::super::kind::RecurrentTask;
@@ -26,7 +26,7 @@ use cloze_tokenizer::Tokenizer;
 /// Trains a task's model on the ELMo in `model.path`.
 ///
 /// # Errors
-/// Settings that such a model does not have; those of the checkpoint, of the data and of the run.
+/// Settings that such a model does not support; those of the checkpoint, of the data and of the run.
 pub(super) fn fine_tune(
     task: Option<RecurrentTask<'_>>,
     run: TaskRun<'_>,
@@ -75,7 +75,8 @@ pub(super) fn fine_tune(
     }
 }
 
-/// The checkpoint's encoder, new where the config leaves its weights aside, and what new parameters are drawn with.
+/// The checkpoint's encoder, newly initialised if the config ignores its weights, and the initialiser of new
+/// parameters.
 fn encoder(
     config: Tuning<'_>,
     tokenizer: &Tokenizer,
@@ -96,7 +97,7 @@ fn encoder(
     Ok((shape, encoder, init))
 }
 
-/// Refuses what such a model does not have.
+/// Rejects settings that such a model does not support.
 fn check(task: Option<RecurrentTask<'_>>, config: Tuning<'_>) -> Result<()> {
     let (model, train) = (&config.model, &config.train);
     let refuse = |key: &str, found: &dyn std::fmt::Display, expected: &str| {

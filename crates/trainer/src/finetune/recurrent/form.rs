@@ -1,4 +1,4 @@
-//! How a recurrent model is kept in a folder.
+//! How a recurrent model is stored in a folder.
 
 use super::super::form::Form;
 use super::super::model_folder::TaskFile;

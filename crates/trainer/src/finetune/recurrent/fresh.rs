@@ -1,4 +1,4 @@
-//! Classifiers and taggers that are trained from scratch.
+//! Classifiers and taggers trained from scratch.
 
 use super::super::config::Tuning;
 use super::super::kind::RecurrentTask;
@@ -18,10 +18,10 @@ use cloze_model::tasks::{
     DropoutOverrides, RecurrentForSequenceClassification, RecurrentForTokenClassification,
 };
 
-/// The tasks that there are recurrent models for.
+/// The tasks that recurrent models support.
 const TASKS: &str = "classification, multi-label, regression or tagging with `[model.recurrent]`";
 
-/// Checks `[model.recurrent]`, and what stands beside it.
+/// Checks `[model.recurrent]` and the keys it excludes.
 pub(in crate::finetune) fn check(
     section: &RecurrentSection,
     task: Option<RecurrentTask<'_>>,
@@ -30,10 +30,10 @@ pub(in crate::finetune) fn check(
     let (model, train) = (&config.model, &config.train);
     ensure(task.is_some(), "task.kind", "another", TASKS)?;
     if let Some(pooling) = task.and_then(RecurrentTask::pooling) {
-        let expected = "none with `[model.recurrent]`, which has a `pooling` of its own";
+        let expected = "none with `[model.recurrent]`, which has its own `pooling`";
         return ensure(false, "task.pooling", format!("{pooling:?}"), expected);
     }
-    let none = "nothing beside `[model.recurrent]`: there is no checkpoint";
+    let none = "nothing with `[model.recurrent]`, which has no checkpoint";
     ensure(!model.untrained, "model.untrained", true, none)?;
     ensure(model.dropout == DropoutOverrides::default(), "model.dropout", "a table", none)?;
     ensure(model.freeze.is_empty(), "model.freeze", model.freeze.join(", "), none)?;
@@ -45,7 +45,7 @@ pub(in crate::finetune) fn check(
     section.check(matches!(task, Some(RecurrentTask::Tags(_))))
 }
 
-/// Trains such a model.
+/// Trains a recurrent model from scratch.
 ///
 /// # Errors
 /// Those of reading the data and the tokenizer; of the run.

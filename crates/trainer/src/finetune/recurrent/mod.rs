@@ -32,10 +32,10 @@ pub(super) use fresh::check;
 pub use section::RecurrentSection;
 use std::path::Path;
 
-/// What the `model_type` of these models begins with.
+/// The prefixes of these models' `model_type`.
 const KINDS: [&str; 3] = ["cloze-recurrent", "cloze-awd-lstm", "cloze-elmo"];
 
-/// What of a recurrent model a run begins with.
+/// What a recurrent model starts from.
 pub(super) enum Body<'a> {
     /// Nothing.
     Fresh(&'a RecurrentSection),
@@ -46,7 +46,7 @@ pub(super) enum Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// That of a run, if its model is recurrent.
+    /// The body of a run's model, if it is recurrent.
     pub fn of(config: Tuning<'a>) -> Option<Self> {
         if let Some(section) = &config.model.recurrent {
             return Some(Self::Fresh(section));
@@ -63,10 +63,10 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Trains a recurrent model for a task, if there are such models for it.
+/// Trains a recurrent model for a task, if it has any.
 ///
 /// # Errors
-/// Settings that such a model does not have; those of the checkpoint, of the data and of the run.
+/// Settings that such a model does not support; those of the checkpoint, of the data and of the run.
 pub(super) fn fine_tune(
     body: Body<'_>,
     task: Option<RecurrentTask<'_>>,
@@ -80,10 +80,10 @@ pub(super) fn fine_tune(
     }
 }
 
-/// The model in a folder and its task, if it is one of these.
+/// The model in a folder and its task, if the model is recurrent.
 ///
 /// # Errors
-/// Whatever is missing or damaged in the folder; 8 bits, which recurrent layers do not multiply in.
+/// A missing or damaged file in the folder; 8 bits, which recurrent layers do not support.
 pub(super) fn open(
     folder: &Path,
     tokenizer: &Tokenizer,

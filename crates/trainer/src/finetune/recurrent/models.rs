@@ -1,4 +1,4 @@
-//! Recurrent models as those that the tasks of texts and of tags take.
+//! Adapts recurrent models to the text and tagging tasks.
 
 use super::super::tags::Tagger;
 use super::super::texts::TextClassifier;
@@ -49,7 +49,7 @@ classifiers!(
 );
 taggers!(RecurrentForTokenClassification, ElmoForTokenClassification);
 
-/// What the encoder reads.
+/// The encoder's input.
 fn sequences<'a>(all: impl IntoIterator<Item = &'a TokenSequence>) -> Sequences {
     all.into_iter().map(|sequence| sequence.input_ids.as_slice()).collect()
 }

@@ -13,10 +13,10 @@ use cloze_tokenizer::Tokenizer;
 use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
 use serde::{Deserialize, Serialize};
 
-/// The kinds of tokenizers that there may be.
+/// The supported kinds of tokenizers.
 const KINDS: &str = "train-wordpiece, train-byte-bpe or load";
 
-/// `[model.recurrent]`: a recurrent model that is trained from scratch.
+/// `[model.recurrent]`: a recurrent model to train from scratch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -24,10 +24,10 @@ pub struct RecurrentSection {
     /// `"lstm"` or `"gru"`. Default `"lstm"`.
     #[serde(default)]
     pub cell: Cell,
-    /// Features of an embedding. Default 128.
+    /// Width of an embedding. Default 128.
     #[serde(default = "d_embedding")]
     pub d_embedding: usize,
-    /// Features of a token's state, half of them in each direction where there are two. Default 256.
+    /// Width of a token's state, split evenly if there are two directions. Default 256.
     #[serde(default = "d_model")]
     pub d_model: usize,
     /// Layers. Default 1.
@@ -39,10 +39,11 @@ pub struct RecurrentSection {
     /// Dropout on the embeddings, between layers and before the head. Default 0.5.
     #[serde(default = "dropout")]
     pub dropout: f64,
-    /// What of the states is classified: `"last"`, `"mean"`, `"max"` or `"attention"`. Default `"last"`; not of a tagger.
+    /// Pooling of the states for classification: `"last"`, `"mean"`, `"max"` or `"attention"`. Default
+    /// `"last"`; not for taggers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooling: Option<RecurrentPooling>,
-    /// The tokenizer: trained on the training data, or one that exists.
+    /// The tokenizer: trained on the training data, or an existing one.
     pub tokenizer: TokenizerSection,
 }
 
@@ -67,7 +68,7 @@ fn dropout() -> f64 {
 }
 
 impl RecurrentSection {
-    /// Checks the values, as those of a tagger or of a classifier.
+    /// Checks the values for a tagger or a classifier.
     pub(super) fn check(&self, is_tagging: bool) -> Check {
         at_least(1, "model.recurrent.d_embedding", self.d_embedding)?;
         at_least(1, "model.recurrent.d_model", self.d_model)?;
@@ -95,13 +96,13 @@ impl RecurrentSection {
         RecurrentEncoderConfig { vocab_size, cell, d_embedding, d_model, n_layers, reading, dropout }
     }
 
-    /// The classifier over such a vocabulary.
+    /// The classifier with this vocabulary.
     pub(super) fn classifier(&self, vocab_size: usize, n_outputs: usize) -> RecurrentClassifierConfig {
         let pooling = self.pooling.unwrap_or_default();
         RecurrentClassifierConfig { encoder: self.encoder(vocab_size), pooling, n_outputs }
     }
 
-    /// The tagger over such a vocabulary.
+    /// The tagger with this vocabulary.
     pub(super) fn tagger(&self, vocab_size: usize, n_tags: usize, crf: bool) -> RecurrentTaggerConfig {
         RecurrentTaggerConfig { encoder: self.encoder(vocab_size), n_tags, crf }
     }
@@ -109,7 +110,7 @@ impl RecurrentSection {
     /// Loads the tokenizer, or trains it on these texts.
     ///
     /// # Errors
-    /// A tokenizer that cannot be read; texts that make none.
+    /// An unreadable tokenizer; texts that give no vocabulary.
     pub(super) fn tokenizer(
         &self,
         texts: impl Iterator<Item = String>,
@@ -138,7 +139,7 @@ impl RecurrentSection {
     }
 }
 
-/// A tokenizer for texts of any length: what it was last used for may have been other texts.
+/// The tokenizer without the truncation and padding of its previous use.
 pub(super) fn for_any_length(mut tokenizer: Tokenizer) -> Result<Tokenizer> {
     tokenizer.set_truncation(None)?;
     tokenizer.set_padding(None)?;
