@@ -17,7 +17,4 @@ pub mod tags;
 pub mod translation;
 pub mod vectors;
 
-/// The old place of these functions, which `cloze-trainer`'s fine-tuning still names.
-#[doc(hidden)]
-pub use cloze_files as atomic_file;
 pub use error::{EvaluationError, Result};
