@@ -1,4 +1,4 @@
-//! Every config runs for a few steps, on a second backend too, and so do the README's commands for fine-tuning.
+//! Every config runs for a few steps, on a second backend too, and so do the book's commands for fine-tuning.
 
 use crate::workplace::{self, Workplace};
 use std::collections::BTreeMap;
@@ -392,19 +392,18 @@ fn pretraining_takes_several_seeds_and_ends_early() {
     assert!(last["step"].as_u64().unwrap() < 60, "{last}");
 }
 
-/// The commands of a section of the README.
+/// The commands of a page of the book.
 #[cfg(feature = "hub")]
-fn commands(heading: &str) -> Vec<String> {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(readme).unwrap();
-    let section = readme.split("\n### ").find(|section| section.starts_with(heading)).unwrap();
-    let blocks = section.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("sh\n"));
+fn commands(page: &str) -> Vec<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(page);
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("sh\n"));
     blocks.flat_map(str::lines).map(str::to_owned).collect()
 }
 
 #[test]
 #[cfg(all(unix, feature = "hub"))]
-fn the_readmes_commands_for_fine_tuning_run() {
+fn the_books_commands_for_fine_tuning_run() {
     let place = Workplace::new();
     let model = place.root().join(workplace::CHECKPOINT);
     let files = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
@@ -413,7 +412,7 @@ fn the_readmes_commands_for_fine_tuning_run() {
     let server = crate::server::Server::new(&[("sentence-transformers/all-MiniLM-L6-v2", &files)]);
     let program = Path::new(env!("CARGO_BIN_EXE_cloze")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    let commands = commands("Fine-tuning");
+    let commands = commands("use/fine-tune.md");
     assert!(commands.len() >= 3, "{commands:?}");
     for command in commands {
         let ran = Command::new("sh")
