@@ -300,7 +300,7 @@ fn what_could_not_be_read_again_is_refused_with_its_line() {
     let ran = search(place, &index, "");
     let error = ran.error_line(1);
     assert!(
-        error.contains("deep.jsonl:2: the field \"x\" has lists or objects more than 125 deep"),
+        error.contains("deep.jsonl:2: the field \"x\" nests lists or objects more than 125 deep"),
         "{error}"
     );
     assert!(ran.out.is_empty());

@@ -109,7 +109,7 @@ impl DataArgs {
         rows::check_once(&self.columns)?;
         let (source, found) = self.read(task)?;
         let width = width(&model::folder(model)?)?;
-        let plan = Plan::of(found.rows, self.dev.is_empty(), width)?;
+        let plan = Plan::of(found.rows, self.dev.is_empty() && found.is_measurable, width)?;
         self.tell(task, &source, &found, &plan);
         let name = run
             .and_then(Path::file_name)
@@ -196,6 +196,7 @@ impl DataArgs {
         let mut data = vec![("train", Value::try_from(source)?)];
         match plan.held_out {
             Some(share) => data.push(("dev_fraction", share.into())),
+            None if self.dev.is_empty() => {}
             None => data.push(("dev", files(&self.dev))),
         }
         if !self.test.is_empty() {
@@ -227,11 +228,14 @@ struct Found {
     section: Table,
     /// Its labels, for people.
     told: String,
+    /// Whether the rows can be evaluated on: single sentences cannot.
+    is_measurable: bool,
 }
 
 impl Found {
     /// Reads data.
     fn of(task: NamedTask, source: &LabelledSource) -> Result<Self> {
+        let mut is_measurable = true;
         let (mut section, base) = (Table::new(), Path::new(""));
         let (rows, told) = match task {
             NamedTask::Classification => {
@@ -271,6 +275,7 @@ impl Found {
             NamedTask::Answers => (questions(source, base, true)?.examples.len(), String::new()),
             NamedTask::Embedding => {
                 let (rows, loss) = embedding(source, base)?;
+                is_measurable = loss != "simcse";
                 section.insert(
                     "loss".into(),
                     Value::Table(Table::from_iter([("kind".to_owned(), loss.into())])),
@@ -278,7 +283,7 @@ impl Found {
                 (rows, format!(", trained by {loss}"))
             }
         };
-        Ok(Self { rows, section, told })
+        Ok(Self { rows, section, told, is_measurable })
     }
 }
 
