@@ -1,17 +1,17 @@
-//! Files that are found whole or not at all, whenever the writer is killed.
+//! Atomic file writes: complete or absent, even if the writer is killed.
 
 use std::fs::{self, File};
 use std::path::Path;
 
 use crate::{EvaluationError, Result};
 
-/// The ending of a file that is being written.
+/// Extension of a file being written.
 pub const PARTIAL: &str = "partial";
 
-/// Writes a file that is found whole or not at all: beside its place, flushed, and renamed.
+/// Writes a file atomically: to a temporary file in the same folder, flushed and renamed.
 ///
 /// # Errors
-/// [`EvaluationError::Io`]; then the file is what it was before.
+/// [`EvaluationError::Io`]; the file is then unchanged.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = path.with_extension(PARTIAL);
     let written = fs::write(&partial, bytes).map_err(EvaluationError::io("write", path));
@@ -22,7 +22,8 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
         .inspect_err(|_| drop(fs::remove_file(&partial)))
 }
 
-/// Makes what was written to a file or a folder survive a power cut, not only a killed process.
+/// Flushes a file or folder to disk, so that it survives a power failure, not only a killed
+/// process.
 ///
 /// # Errors
 /// [`EvaluationError::Io`].
