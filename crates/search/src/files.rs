@@ -1,4 +1,4 @@
-//! Files that are written once, and read only as they were written.
+//! Write-once files, verified when read.
 
 use crate::{Result, SearchError};
 use memmap2::Mmap;
@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What the manifest says of a file.
+/// A file's record in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileRecord {
@@ -17,7 +17,7 @@ pub(crate) struct FileRecord {
     pub hash: String,
 }
 
-/// A file that is being written.
+/// A file being written.
 pub(crate) struct Writer {
     path: PathBuf,
     file: BufWriter<File>,
@@ -26,7 +26,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Begins a file, in place of what a killed writer may have left.
+    /// Creates a file, replacing any left by a killed writer.
     pub fn create(path: PathBuf) -> Result<Self> {
         let file = File::create(&path).map_err(SearchError::io("write", &path))?;
         Ok(Self {
@@ -43,7 +43,7 @@ impl Writer {
         self.file.write_all(bytes).map_err(SearchError::io("write", &self.path))
     }
 
-    /// Flushes it to the disk.
+    /// Flushes it to disk.
     pub fn finish(self) -> Result<FileRecord> {
         let written = self.file.into_inner().map_err(std::io::IntoInnerError::into_error);
         written.and_then(|file| file.sync_all()).map_err(SearchError::io("write", &self.path))?;
@@ -52,19 +52,19 @@ impl Writer {
     }
 }
 
-/// Writes a file at once.
+/// Writes a whole file.
 pub(crate) fn write(path: PathBuf, bytes: &[u8]) -> Result<FileRecord> {
     let mut writer = Writer::create(path)?;
     writer.write(bytes)?;
     writer.finish()
 }
 
-/// A file in memory that lies on the disk.
+/// A memory-mapped file.
 #[derive(Debug)]
 pub(crate) struct Mapped(Option<Mmap>);
 
 impl Mapped {
-    /// Maps a file that is as it was written.
+    /// Maps a file after verifying it.
     ///
     /// # Errors
     /// [`SearchError::Damaged`] if it is not.
@@ -106,14 +106,14 @@ impl Mapped {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Its numbers. It begins where a page does, so any type's alignment is met.
+    /// Its contents as numbers. It is page-aligned, so any type's alignment is met.
     pub fn numbers<T: bytemuck::AnyBitPattern>(&self) -> &[T] {
         let bytes = self.bytes();
         bytemuck::cast_slice(&bytes[..bytes.len() / size_of::<T>() * size_of::<T>()])
     }
 }
 
-/// Makes new names in a folder survive a power cut.
+/// Flushes a folder, so that new names survive a power failure.
 pub(crate) fn flush_folder(folder: &Path) -> Result<()> {
     // Only some systems have a folder's list of files flushed, or even opened.
     if cfg!(unix) {
@@ -122,7 +122,7 @@ pub(crate) fn flush_folder(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Puts a file in place of another at once: beside it, flushed, and renamed.
+/// Replaces a file atomically: a temporary file is written, flushed and renamed.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = path.with_extension("partial");
     write(partial.clone(), bytes)?;
