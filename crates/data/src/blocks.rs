@@ -1,4 +1,4 @@
-//! Blocks of running text, for left-to-right language models: documents one after another, cut without regard to where
+//! Blocks of running text, for left-to-right language models: concatenated documents, cut regardless of where
 //! they end.
 
 use crate::loader::{Assemble, Placed};
@@ -23,21 +23,21 @@ const PREFIX: u64 = 0x9EF1;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct BlockConfig {
-    /// Tokens of a block, each of which predicts the one after it.
+    /// Tokens per block; each predicts the next.
     pub seq_len: usize,
-    /// In which order an epoch has blocks.
+    /// The order of an epoch's blocks.
     #[serde(default)]
     pub order: BlockOrder,
     /// Whether documents in one block see each other.
     #[serde(default)]
     pub documents: BlockDocuments,
-    /// The piece that ends each document. `None`: the one that [`SpecialPieces::find`](crate::SpecialPieces::find) finds,
-    /// if there is one.
+    /// The piece that ends each document. `None`: the one found by
+    /// [`SpecialPieces::find`](crate::SpecialPieces::find), if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
-    /// Share of the blocks that have a prefix, whose tokens see one another and are not predicted (Raffel et al. 2020,
-    /// §3.2.1). The prefix has 1 to all of the block's tokens, each number equally likely; what follows the block is
-    /// always predicted. With documents apart, each has a prefix.
+    /// Share of blocks with a prefix, whose tokens see one another and are not predicted (Raffel et al. 2020,
+    /// §3.2.1). The prefix length is uniform from 1 to the whole block; the token after the block is always
+    /// predicted. With separate documents, each has a prefix.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub prefix_share: f64,
 }
@@ -47,23 +47,24 @@ fn is_zero(share: &f64) -> bool {
 }
 
 impl BlockConfig {
-    /// Blocks of this many tokens, each once an epoch, whose documents see each other.
+    /// Blocks of `seq_len` tokens, each once per epoch, whose documents see each other.
     pub fn new(seq_len: usize) -> Self {
         let (order, documents) = (BlockOrder::default(), BlockDocuments::default());
         Self { seq_len, order, documents, end: None, prefix_share: 0.0 }
     }
 }
 
-/// In which order an epoch has blocks.
+/// The order of an epoch's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum BlockOrder {
-    /// The text is cut into blocks, in each epoch at other places, and each comes once, in a random order.
+    /// The text is cut into blocks at places that change every epoch; each block occurs once, in random
+    /// order.
     #[default]
     Shuffled,
-    /// Every block begins at a random place, as in karpathy/nanoGPT: in an epoch, which has as many tokens as the text,
-    /// some of it comes several times and some not at all.
+    /// Every block begins at a random place, as in karpathy/nanoGPT: an epoch has as many tokens as the text,
+    /// but parts of the text repeat and others are missing.
     Random,
 }
 
@@ -75,27 +76,28 @@ pub enum BlockDocuments {
     /// A block is one sequence, with the end piece between its documents.
     #[default]
     Joined,
-    /// A block is a sequence for each of its documents, whose positions begin anew. The piece that ends one document begins
-    /// the next one.
+    /// Each document of a block is a sequence of its own, with positions from 0. The piece that ends one
+    /// document begins the next.
     Apart,
 }
 
 /// A batch of blocks, as plain vectors.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BlockBatch {
-    /// `[n_tokens]`: the ids of all sequences, one sequence after another.
+    /// `[n_tokens]`: the ids of all sequences, concatenated.
     pub ids: Vec<i32>,
-    /// `[sequences]`: how many tokens each has.
+    /// `[sequences]`: their lengths in tokens.
     pub lengths: Vec<usize>,
     /// `[n_tokens]`: the id that follows each token.
     pub next: Vec<i32>,
-    /// `[sequences]`: how many first tokens of each see one another; 0 where the sequence is left to right.
+    /// `[sequences]`: the length of each prefix, whose tokens see one another; 0 for a left-to-right
+    /// sequence.
     pub prefixes: Vec<usize>,
 }
 
 impl BlockBatch {
-    /// `[targets]`: the ids that are predicted: of each sequence those that follow its prefix's last token and all later
-    /// ones, or all tokens if it has no prefix.
+    /// `[targets]`: the ids to predict: in each sequence, those that follow the prefix's last token and every
+    /// later token, or every token if there is no prefix.
     pub fn targets(&self) -> impl Iterator<Item = i32> + '_ {
         let starts = self.lengths.iter().scan(0, |start, len| Some(std::mem::replace(start, *start + len)));
         let sequences = starts.zip(&self.lengths).zip(&self.prefixes);
@@ -104,7 +106,7 @@ impl BlockBatch {
         })
     }
 
-    /// How many ids are predicted.
+    /// Number of ids to predict.
     pub fn n_targets(&self) -> usize {
         self.next.len() - self.prefixes.iter().map(|prefix| prefix.saturating_sub(1)).sum::<usize>()
     }
@@ -114,16 +116,16 @@ impl BlockBatch {
 #[derive(Debug)]
 pub struct RunningText {
     corpus: Arc<PreparedCorpus>,
-    /// The tokens of each stretch in the corpus: a document's, or some of them.
+    /// Token range of each stretch in the corpus: a document or part of one.
     stretches: Vec<Range<u64>>,
-    /// Where each stretch ends in the running text, its end piece included.
+    /// End of each stretch in the running text, including its end piece.
     ends: Vec<u64>,
     /// The piece that ends each document.
     end: Option<u32>,
 }
 
 impl RunningText {
-    /// The documents of a part one after another, each with `end` behind it.
+    /// The documents of a part, concatenated, each followed by `end`.
     pub fn of_documents(documents: &Documents, end: Option<u32>) -> Self {
         let corpus = documents.corpus();
         let tokens = |document| {
@@ -133,12 +135,12 @@ impl RunningText {
         Self::new(corpus.clone(), documents.iter().map(tokens).collect(), end)
     }
 
-    /// All documents, the last share of the tokens apart: what is trained on, and what is held out.
+    /// All documents, split at a token: training text and the held-out last share.
     ///
-    /// A document in which the cut falls has its beginning in the one and the rest in the other.
+    /// A document at the cut is divided between the two.
     ///
     /// # Errors
-    /// [`DataError::EmptySplit`] if one of them has no token.
+    /// [`DataError::EmptySplit`] if either is empty.
     pub fn cut(corpus: &Arc<PreparedCorpus>, heldout_fraction: f64, end: Option<u32>) -> Result<[Self; 2]> {
         let n = corpus.n_tokens();
         let kept = ((1.0 - heldout_fraction.clamp(0.0, 1.0)) * n as f64) as u64;
@@ -163,17 +165,17 @@ impl RunningText {
         Self { corpus, stretches, ends, end }
     }
 
-    /// Tokens of it, end pieces among them.
+    /// Number of tokens, including end pieces.
     pub fn len(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Whether there is none.
+    /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Documents, or parts of such.
+    /// Number of documents or parts of documents.
     pub fn n_documents(&self) -> u64 {
         self.stretches.len() as u64
     }
@@ -211,16 +213,17 @@ impl RunningText {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TextToken {
     pub id: u32,
-    /// Whether a word starts with it.
+    /// Whether it starts a word.
     pub starts_word: bool,
     /// Whether it is the piece that ends a document.
     pub is_end: bool,
-    /// Whether a sequence begins with it: the end piece before a document, or without such a piece its first token.
+    /// Whether it begins a sequence: the end piece before a document or, without one, the document's first
+    /// token.
     pub begins: bool,
 }
 
-/// Running text as blocks, each a function of the seed, the epoch and its place in it. [`Loader`](crate::Loader) makes the
-/// batches.
+/// Running text as blocks; each is a function of the seed, the epoch and its place in the epoch.
+/// [`Loader`](crate::Loader) makes the batches.
 #[derive(Debug)]
 pub struct TextBlocks {
     text: RunningText,
@@ -232,7 +235,8 @@ pub struct TextBlocks {
 }
 
 impl TextBlocks {
-    /// Blocks of a text, as `config` says; of a shorter text they are as long as it is.
+    /// Blocks of a text as set by `config`; if the text is shorter than a block, the block is the
+    /// whole text.
     ///
     /// # Errors
     /// [`DataError::ShortText`] for a text of fewer than two tokens.
@@ -250,8 +254,8 @@ impl TextBlocks {
         &self.text
     }
 
-    /// The batches of the text from its beginning, block after block, `batch_size` of them a batch and `max_blocks` at
-    /// most; the last block may be shorter.
+    /// The text from its beginning in batches of `batch_size` consecutive blocks, at most `max_blocks`
+    /// blocks; the last block may be shorter.
     pub fn in_order(&self, batch_size: usize, max_blocks: usize) -> Vec<BlockBatch> {
         let last = self.text.len() - 1;
         let starts: Vec<u64> = (0..last).step_by(self.seq_len as usize).take(max_blocks).collect();
@@ -363,7 +367,7 @@ mod tests {
         RunningText::of_documents(&Documents::new(corpus.clone(), Split::Train, 0.0, 1).unwrap(), end)
     }
 
-    /// A batch's sequences as text, with what follows their last token behind a bar.
+    /// A batch's sequences as text; a bar precedes the token after the last one.
     fn shown(batch: &BlockBatch, tokenizer: &Tokenizer) -> Vec<String> {
         assert_eq!(batch.ids.len(), batch.next.len());
         assert_eq!(batch.lengths.iter().sum::<usize>(), batch.ids.len());

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// File contents hashed at a time, in bytes: enough for the threads to share.
+/// Bytes hashed at a time: enough to share among the threads.
 const BLOCK: usize = 4 << 20;
 
 /// The BLAKE3 hash of a file's contents, in hexadecimal digits.
@@ -21,8 +21,8 @@ fn hash_path(path: &Path) -> Result<blake3::Hash> {
     File::open(path).and_then(|file| hash_file(&file)).map_err(DataError::io("read", path))
 }
 
-/// A text that tells the documents of a corpus from those of any other: a hash of its files' contents and of the
-/// settings that decide how they are read. Relative paths begin at `base`.
+/// A string that identifies a corpus's documents: a hash of its files' contents and of the settings that
+/// decide how they are read. Relative paths start at `base`.
 ///
 /// # Errors
 /// A pattern without files; files that cannot be read.
@@ -61,10 +61,10 @@ pub(crate) fn hash_corpus_files(
     Ok(())
 }
 
-/// The BLAKE3 hash of what is left of an open file. All threads compute it.
+/// The BLAKE3 hash of the rest of an open file, computed on all threads.
 ///
-/// The file is read, not mapped: a mapped file counts as memory in use, and if another process cuts it short, this one
-/// dies.
+/// The file is read, not mapped: a mapped file counts as memory in use, and truncation by another process
+/// would kill this one.
 pub(crate) fn hash_file(mut file: &File) -> std::io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut block = Vec::with_capacity(BLOCK);

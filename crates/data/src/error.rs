@@ -12,7 +12,7 @@ pub enum DataError {
     /// A file or folder could not be read, written or created.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -29,7 +29,7 @@ pub enum DataError {
         reason: String,
     },
 
-    /// A path or pattern of the corpus that matches no file.
+    /// A corpus path or pattern that matches no file.
     #[error("the corpus has no file `{pattern}` (looked in {}): correct `corpus.files`", folder(base))]
     NoFiles {
         /// The path or pattern.
@@ -38,7 +38,7 @@ pub enum DataError {
         base: PathBuf,
     },
 
-    /// A path or pattern of one of several languages that matches no file.
+    /// A language's path or pattern that matches no file.
     #[error(
         "the corpus of \"{language}\" has no file `{pattern}` (looked in {}): correct its `files` in `corpus.languages`, or \
          leave the language out",
@@ -53,20 +53,20 @@ pub enum DataError {
         base: PathBuf,
     },
 
-    /// A language of several that has no text to learn from.
+    /// One of several languages has no text to learn from.
     #[error(
         "\"{language}\" of `corpus.languages` has no text: {reason}; give it files with text, or leave the language out"
     )]
     NoLanguageText {
         /// The language.
         language: String,
-        /// What there is none of.
+        /// What is missing.
         reason: String,
     },
 
-    /// An unusable place in the corpus, if the config says to fail.
+    /// An unusable part of the corpus, if the config says to fail.
     #[error(
-        "{}{}: {problem}; correct it, or set `corpus.on_error = \"skip\"` to skip such places",
+        "{}{}: {problem}; correct it, or set `corpus.on_error = \"skip\"` to skip such parts",
         path.display(),
         line.map_or(String::new(), |line| format!(":{line}"))
     )]
@@ -79,7 +79,7 @@ pub enum DataError {
         problem: String,
     },
 
-    /// A path or pattern of labelled data that matches no file.
+    /// A labelled-data path or pattern that matches no file.
     #[error("no labelled-data file matches `{pattern}` (looked in {}): correct `files`", folder(base))]
     NoLabelledFiles {
         /// The path or pattern.
@@ -102,7 +102,7 @@ pub enum DataError {
     LabelledFile {
         /// The file.
         path: PathBuf,
-        /// Where reading it ended, from 1.
+        /// Line where reading stopped, from 1.
         line: Option<u64>,
         /// What is wrong, and what was expected.
         problem: String,
@@ -117,13 +117,14 @@ pub enum DataError {
     BadRow {
         /// The file.
         path: PathBuf,
-        /// The line, or the row of a Parquet file, from 1; none in SQuAD's JSON, where `problem` has the path.
+        /// The line, or the row of a Parquet file, from 1; `None` for SQuAD's JSON, where `problem` has the
+        /// path.
         line: Option<u64>,
         /// What is wrong, in which column, and what was expected.
         problem: String,
     },
 
-    /// A path or pattern of parallel data that matches no file.
+    /// A parallel-data path or pattern that matches no file.
     #[error("there is no file `{pattern}` of parallel data (looked in {}): correct its path", folder(base))]
     NoParallelFiles {
         /// The path or pattern.
@@ -146,7 +147,7 @@ pub enum DataError {
     ParallelFile {
         /// The file.
         path: PathBuf,
-        /// Where reading it ended, from 1.
+        /// Line where reading stopped, from 1.
         line: Option<u64>,
         /// What is wrong, and what was expected.
         problem: String,
@@ -176,7 +177,7 @@ pub enum DataError {
     NoPairs {
         /// Its (source) files.
         files: Vec<String>,
-        /// What was skipped, if the config allows that.
+        /// What was skipped, if the config allows skipping.
         skipped: SkipReport,
     },
 
@@ -200,7 +201,7 @@ pub enum DataError {
         problem: &'static str,
     },
 
-    /// A tag that is not among the task's.
+    /// A tag outside the task's set.
     #[error("sentence {sentence}, word {word}: tag `{tag}`, expected one of {labels}")]
     UnknownTag {
         /// The sentence's number among the examples, from 1.
@@ -213,7 +214,7 @@ pub enum DataError {
         labels: String,
     },
 
-    /// Lengths that leave no room in a task's sequences.
+    /// Length settings that leave no room in a task's sequences.
     #[error("invalid `{key}` = {value}: {problem}")]
     FeatureLength {
         /// The key.
@@ -228,7 +229,7 @@ pub enum DataError {
     #[error("the tokenizer cannot be used for labelled data")]
     Tokenizer(#[from] cloze_tokenizer::Error),
 
-    /// An example that the tokenizer fails on.
+    /// The tokenizer failed on an example.
     #[error("example {number}")]
     Example {
         /// The example's number, from 1.
@@ -237,7 +238,7 @@ pub enum DataError {
         source: cloze_tokenizer::Error,
     },
 
-    /// A document that the tokenizer fails on.
+    /// The tokenizer failed on a document.
     #[error("document {number} of the corpus, which begins with {beginning:?}")]
     Document {
         /// The document's number, from 1.
@@ -257,7 +258,7 @@ pub enum DataError {
     EmptyCorpus {
         /// Its files as configured.
         files: Vec<String>,
-        /// What was skipped, if the config allows that.
+        /// What was skipped, if the config allows skipping.
         skipped: SkipReport,
     },
 
@@ -300,7 +301,7 @@ pub enum DataError {
     SeqLen {
         /// The length as configured, in tokens.
         seq_len: usize,
-        /// The least that works.
+        /// The smallest valid value.
         least: usize,
     },
 
@@ -312,7 +313,7 @@ pub enum DataError {
     ShortText {
         /// Its tokens.
         tokens: u64,
-        /// The fewest that will do.
+        /// The minimum.
         needed: u64,
     },
 
@@ -334,7 +335,7 @@ pub enum DataError {
         name: &'static str,
     },
 
-    /// A value of [`DenoisingConfig`](crate::DenoisingConfig) that is out of its range.
+    /// A value of [`DenoisingConfig`](crate::DenoisingConfig) is out of range.
     #[error("`denoising.{key}` is {found}; expected {expected}")]
     DenoisingSetting {
         /// The key, below `denoising`.
@@ -352,7 +353,7 @@ pub enum DataError {
          `denoising.density`, or raise `denoising.mean_span`"
     )]
     Sentinels {
-        /// Sentinels of the tokenizer, without a gap from the first.
+        /// Number of consecutive sentinels, from the first.
         found: usize,
         /// The most that an example needs.
         needed: usize,
@@ -360,7 +361,7 @@ pub enum DataError {
         seq_len: usize,
     },
 
-    /// A special piece that the config names and the tokenizer lacks.
+    /// The config names a special piece that the tokenizer lacks.
     #[error("the tokenizer has no piece `{name}`, which `examples.{key}` names")]
     NoPiece {
         /// The key: `begin` or `end`.
@@ -380,7 +381,7 @@ pub enum DataError {
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
 
-    /// Work that is no longer needed.
+    /// The work is no longer needed.
     #[error("the data workers were stopped")]
     Stopped,
 
@@ -393,7 +394,7 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// An error in the tokens of some examples, `before` of which came earlier, as a closure for `map_err`.
+    /// A tokenizer error in a chunk of examples preceded by `before` others, as a closure for `map_err`.
     pub fn example(before: usize) -> impl FnOnce(cloze_tokenizer::Error) -> Self {
         move |error| match error {
             cloze_tokenizer::Error::Batch { index, source, .. } => {

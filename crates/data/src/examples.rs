@@ -12,17 +12,18 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// A part of a prepared corpus as examples, each a function of the seed, the epoch and its place in the epoch.
+/// Part of a prepared corpus as examples; each is a function of the seed, the epoch and its place in the
+/// epoch.
 ///
-/// What an objective makes of an example is another matter: [`PretrainingData`](crate::PretrainingData) masks it. For
-/// an objective of your own, hold one of these in a type that implements [`Assemble`](crate::Assemble).
+/// Objectives are applied elsewhere: [`PretrainingData`](crate::PretrainingData) masks examples. For your own
+/// objective, hold a `CorpusExamples` in a type that implements [`Assemble`](crate::Assemble).
 pub struct CorpusExamples {
     documents: Documents,
     sampler: Box<dyn ExampleSampler>,
     special: SpecialPieces,
     seq_len: usize,
     seed: u64,
-    /// Where plans are kept while they are used.
+    /// Folder for plans in use.
     cache: PathBuf,
     copies: u64,
 }
@@ -37,8 +38,8 @@ impl fmt::Debug for CorpusExamples {
     }
 }
 
-/// An example's tokens, special ones among them: `begin, first segment, end, second segment, end`, as far as there are
-/// such pieces and a second segment.
+/// An example's tokens, including special ones: `begin, first segment, end, second segment, end`, omitting
+/// pieces the tokenizer lacks and a missing second segment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ExampleTokens {
@@ -50,8 +51,8 @@ pub struct ExampleTokens {
     pub word_starts: Vec<bool>,
     /// `[len]`: whether a token is not special.
     pub maskable: Vec<bool>,
-    /// `[len]`: the number of the sentence that a token is of, in the corpus, modulo 2³²; a special token has that of the
-    /// token before, or 0.
+    /// `[len]`: each token's sentence number in the corpus, modulo 2³²; a special token has that of the token
+    /// before, or 0.
     pub sentences: Vec<u32>,
 }
 
@@ -76,8 +77,8 @@ impl CorpusExamples {
     /// Examples of at most `seq_len` tokens, cut from `documents` by `sampler`. Plans go to unnamed files in `cache`.
     ///
     /// # Errors
-    /// What the sampler says of the documents; [`DataError::NoSpecial`] for pairs without pieces that begin them and end
-    /// their segments; [`DataError::SeqLen`] for a length that special tokens fill.
+    /// The sampler's error for the documents; [`DataError::NoSpecial`] for pairs if the tokenizer lacks
+    /// begin or end pieces; [`DataError::SeqLen`] for a length with no room besides special tokens.
     pub fn new(
         documents: Documents,
         sampler: Box<dyn ExampleSampler>,
@@ -107,8 +108,8 @@ impl CorpusExamples {
         Ok(Self { documents, sampler, special, seq_len, seed, cache, copies: 0 })
     }
 
-    /// Repeats the examples of `copies` epochs: those of epoch `e` are then those of `e mod copies`, with their
-    /// [source epoch](Self::source_epoch)'s random numbers. 0 samples afresh in each epoch.
+    /// Repeats the examples of `copies` epochs: epoch `e` repeats epoch `e mod copies`, with the random
+    /// numbers of that [source epoch](Self::source_epoch). 0 samples afresh every epoch.
     pub fn with_static_copies(mut self, copies: u64) -> Self {
         self.copies = copies;
         self
@@ -124,12 +125,12 @@ impl CorpusExamples {
         &self.special
     }
 
-    /// The longest example, in tokens, special ones among them.
+    /// The longest example, in tokens, including special ones.
     pub fn seq_len(&self) -> usize {
         self.seq_len
     }
 
-    /// The seed of everything random in the examples.
+    /// The seed for all randomness in the examples.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -139,7 +140,7 @@ impl CorpusExamples {
         self.sampler.has_pairs()
     }
 
-    /// The epoch whose examples an epoch repeats, which is itself without static copies.
+    /// The epoch whose examples an epoch repeats; without static copies, the epoch itself.
     pub fn source_epoch(&self, epoch: u64) -> u64 {
         match self.copies {
             0 => epoch,
@@ -174,8 +175,8 @@ impl CorpusExamples {
         tokens
     }
 
-    /// The tokens of a range, without those of documents of the other part, and with a separator
-    /// where one document ends and another begins.
+    /// Appends the tokens of a range, skipping documents of the other part, with a separator
+    /// between documents.
     fn append(&self, range: Range<u64>, to: &mut ExampleTokens) {
         let corpus: &PreparedCorpus = self.documents.corpus();
         let mut first = true;

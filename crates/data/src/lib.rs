@@ -1,7 +1,7 @@
 //! From text on disk to pretraining batches: corpora, prepared corpora, examples, corruptions; from labelled data to
 //! batches for fine-tuning: [`labelled`]; and from sentences with their translations to batches of pairs: [`parallel`].
 //!
-//! Tensors do not occur here: a batch is plain vectors. Everything random is a function of a seed, an
+//! There are no tensors here: a batch is plain vectors. Everything random is a function of a seed, an
 //! epoch and an example's place in it, so a run's data position is two numbers, a [`Cursor`].
 //!
 //! ```text
@@ -10,9 +10,9 @@
 //!   ─ Loader ─► Batches, ahead of time and in order
 //! ```
 //!
-//! Four parts may be your own, and each is handed to a constructor: an [`ExampleSampler`] cuts documents into
-//! examples, a [`Corruption`] replaces tokens, a [`Noise`] changes a text that is to be restored, and an [`Assemble`] says
-//! what a [`Loader`] makes batches of.
+//! Four parts can be custom, each passed to a constructor: an [`ExampleSampler`] cuts documents into
+//! examples, a [`Corruption`] replaces tokens, a [`Noise`] changes a text to be restored, and an [`Assemble`]
+//! is what a [`Loader`] makes batches from.
 
 mod blocks;
 mod checksum;
@@ -86,9 +86,9 @@ pub use streams::{StreamBatch, StreamConfig, TextStreams};
 pub use tokens::{Padded, TokenBatch, TokenSequence};
 pub use unigram::UnigramCounts;
 
-/// Sees the progress of preparing a corpus.
+/// Receives progress while a corpus is prepared.
 pub trait Progress {
-    /// `read` of the files' `total` bytes have been read so far, and they gave `tokens` tokens.
+    /// `read` of the files' `total` bytes have been read so far, yielding `tokens` tokens.
     fn prepared(&self, read: u64, total: u64, tokens: u64);
 }
 

@@ -1,4 +1,4 @@
-//! Worker threads make batches ahead of their use; they are handed out in order.
+//! Worker threads prefetch batches, which are returned in order.
 
 use crate::{DataError, Result, panic_message};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -10,23 +10,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// The position in the data. It is the whole state of the data.
+/// The position in the data: its entire state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Cursor {
-    /// How many passes over the data are complete.
+    /// Number of completed passes over the data.
     pub epoch: u64,
-    /// How many examples of the current pass have been used.
+    /// Number of examples used in the current pass.
     pub example: u64,
 }
 
-/// What a [`Loader`] makes batches of: the examples of each epoch in their order, and the batches that they make.
+/// Data for a [`Loader`]: the examples of each epoch, in order, and how they form batches.
 ///
-/// A batch is a function of the data and of its examples' places. Nothing may depend on what was made before, or the
-/// batches of a resumed run would be others: derive random numbers from a seed, the epoch and the place
+/// A batch depends only on the data and its examples' places. Nothing may depend on earlier batches, or a
+/// resumed run would get different ones: derive random numbers from a seed, the epoch and the place
 /// ([`Random::derive`](crate::Random::derive)).
 ///
 /// # Examples
-/// Rows in memory, in another order each epoch:
+/// Rows in memory, reshuffled every epoch:
 /// ```
 /// use cloze_data::{Assemble, Cursor, Loader, Permutation, Placed, Result, TokenBatch, derive_seed};
 /// use std::sync::{Arc, atomic::AtomicBool};
@@ -71,19 +71,20 @@ pub struct Cursor {
 pub trait Assemble: Send + Sync + 'static {
     /// The examples of an epoch and their order.
     type Plan: Send + Sync + 'static;
-    /// What is made of some examples.
+    /// A batch of examples.
     type Batch: Send + 'static;
 
-    /// The plan of an epoch, made on a thread of its own while the epoch before is used.
+    /// The plan of an epoch, made on its own thread while the previous epoch is used.
     ///
     /// # Errors
-    /// Any; it ends the batches. [`DataError::Stopped`] soon after `stop` is set, as nothing waits for the plan then.
+    /// Any; it ends the batches. [`DataError::Stopped`] soon after `stop` is set, when the plan is no longer
+    /// needed.
     fn plan(&self, epoch: u64, stop: &AtomicBool) -> Result<Self::Plan>;
 
-    /// How many examples an epoch has: at least one.
+    /// Number of examples in an epoch, at least one.
     fn n_examples(&self, plan: &Self::Plan) -> u64;
 
-    /// The batch of these examples, which may lie in several epochs.
+    /// The batch of these examples, which may span epochs.
     ///
     /// # Errors
     /// Any; it ends the batches.
@@ -112,24 +113,24 @@ pub struct Loader<A> {
 }
 
 impl<A: Assemble> Loader<A> {
-    /// Batches of `batch_size` examples, at least 1, made by one thread, with one waiting.
+    /// Batches of `batch_size` examples, at least 1, made by one thread, prefetching one.
     pub fn new(data: Arc<A>, batch_size: usize) -> Self {
         Self { data, batch_size: batch_size.max(1), workers: 1, ahead: 1 }
     }
 
-    /// Makes batches on this many threads, at least 1. The batches do not depend on it.
+    /// Makes batches on `workers` threads, at least 1. The batches do not depend on it.
     pub fn with_workers(mut self, workers: usize) -> Self {
         self.workers = workers.max(1);
         self
     }
 
-    /// Lets up to this many batches wait, at least 1, besides one in each worker.
+    /// Prefetches up to `ahead` batches, at least 1, besides one in each worker.
     pub fn with_ahead(mut self, ahead: usize) -> Self {
         self.ahead = ahead.max(1);
         self
     }
 
-    /// Batches from a position on. A batch runs on across the end of an epoch: nothing is dropped.
+    /// Batches from a position on. A batch may span two epochs: nothing is dropped.
     pub fn batches(&self, from: Cursor) -> Batches<A::Batch> {
         let (orders, work) = bounded::<Order<A::Plan>>(self.ahead);
         let (finished, done) = unbounded();
@@ -158,7 +159,7 @@ impl<A: Assemble> Loader<A> {
     /// The first `max_examples` examples of the first epoch in batches, made on this thread: the same every time.
     ///
     /// # Errors
-    /// A plan or a batch that cannot be made.
+    /// Those of plans and batches.
     pub fn one_pass(&self, max_examples: u64) -> Result<Vec<A::Batch>> {
         let plan = Arc::new(self.data.plan(0, &AtomicBool::new(false))?);
         let n = self.data.n_examples(&plan).min(max_examples);
@@ -172,18 +173,18 @@ impl<A: Assemble> Loader<A> {
     }
 }
 
-/// An endless sequence of batches over epoch after epoch. [`Loader::batches`] makes it.
+/// Endless iterator over batches, epoch after epoch, returned by [`Loader::batches`].
 ///
-/// One thread makes the plans and says which examples make which batch; workers assemble them; the
-/// iterator hands them out in order, so the batches do not depend on the number of workers. It ends after
-/// the first error. Dropping it ends the threads soon, also one that makes a plan.
+/// One thread makes the plans and assigns examples to batches; workers assemble them; the iterator
+/// returns them in order, so the batches do not depend on the number of workers. It ends after the first
+/// error. Dropping it soon ends the threads, even one making a plan.
 #[derive(Debug)]
 pub struct Batches<B> {
     done: Receiver<Done<B>>,
-    /// One entry a batch under way or waiting: bounds their number, also when one of them takes long.
+    /// One entry per batch in progress or waiting: bounds their number even if one takes long.
     under_way: Receiver<()>,
     early: BTreeMap<u64, Done<B>>,
-    /// The number of the batch to hand out.
+    /// The number of the next batch to return.
     number: u64,
     cursor: Cursor,
     /// Ends a plan that is being made.
@@ -191,7 +192,7 @@ pub struct Batches<B> {
 }
 
 impl<B> Batches<B> {
-    /// Where the next batch starts: what a checkpoint keeps.
+    /// Start of the next batch, to save in a checkpoint.
     pub fn cursor(&self) -> Cursor {
         self.cursor
     }
@@ -204,7 +205,7 @@ struct Order<P> {
     next: Cursor,
 }
 
-/// One batch that was assembled, or not.
+/// One assembled batch, or an error.
 #[derive(Debug)]
 struct Done<B> {
     number: u64,
@@ -261,7 +262,7 @@ fn plan<A: Assemble>(data: &A, epoch: u64, stop: &AtomicBool) -> Result<Planned<
     }
 }
 
-/// Hands out the examples of batch after batch until nobody listens.
+/// Sends out the examples of each batch until the receivers are gone.
 fn sequence<A: Assemble>(
     data: &Arc<A>,
     batch_size: usize,

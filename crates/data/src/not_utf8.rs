@@ -1,8 +1,8 @@
-//! What there is to say of a line or a text that is not UTF-8.
+//! The message for text that is not UTF-8.
 
 use std::str::Utf8Error;
 
-/// `not UTF-8 (byte 3 is 0xff)`, counted from 1; of a file's first line also what to do about UTF-16, which
+/// `not UTF-8 (byte 3 is 0xff)`, counted from 1; for a file's first line also a hint about UTF-16, which
 /// spreadsheets write.
 pub fn not_utf8(text: &[u8], error: Utf8Error, first: bool) -> String {
     let at = error.valid_up_to();

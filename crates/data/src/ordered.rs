@@ -1,4 +1,5 @@
-//! Segments of running text some of whose tokens are predicted, in a random order (Yang et al. 2019, §2.3 and A.1).
+//! Segments of running text, some of whose tokens are predicted in a random order (Yang et al. 2019, §2.3 and
+//! A.1).
 
 use crate::blocks::{BlockConfig, BlockDocuments, RunningText, TextBlocks, TextToken};
 use crate::loader::{Assemble, Placed};
@@ -9,28 +10,28 @@ use std::sync::atomic::AtomicBool;
 const PREDICTED: u64 = 0x0D7A;
 const HELD_OUT: u64 = 0x0D7B;
 
-/// How segments and what is predicted of them are drawn.
+/// How segments and their predicted tokens are drawn.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OrderConfig {
-    /// Tokens of a segment.
+    /// Tokens per segment.
     pub seq_len: usize,
-    /// Tokens before each segment, which a model may remember.
+    /// Tokens before each segment, available to a model's memory.
     pub memory_len: usize,
     /// One in this many tokens is predicted: *K* of Yang et al. 2019, §2.3.
     pub one_in: usize,
-    /// The most words of a span that is predicted together; n words have a chance in proportion to 1/n.
+    /// Maximum words per predicted span; the probability of n words is proportional to 1/n.
     pub max_span: usize,
 }
 
 impl OrderConfig {
-    /// Segments of this many tokens without a memory; one in 6 tokens is predicted, in spans of 5 words at most, as in the
-    /// paper.
+    /// Segments of `seq_len` tokens without memory; one in 6 tokens is predicted, in spans of at most 5
+    /// words, as in the paper.
     pub fn new(seq_len: usize) -> Self {
         Self { seq_len, memory_len: 0, one_in: 6, max_span: 5 }
     }
 
-    /// How many tokens of each segment are predicted.
+    /// Number of predicted tokens per segment.
     pub fn n_predicted(&self) -> usize {
         (self.seq_len / self.one_in.max(1)).max(1)
     }
@@ -46,20 +47,20 @@ pub struct OrderedBatch {
     pub before: Vec<i32>,
     /// `[n, seq_len]`: the tokens of the segments.
     pub ids: Vec<i32>,
-    /// `[n, seq_len]`: the place of each token in its segment's order, from 0; none for one that is not predicted. All
-    /// segments have equally many.
+    /// `[n, seq_len]`: each token's rank in its segment's prediction order, from 0; `None` if not predicted.
+    /// All segments have the same number of predicted tokens.
     pub order: Vec<Option<u32>>,
 }
 
 impl OrderedBatch {
-    /// The predicted tokens.
+    /// Number of predicted tokens.
     pub fn n_predicted(&self) -> usize {
         self.order.iter().flatten().count()
     }
 }
 
-/// Running text as segments, each a function of the seed, the epoch and its place in it. [`Loader`](crate::Loader) makes
-/// the batches.
+/// Running text as segments; each is a function of the seed, the epoch and its place in the epoch.
+/// [`Loader`](crate::Loader) makes the batches.
 #[derive(Debug)]
 pub struct OrderedBlocks {
     blocks: TextBlocks,
@@ -70,11 +71,11 @@ pub struct OrderedBlocks {
 impl OrderedBlocks {
     /// Segments of a text.
     ///
-    /// The reference code draws the length of a span in proportion to 1/n too, where the paper says uniformly. Its
-    /// segments are two texts with separators; here they are one stretch of running text.
+    /// Span lengths are drawn in proportion to 1/n, as in the reference code; the paper says uniformly. The
+    /// reference's segments are two texts with separators; here they are one stretch of running text.
     ///
     /// # Errors
-    /// [`DataError::ShortText`] for a text of fewer tokens than a segment and what stands before it have.
+    /// [`DataError::ShortText`] for a text shorter than a segment with its memory.
     pub fn new(text: RunningText, config: OrderConfig, seed: u64) -> Result<Self> {
         let needed = config.seq_len.max(1) + config.memory_len;
         let tokens = text.len();
@@ -85,8 +86,8 @@ impl OrderedBlocks {
         Ok(Self { blocks: TextBlocks::new(text, &whole, seed)?, config, seed })
     }
 
-    /// The batches of the text from its beginning, `batch_size` segments each and `max_segments` altogether at most. The
-    /// same orders each time.
+    /// The batches of the text from its beginning, in batches of `batch_size` segments, at most
+    /// `max_segments` in total. The orders are the same each time.
     pub fn in_order(&self, batch_size: usize, max_segments: usize) -> Vec<OrderedBatch> {
         let len = (self.config.seq_len + self.config.memory_len) as u64;
         let n = ((self.blocks.text().len() - 1) / len).min(max_segments as u64);
@@ -158,8 +159,8 @@ fn order(tokens: &[TextToken], config: &OrderConfig, random: &mut Random) -> Vec
     predicted.into_iter().map(|is| if is { numbers.next() } else { None }).collect()
 }
 
-/// Which tokens are in spans: from left to right a span of whole words, at a random place of a context that is `one_in`
-/// times as long as it has words, until as many tokens as are wanted are in spans.
+/// Which tokens are in spans. From left to right, each span of whole words is placed at random in a context
+/// `one_in` times its length, until enough tokens are in spans.
 fn spans(tokens: &[TextToken], config: &OrderConfig, wanted: usize, random: &mut Random) -> Vec<bool> {
     let mut predicted = vec![false; tokens.len()];
     let begins = |place: usize| tokens[place].starts_word || tokens[place].is_end;
@@ -185,7 +186,7 @@ fn spans(tokens: &[TextToken], config: &OrderConfig, wanted: usize, random: &mut
     predicted
 }
 
-/// A length from 1 to `most`, n with a chance in proportion to 1/n.
+/// A length from 1 to `most`; the probability of n is proportional to 1/n.
 fn span_length(most: usize, random: &mut Random) -> usize {
     let total: f64 = (1..=most).map(|n| 1.0 / n as f64).sum();
     let mut left = random.unit() * total;
@@ -198,7 +199,7 @@ fn span_length(most: usize, random: &mut Random) -> usize {
     most
 }
 
-/// All orders with the same chance (Fisher and Yates).
+/// A uniformly random order (Fisher and Yates).
 fn shuffle<T>(items: &mut [T], random: &mut Random) {
     for last in (1..items.len()).rev() {
         items.swap(last, random.below(last as u64 + 1) as usize);

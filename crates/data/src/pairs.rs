@@ -14,9 +14,9 @@ use std::ops::Range;
 pub enum PairConfig {
     /// BERT's next-sentence prediction (Devlin et al. 2019, §3.1; `create_instances_from_document`).
     ///
-    /// A chunk of one sentence always has a random second segment, as in the reference, so that a little
-    /// more than `random_next_prob` are random. Deviation: the random segment always comes from another
-    /// document, where the reference gives up after ten tries.
+    /// A chunk of one sentence always has a random second segment, as in the reference, so slightly more
+    /// than `random_next_prob` are random. Deviation: the random segment always comes from another
+    /// document; the reference gives up after ten tries.
     NextSentence {
         /// Share of documents whose target length is a random, shorter one.
         short_seq_prob: f64,
@@ -33,14 +33,14 @@ pub enum PairConfig {
     },
     /// RoBERTa's `DOC-SENTENCES`: one segment of whole sentences within a document (Liu et al. 2019, §4.2).
     ///
-    /// Deviation: batches are not made larger where segments are shorter.
+    /// Deviation: batches do not grow when segments are shorter.
     DocSentences,
     /// RoBERTa's `FULL-SENTENCES`: the same across documents, with a separator between them.
     FullSentences,
 }
 
-/// What a [`PairConfig`] is read by: of kinds that are inside a tagged table, serde refuses unknown keys
-/// only where they have braces.
+/// Used to read a [`PairConfig`]: in an internally tagged enum, serde rejects unknown keys only for
+/// variants with braces.
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 enum Strict {
@@ -116,13 +116,13 @@ impl PairConfig {
     }
 }
 
-/// What the second segment may be instead of what follows.
+/// Alternatives to the following text as the second segment.
 enum Second {
     RandomWith(f64),
     Swapped,
 }
 
-/// Segment pairs as google-research/bert's `create_instances_from_document` makes them.
+/// Segment pairs as made by google-research/bert's `create_instances_from_document`.
 struct Pairs {
     short_seq_prob: f64,
     second: Second,
@@ -133,7 +133,7 @@ impl ExampleSampler for Pairs {
         true
     }
 
-    /// Random second segments need another document. Without one, the search for it would not end.
+    /// Random second segments need another document; without one, the search would not end.
     fn check(&self, documents: &Documents) -> Result<()> {
         match self.second {
             Second::RandomWith(_) if documents.count() < 2 => Err(DataError::OneDocument),
@@ -213,7 +213,7 @@ impl Pairs {
     }
 }
 
-/// Sentences of another document from a random one on, at least `target` tokens where it has them.
+/// Sentences of another document from a random start, at least `target` tokens if it has them.
 fn random_segment(documents: &Documents, not: u64, target: u64, random: &mut Random) -> Range<u64> {
     let corpus = documents.corpus();
     // The reference tries ten times and may then take the same document; with two documents or more
@@ -257,7 +257,7 @@ fn truncate_pair(first: &mut Range<u64>, second: &mut Range<u64>, max: u64, rand
     }
 }
 
-/// One segment of whole sentences, as many as fit (Liu et al. 2019, §4.2).
+/// Packs as many whole sentences as fit into one segment (Liu et al. 2019, §4.2).
 struct Packed {
     across_documents: bool,
 }
@@ -298,7 +298,7 @@ impl ExampleSampler for Packed {
     }
 }
 
-/// A segment that may take more sentences.
+/// A segment with room for more sentences.
 #[derive(Default)]
 struct OpenSegment {
     range: Option<Range<u64>>,

@@ -11,9 +11,9 @@ thread_local! {
 
 /// Whether this crate is about to catch a panic of the current thread and to return an error for it.
 ///
-/// The Parquet library panics on some damaged files. Rust calls the panic hook before a panic is caught, and the
-/// default hook prints a message. A program that does not want to see the message beside the error sets a hook that
-/// asks this function:
+/// The Parquet library panics on some damaged files. Rust calls the panic hook before a panic is caught, and
+/// the default hook prints a message. A program that does not want the message in addition to the error sets
+/// a hook that calls this function:
 ///
 /// ```
 /// let default = std::panic::take_hook();
@@ -27,13 +27,13 @@ pub fn panic_becomes_error() -> bool {
     GUARDED.try_with(Cell::get).unwrap_or(false)
 }
 
-/// What a caught panic said.
+/// A caught panic's message.
 pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
-/// The result of `read`. A panic within it is an error too.
+/// The result of `read`. A panic within it also becomes an error.
 pub(crate) fn guarded<T, E: Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     let outer = GUARDED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(read));
@@ -44,7 +44,7 @@ pub(crate) fn guarded<T, E: Display>(read: impl FnOnce() -> Result<T, E>) -> Res
     }
 }
 
-/// The result of `work`; what was said where it panics. Within, [`panic_becomes_error`] says so.
+/// The result of `work`, or the message if it panics. Meanwhile [`panic_becomes_error`] is `true`.
 ///
 /// # Errors
 /// The panic's message.

@@ -1,4 +1,4 @@
-//! A shuffled order as a function: no array, any position in constant time.
+//! A shuffled order as a function, with constant-time access and no array.
 
 use crate::seed::mix;
 
@@ -17,13 +17,13 @@ pub struct Permutation {
 impl Permutation {
     const ROUNDS: u64 = 4;
 
-    /// The permutation of `0..n` that `key` chooses.
+    /// The permutation of `0..n` selected by `key`.
     pub fn new(n: u64, key: u64) -> Self {
         let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
         Self { n, half_bits: bits.div_ceil(2).max(1), key }
     }
 
-    /// Where `index` goes.
+    /// The image of `index`.
     ///
     /// # Panics
     /// If `index` is not below `n`.

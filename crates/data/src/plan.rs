@@ -1,4 +1,4 @@
-//! An epoch's examples: a list on disk, visited in a shuffled order that is a function.
+//! An epoch's examples: a list on disk, visited in a computed shuffled order.
 
 use crate::permutation::Permutation;
 use crate::sampler::{Example, ExampleSampler, Room};
@@ -15,7 +15,8 @@ const ORDER: u64 = 0x08DE;
 /// Two ranges as start and end, and flags.
 const RECORD: usize = 4 * 8 + 4;
 
-/// All examples of one epoch, in a shuffled order. [`CorpusExamples::plan`](crate::CorpusExamples::plan) makes it.
+/// All examples of one epoch, in a shuffled order. Made by
+/// [`CorpusExamples::plan`](crate::CorpusExamples::plan).
 #[derive(Debug)]
 pub struct Plan {
     records: Mmap,
@@ -23,11 +24,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Samples the examples of `epoch` into an unnamed file in `folder`, which goes when the plan does.
+    /// Samples the examples of `epoch` into an unnamed file in `folder`, deleted when the plan is
+    /// dropped.
     ///
     /// # Errors
-    /// [`DataError::NoExamples`] if there is none; files that cannot be written; [`DataError::Stopped`] soon
-    /// after `stop` is set.
+    /// [`DataError::NoExamples`] if there are none; files that cannot be written; [`DataError::Stopped`]
+    /// soon after `stop` is set.
     pub(crate) fn new(
         documents: &Documents,
         sampler: &dyn ExampleSampler,

@@ -7,8 +7,8 @@
 //! KEY/meta.json      counts, the three files' checksums, and one of itself
 //! ```
 //!
-//! `KEY` is a hash of the inputs' contents and of every setting that shapes the result. A folder named by its key is
-//! whole, see [`store`](crate::store).
+//! `KEY` is a hash of the inputs' contents and of every setting that affects the result. A folder named by
+//! its key is complete, see [`store`](crate::store).
 
 use crate::checksum::{hash_corpus_files, settings};
 use crate::corpus::{CorpusConfig, Document, SkipReport, documents};
@@ -25,11 +25,12 @@ use std::time::Instant;
 /// Marks the first piece of a word in a stored token.
 pub const WORD_START: u32 = 1 << 31;
 
-/// Raised when the files' layout or the segmentation changes, so that old ones are built anew.
+/// Incremented when the files' layout or the segmentation changes, so that old ones are rebuilt.
 const FORMAT: u32 = 3;
-/// Text handed to the threads at a time, in bytes: bounds memory, keeps every thread busy.
+/// Bytes of text passed to the threads at a time: bounds memory and keeps every thread busy.
 pub(crate) const CHUNK_BYTES: usize = 8 << 20;
-/// What a text of a chunk takes besides its bytes, encoded too: many short ones are a full chunk as well.
+/// Overhead per text of a chunk in bytes, including its encoding, so that many short texts also fill a
+/// chunk.
 pub(crate) const TEXT_COST: usize = 256;
 
 /// A corpus as token ids on disk.
@@ -41,7 +42,7 @@ pub struct PreparedCorpus {
     meta: Meta<Counts>,
 }
 
-/// What preparing a corpus did.
+/// Report on the preparation of a corpus.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrepareReport {
     /// Whether an earlier preparation was valid and reused.
@@ -52,9 +53,9 @@ pub struct PrepareReport {
     pub sentences: u64,
     /// Tokens in them.
     pub tokens: u64,
-    /// What was left out or cut, by reason.
+    /// What was skipped or cut, by reason.
     pub skipped: SkipReport,
-    /// Seconds it took.
+    /// Time taken, in seconds.
     pub seconds: f64,
 }
 
@@ -67,14 +68,15 @@ struct Counts {
 }
 
 impl PreparedCorpus {
-    /// The prepared form of a corpus: the one in `cache` if it is valid, else built there.
+    /// The prepared form of a corpus: the one in `cache` if valid, else built there.
     ///
-    /// It is built in a folder of its own and renamed when complete, so that an interrupted build is
-    /// never taken for a whole one; two processes may build the same at once, the first to finish wins.
+    /// It is built in a temporary folder that is renamed when complete, so an interrupted build is
+    /// never mistaken for a complete one. Two processes may build the same corpus at once; the first to
+    /// finish wins.
     ///
     /// # Errors
-    /// What is wrong with the corpus under `on_error = "fail"`; [`DataError::EmptyCorpus`]; files that
-    /// cannot be read or written; [`DataError::VocabHole`] for a tokenizer whose ids are not `0..vocab_size`.
+    /// Problems in the corpus, with `on_error = "fail"`; [`DataError::EmptyCorpus`]; files that cannot be
+    /// read or written; [`DataError::VocabHole`] for a tokenizer whose ids are not `0..vocab_size`.
     pub fn prepare(
         config: &CorpusConfig,
         base: &Path,
@@ -85,8 +87,8 @@ impl PreparedCorpus {
         Self::prepare_in(Unit::Sentence, config, base, tokenizer, cache, progress)
     }
 
-    /// [`prepare`](Self::prepare) without telling sentences apart: a document's text goes to the tokenizer as it stands,
-    /// line ends and blanks and all, and counts as one sentence. One that is longer than
+    /// [`prepare`](Self::prepare) without sentence segmentation: a document's text is tokenised unchanged,
+    /// including white space, and counts as one sentence. A text longer than
     /// [`max_document_bytes`](CorpusConfig::max_document_bytes) is one document of several such sentences.
     ///
     /// # Errors
@@ -122,7 +124,7 @@ impl PreparedCorpus {
         Ok((corpus, report))
     }
 
-    /// Opens a prepared corpus; none if it is absent, of another key, or not as it was written.
+    /// Opens a prepared corpus; `None` if it is missing, corrupt, or has another key.
     fn open(folder: &Path, key: &str) -> Option<Self> {
         let meta = Meta::<Counts>::read(folder, FORMAT, key)?;
         let Counts { tokens, sentences, documents, .. } = meta.counts;
@@ -162,7 +164,7 @@ impl PreparedCorpus {
         self.sentences.range(sentence)
     }
 
-    /// The tokens of a range: id and whether it starts a word.
+    /// The tokens of a range: each id, and whether it starts a word.
     pub fn tokens(&self, range: Range<u64>) -> impl Iterator<Item = (u32, bool)> + '_ {
         let bytes = &self.tokens.bytes()[4 * range.start as usize..4 * range.end as usize];
         bytes.as_chunks::<4>().0.iter().map(|bytes| {
@@ -171,7 +173,7 @@ impl PreparedCorpus {
         })
     }
 
-    /// The documents that a range of tokens runs through, each with its part of the range.
+    /// The documents that a range of tokens covers, each with its part of the range.
     pub fn documents_of(&self, range: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> + '_ {
         let sentence = self.sentences.first_beyond(range.start);
         let first = self.documents.first_beyond(sentence);
@@ -183,7 +185,7 @@ impl PreparedCorpus {
         })
     }
 
-    /// The sentences that a range of tokens runs through, each with its part of the range.
+    /// The sentences that a range of tokens covers, each with its part of the range.
     pub fn sentences_of(&self, range: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> + '_ {
         (self.sentences.first_beyond(range.start)..self.n_sentences()).map_while(move |number| {
             let sentence = self.sentence(number);
@@ -192,13 +194,13 @@ impl PreparedCorpus {
         })
     }
 
-    /// A text that tells this prepared corpus from any other.
+    /// A string that identifies this prepared corpus.
     pub fn key(&self) -> &str {
         &self.meta.key
     }
 }
 
-/// Checks that the ids are `0..vocab_size`, as counts and embeddings take for granted.
+/// Checks that the ids are `0..vocab_size`, as counts and embeddings assume.
 pub(crate) fn without_holes(tokenizer: &Tokenizer) -> Result<()> {
     let vocab_size = tokenizer.vocab_size();
     match (0..vocab_size as u32).find(|id| tokenizer.id_to_token(*id).is_none()) {
@@ -207,16 +209,16 @@ pub(crate) fn without_holes(tokenizer: &Tokenizer) -> Result<()> {
     }
 }
 
-/// What is handed to the tokenizer at a time.
+/// The unit of tokenisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     /// A sentence of a paragraph.
     Sentence,
-    /// A document as it stands.
+    /// An unchanged document.
     Document,
 }
 
-/// A hash of everything that shapes the result.
+/// A hash of everything that affects the result.
 fn key(unit: Unit, config: &CorpusConfig, base: &Path, tokenizer: &Tokenizer) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&FORMAT.to_le_bytes());
@@ -231,7 +233,7 @@ fn key(unit: Unit, config: &CorpusConfig, base: &Path, tokenizer: &Tokenizer) ->
     Ok(hasher.finalize().to_hex()[..32].to_string())
 }
 
-/// Characters of a document that an error shows.
+/// Characters of a document shown in an error.
 const SHOWN: usize = 60;
 
 /// A document's sentences as stored tokens, with the sentences' lengths.

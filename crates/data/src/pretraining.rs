@@ -1,4 +1,4 @@
-//! Masked examples with the labels of pairs, as BERT is pretrained on them.
+//! Masked examples with pair labels, as in BERT's pretraining.
 
 use crate::corruption::{Corrupted, Corruption, MaskStats, MaskingConfig, Original, ReplacedSpan};
 use crate::examples::CorpusExamples;
@@ -23,17 +23,17 @@ use std::sync::atomic::AtomicBool;
 const MASKS: u64 = 0x3A5C;
 const ATTENTION: u64 = 0xA77E;
 
-/// From a prepared corpus to examples.
+/// How a prepared corpus becomes examples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ExampleConfig {
-    /// The longest example, in tokens, special ones among them.
+    /// The longest example, in tokens, including special ones.
     pub seq_len: usize,
-    /// The piece that begins an example. `None`: the one that [`SpecialPieces::find`] finds.
+    /// The piece that begins an example. `None`: the one found by [`SpecialPieces::find`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begin: Option<String>,
-    /// The piece that ends each segment and document. `None`: the one that [`SpecialPieces::find`] finds.
+    /// The piece that ends each segment and document. `None`: the one found by [`SpecialPieces::find`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
     /// Sentence pairs or packed segments.
@@ -42,31 +42,31 @@ pub struct ExampleConfig {
     /// Masking.
     #[serde(default)]
     pub masking: MaskingConfig,
-    /// What tokens see. Default all of their example.
+    /// Which tokens a token sees. Default: all of its example.
     #[serde(default, skip_serializing_if = "AttentionConfig::is_default")]
     pub attention: AttentionConfig,
 }
 
 impl ExampleConfig {
-    /// BERT's examples of at most this many tokens: next-sentence pairs with 15 % of the pieces masked.
+    /// BERT's examples of at most `seq_len` tokens: next-sentence pairs with 15 % of the pieces masked.
     pub fn new(seq_len: usize) -> Self {
         let (pairs, masking) = (PairConfig::default(), MaskingConfig::default());
         Self { seq_len, begin: None, end: None, pairs, masking, attention: AttentionConfig::default() }
     }
 
-    /// Other sentence pairs, or packed segments.
+    /// Sets the sentence pairs or packed segments.
     pub fn with_pairs(mut self, pairs: PairConfig) -> Self {
         self.pairs = pairs;
         self
     }
 
-    /// Another masking.
+    /// Sets the masking.
     pub fn with_masking(mut self, masking: MaskingConfig) -> Self {
         self.masking = masking;
         self
     }
 
-    /// Other attention masks.
+    /// Sets the attention masks.
     pub fn with_attention(mut self, attention: AttentionConfig) -> Self {
         self.attention = attention;
         self
@@ -77,7 +77,7 @@ impl ExampleConfig {
         self.pairs.has_pairs()
     }
 
-    /// The special pieces, found in the tokenizer or named here.
+    /// The special pieces, named here or found in the tokenizer.
     ///
     /// # Errors
     /// [`DataError::NoPiece`] for a named piece that the tokenizer does not have.
@@ -100,20 +100,19 @@ pub struct PretrainingBatch {
     pub tokens: TokenBatch,
     /// `[masked]`: the numbers of the tokens to predict, ascending. See [`TokenBatch`] for how tokens are numbered.
     pub masked_positions: Vec<i32>,
-    /// `[masked]`: the pieces that stood there.
+    /// `[masked]`: the original pieces.
     pub masked_labels: Vec<i32>,
-    /// `[masked]`: for each of them a number, uniform from 0 to below 1: what a generator's sample is drawn by (ELECTRA).
+    /// `[masked]`: a uniform number in `[0, 1)` for each, to sample from a generator (ELECTRA).
     pub uniform: Vec<f32>,
-    /// The spans that the masked positions come in, as ranges of tokens' numbers, ascending: what a boundary objective
-    /// needs (SpanBERT). Spans whose replacement is longer or shorter are not among them, as no token of it stands for
-    /// one of theirs.
+    /// The masked spans as ranges of token numbers, ascending, for a boundary objective (SpanBERT). Spans
+    /// whose replacement has another length are omitted, since their tokens do not correspond.
     pub masked_spans: Vec<Range<i32>>,
-    /// `[pairs]`: the pairs' labels, see [`Example::label`], of the sequences in which every token [sees
-    /// all](Sight::All); empty where examples are no pairs.
+    /// `[pairs]`: the pairs' labels, see [`Example::label`], for the sequences in which every token
+    /// [sees all](Sight::All); empty if examples are not pairs.
     pub pair_labels: Vec<i32>,
-    /// Which of the [sources](crate::MultilingualData::sources) it was drawn from, where there are several.
+    /// Which of several [sources](crate::MultilingualData::sources) it was drawn from.
     pub source: Option<usize>,
-    /// What was counted in making it.
+    /// Counts from making it.
     pub stats: BatchStats,
 }
 
@@ -124,11 +123,11 @@ pub struct BatchStats {
     pub examples: u64,
     /// Tokens without padding.
     pub tokens: u64,
-    /// Tokens of padding, where batches are padded.
+    /// Padding tokens, if batches are padded.
     pub padding: u64,
     /// Examples with a random or swapped second segment.
     pub random_pairs: u64,
-    /// Examples of documents with a short target length.
+    /// Examples from documents with a short target length.
     pub short: u64,
     /// Examples with tokens cut off.
     pub truncated: u64,
@@ -139,7 +138,7 @@ pub struct BatchStats {
 }
 
 impl BatchStats {
-    /// Counts an example with this many tokens.
+    /// Counts an example with `tokens` tokens.
     fn add(&mut self, example: &Example, tokens: usize) {
         self.examples += 1;
         self.tokens += tokens as u64;
@@ -162,12 +161,12 @@ impl std::ops::AddAssign<&BatchStats> for BatchStats {
     }
 }
 
-/// A part of a prepared corpus as pretraining examples, each a function of the seed, the epoch and
-/// its place in it. [`Loader`](crate::Loader) makes the batches.
+/// Part of a prepared corpus as pretraining examples; each is a function of the seed, the epoch and
+/// its place in the epoch. [`Loader`](crate::Loader) makes the batches.
 pub struct PretrainingData {
     examples: CorpusExamples,
     corruption: Box<dyn Corruption>,
-    /// The type of all tokens, in place of the segments' numbers.
+    /// The type of all tokens, instead of segment numbers.
     language: Option<i32>,
     attention: AttentionConfig,
 }
@@ -179,17 +178,17 @@ impl std::fmt::Debug for PretrainingData {
 }
 
 impl PretrainingData {
-    /// The examples of `documents`, as `config` says; `unigram` counts the training documents' pieces, plans go to
-    /// unnamed files in `cache`.
+    /// The examples of `documents`, as set by `config`. `unigram` holds the training documents' piece counts;
+    /// plans go to unnamed files in `cache`.
     ///
     /// # Errors
     /// [`DataError::NoSpecial`] for a tokenizer without a mask, or without the pieces that pairs need;
     /// [`DataError::NoPiece`]; [`DataError::OneDocument`] for random second segments from a single document;
-    /// [`DataError::SeqLen`] for a length that special tokens fill.
+    /// [`DataError::SeqLen`] for a length with no room besides special tokens.
     ///
     /// # Panics
-    /// If the config's [shares](AttentionConfig::shares) of attention masks are none, or its masking is
-    /// [invalid](MaskingConfig::corruption).
+    /// If the config's [shares](AttentionConfig::shares) of attention masks are invalid, or its masking
+    /// is [invalid](MaskingConfig::corruption).
     pub fn new(
         documents: Documents,
         config: ExampleConfig,
@@ -207,22 +206,22 @@ impl PretrainingData {
         Ok(Self::from_parts(examples, corruption).with_attention(config.attention))
     }
 
-    /// Examples and a corruption, each of which may be your own.
+    /// Examples and a corruption, either of which may be custom.
     pub fn from_parts(examples: CorpusExamples, corruption: Box<dyn Corruption>) -> Self {
         Self { examples, corruption, language: None, attention: AttentionConfig::default() }
     }
 
-    /// Gives all tokens the type `language`, for a model whose types are languages (XLM's `langs`; Conneau & Lample 2019,
-    /// §3), in place of the segments' numbers.
+    /// Gives all tokens the type `language`, for a model whose types are languages (XLM's `langs`; Conneau &
+    /// Lample 2019, §3), instead of segment numbers.
     pub fn with_language(mut self, language: i32) -> Self {
         self.language = Some(language);
         self
     }
 
-    /// Other attention masks than the bidirectional one.
+    /// Sets the attention masks. Default: bidirectional.
     ///
     /// # Panics
-    /// If the [shares](AttentionConfig::shares) are none.
+    /// If the [shares](AttentionConfig::shares) are invalid.
     pub fn with_attention(mut self, attention: AttentionConfig) -> Self {
         attention.shares();
         self.attention = attention;
@@ -265,7 +264,7 @@ impl PretrainingData {
 }
 
 impl PretrainingData {
-    /// The attention mask of an example, which has a stream of random numbers of its own.
+    /// The attention mask of an example, drawn from its own random stream.
     fn mask(&self, epoch: u64, place: u64, example: &Example) -> Mask {
         if example.label != 0 {
             return Mask::Bidirectional;
@@ -277,16 +276,16 @@ impl PretrainingData {
 }
 
 impl PretrainingBatch {
-    /// `[pairs]`: the numbers of the sequences that [`pair_labels`](Self::pair_labels) are of.
+    /// `[pairs]`: the indices of the sequences labelled by [`pair_labels`](Self::pair_labels).
     pub fn paired(&self) -> Vec<i32> {
         let sights = self.tokens.sights().iter().enumerate();
         let paired = sights.filter(|(_, sight)| **sight == Sight::All).map(|(number, _)| number as i32);
         paired.take(self.pair_labels.len()).collect()
     }
 
-    /// Adds a corrupted sequence, with the types of its original tokens and their positions where they are not the places
-    /// in the sequence. `random` is the generator that it was corrupted with, `sight` what its tokens
-    /// see, which is all if there are positions.
+    /// Adds a corrupted sequence, with its original tokens' types and, unless they are consecutive,
+    /// positions. `random` is the generator used for the corruption; `sight` is what its tokens see, which
+    /// must be all if there are positions.
     pub(crate) fn push(
         &mut self,
         original: &Original<'_>,
@@ -310,7 +309,7 @@ impl PretrainingBatch {
         }
     }
 
-    /// Adds the tokens to predict of the sequence that comes next.
+    /// Adds the tokens to predict in the next sequence.
     fn predict(&mut self, original: &[u32], corrupted: &Corrupted) {
         let before = self.tokens.n_tokens();
         let number = |at: usize| (before + at) as i32;

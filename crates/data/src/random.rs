@@ -1,4 +1,4 @@
-//! The generator behind everything random.
+//! The random number generator.
 
 use crate::seed::derive_seed;
 use rand_pcg::Pcg64Mcg;
@@ -6,7 +6,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 /// A generator of random numbers: PCG's MCG XSL-RR 128/64 (O'Neill 2014).
 ///
-/// A seed gives the same numbers on every platform and in every version, whatever library makes them.
+/// A seed gives the same numbers on every platform and in every version, independent of any library.
 ///
 /// ```
 /// # use cloze_data::Random;
@@ -18,12 +18,12 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 pub struct Random(Pcg64Mcg);
 
 impl Random {
-    /// The generator of a seed.
+    /// The generator for a seed.
     pub fn new(seed: u64) -> Self {
         Self(Pcg64Mcg::seed_from_u64(seed))
     }
 
-    /// The generator of one stream of a run, see [`derive_seed`].
+    /// The generator for one stream of a run, see [`derive_seed`].
     pub fn derive(seed: u64, parts: &[u64]) -> Self {
         Self::new(derive_seed(seed, parts))
     }
@@ -33,7 +33,7 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// A whole number in `0..n`, all equally likely (Lemire 2019).
+    /// A uniform integer in `0..n` (Lemire 2019).
     ///
     /// # Panics
     /// If `n` is 0.
@@ -47,12 +47,12 @@ impl Random {
         }
     }
 
-    /// A number in `0.0..1.0`, uniformly.
+    /// A uniform number in `0.0..1.0`.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// The same in single precision: 24 random bits, which a 64-bit number would be rounded up to 1 from.
+    /// The same in single precision, from 24 random bits: rounding the 64-bit number could give 1.
     pub fn unit_f32(&mut self) -> f32 {
         (self.next_u64() >> 40) as f32 / (1u32 << 24) as f32
     }

@@ -1,21 +1,21 @@
-//! What cuts a corpus into examples.
+//! Samplers that cut a corpus into examples.
 
 use crate::Result;
 use crate::special::SpecialPieces;
 use crate::split::Documents;
 use std::ops::Range;
 
-/// An example before its corruption: ranges of the corpus' tokens, and how they came about.
+/// An example before corruption: ranges of the corpus's tokens, and how they were made.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Example {
     /// The first segment; for packed segments, the whole.
     pub first: Range<u64>,
-    /// The second segment; empty where there is none.
+    /// The second segment; empty if there is none.
     pub second: Range<u64>,
-    /// The pair's label, of BERT's pairs 0 in order, 1 random or swapped.
+    /// The pair's label; for BERT's pairs 0 is in order, 1 random or swapped.
     pub label: u8,
-    /// Whether the document's target length was a short one.
+    /// Whether the document's target length was short.
     pub short: bool,
     /// Whether tokens were cut off a pair, or a sentence divided between packed segments.
     pub truncated: bool,
@@ -33,7 +33,7 @@ impl Example {
     }
 }
 
-/// How many tokens of text an example has room for, beside its special tokens.
+/// Room for text in an example, in tokens, without special ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Room {
@@ -41,7 +41,7 @@ pub struct Room {
     pub segment: usize,
     /// Two segments together.
     pub pair: usize,
-    /// What the piece between two documents of one segment takes of it: 1, or 0 where there is no such piece.
+    /// Tokens for the separator between documents of a segment: 1, or 0 without a separator.
     pub separator: usize,
 }
 
@@ -58,8 +58,8 @@ impl Room {
 
 /// Cuts a part of a corpus into the examples of an epoch.
 ///
-/// [`PairConfig::sampler`](crate::PairConfig::sampler) makes those of BERT, ALBERT and RoBERTa. Implement the trait for
-/// a way of your own, and give it to [`CorpusExamples::new`](crate::CorpusExamples::new).
+/// [`PairConfig::sampler`](crate::PairConfig::sampler) makes those of BERT, ALBERT and RoBERTa. Implement the
+/// trait for your own method, and pass it to [`CorpusExamples::new`](crate::CorpusExamples::new).
 ///
 /// ```
 /// use cloze_data::{Documents, Example, ExampleSampler, Result, Room};
@@ -91,13 +91,14 @@ impl Room {
 /// }
 /// ```
 pub trait ExampleSampler: Send + Sync {
-    /// Calls `emit` for each example of one pass over `documents`, each with no more tokens than there is `room` for.
+    /// Calls `emit` for each example of one pass over `documents`, each with no more tokens than `room`
+    /// allows.
     ///
-    /// All randomness comes from `seed`, which is another one in each epoch. The order does not matter: an epoch's
+    /// All randomness comes from `seed`, which differs in each epoch. The order does not matter: an epoch's
     /// examples are shuffled.
     ///
     /// # Errors
-    /// What `emit` returns, at once; errors of its own as [`DataError::Other`](crate::DataError::Other).
+    /// Errors from `emit`, immediately; its own errors as [`DataError::Other`](crate::DataError::Other).
     fn examples(
         &self,
         documents: &Documents,
@@ -106,12 +107,12 @@ pub trait ExampleSampler: Send + Sync {
         emit: &mut dyn FnMut(Example) -> Result<()>,
     ) -> Result<()>;
 
-    /// Whether its examples are pairs with a label. They need begin and end pieces then, which tell the segments apart.
+    /// Whether its examples are pairs with a label. Pairs need begin and end pieces to separate the segments.
     fn has_pairs(&self) -> bool {
         false
     }
 
-    /// Whether examples can be made of these documents, before there is one.
+    /// Checks beforehand whether examples can be made from these documents.
     ///
     /// # Errors
     /// What is wrong with them.

@@ -1,6 +1,6 @@
 //! Seeds of independent random streams.
 
-/// A seed for one stream of random numbers, from a run's seed and what the stream is for.
+/// A seed for one random stream, derived from a run's seed and the stream's purpose.
 ///
 /// Each part is mixed in by SplitMix64's finaliser (Steele et al. 2014); the result depends on every
 /// part and on their order, and is the same on every platform and in every version.

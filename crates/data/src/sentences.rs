@@ -1,15 +1,16 @@
-//! Sentence segmentation, by the library `sentencex` (Wikimedia; rules and abbreviations a language).
+//! Sentence segmentation, by the library `sentencex` (Wikimedia; rules and abbreviations per
+//! language).
 
 use crate::corpus::pieces;
 
-/// Text given to the library at a time, in bytes: its time grows faster than the text's length.
+/// Bytes of text passed to the library at a time, as its time is superlinear in the text's length.
 const PIECE: usize = 8 << 10;
 
-/// The sentences of a paragraph, without the white space around them; never an empty one.
+/// The non-empty sentences of a paragraph, trimmed.
 ///
-/// `language` is an ISO 639-1 code; one that the library does not know is taken for the nearest that it
-/// does, in the end English. A paragraph beyond 8 KiB is given in pieces that end at white space; the
-/// sentence that a piece breaks off starts the next one, so that only one beyond 8 KiB is cut.
+/// `language` is an ISO 639-1 code; an unsupported one falls back to the closest supported language,
+/// eventually English. A paragraph above 8 KiB is passed in pieces that end at white space; a sentence
+/// cut off by one piece starts the next, so only sentences above 8 KiB are cut.
 pub fn sentences<'a>(paragraph: &'a str, language: &str) -> impl Iterator<Item = &'a str> + use<'a> {
     let language = language.to_string();
     let mut rest = paragraph;

@@ -1,4 +1,5 @@
-//! What tokens of an example see: UniLM's mixture of attention masks (Dong et al. 2019, §2.3).
+//! Which tokens of an example see which: UniLM's mixture of attention masks (Dong et al. 2019,
+//! §2.3).
 
 use crate::random::Random;
 use serde::{Deserialize, Serialize};
@@ -6,26 +7,25 @@ use serde::{Deserialize, Serialize};
 /// Which tokens of its own sequence a token sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sight {
-    /// All of them.
+    /// All tokens.
     #[default]
     All,
-    /// The sequence's first tokens, of this number, itself, and those before it: with 0, left to right.
+    /// The first N tokens of the sequence, itself, and those before it; with 0, left to right.
     Prefix(usize),
-    /// Itself and those behind it.
+    /// Itself and those after it.
     RightToLeft,
 }
 
-/// How many examples are seen through which attention mask, relative to the sum of the four.
+/// Shares of the attention masks, relative to the sum of the four.
 ///
-/// The tokens to predict are drawn alike under each mask. UniLM has a third bidirectional, a third from the first
-/// segment to the second, and a sixth in each direction.
+/// The tokens to predict are drawn in the same way under each mask. UniLM uses one third bidirectional, one
+/// third sequence-to-sequence, and one sixth in each direction.
 ///
-/// The label of a pair needs a first token that sees both segments, so that pairs are classified under the
-/// bidirectional mask alone, as in the paper, and a pair whose second segment is a random or swapped one always has that
-/// mask. The shares are those of the other examples.
+/// Pair classification needs a first token that sees both segments, so pairs are classified under the
+/// bidirectional mask only, as in the paper, and pairs with a random or swapped second segment always have
+/// that mask. The shares apply to the other examples.
 ///
-/// Deviations from UniLM: segments have the same embeddings under each mask, and the pieces that end them are never
-/// predicted.
+/// Deviations from UniLM: segment embeddings do not depend on the mask, and end pieces are never predicted.
 ///
 /// ```
 /// # use cloze_data::{AttentionConfig, ExampleConfig, PairConfig};
@@ -47,7 +47,7 @@ pub struct AttentionConfig {
     /// A token sees itself and those before it.
     #[serde(default)]
     pub left_to_right: f64,
-    /// A token sees itself and those behind it.
+    /// A token sees itself and those after it.
     #[serde(default)]
     pub right_to_left: f64,
     /// A token of the first segment sees all of that segment; one of the second sees the first segment, itself, and
@@ -63,7 +63,7 @@ impl Default for AttentionConfig {
     }
 }
 
-/// An attention mask that examples are seen through.
+/// An attention mask for examples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mask {
     Bidirectional,
@@ -73,7 +73,7 @@ pub(crate) enum Mask {
 }
 
 impl Mask {
-    /// What a sequence's tokens see whose first segment has this many.
+    /// What tokens see in a sequence whose first segment has `first_segment` tokens.
     pub fn sight(self, first_segment: usize) -> Sight {
         match self {
             Self::Bidirectional => Sight::All,
@@ -85,7 +85,7 @@ impl Mask {
 }
 
 impl AttentionConfig {
-    /// The shares, which sum to 1: bidirectional, left to right, right to left, and from the first segment to the second.
+    /// The shares, which sum to 1: bidirectional, left-to-right, right-to-left, and sequence-to-sequence.
     ///
     /// # Panics
     /// If one is negative or not finite, or all are 0.
@@ -98,7 +98,7 @@ impl AttentionConfig {
         shares.map(|share| share / sum)
     }
 
-    /// Runs of before there was a choice are resumed.
+    /// Lets runs from before this setting existed resume.
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -132,16 +132,16 @@ impl AttentionConfig {
     }
 }
 
-/// How many examples were seen through which attention mask.
+/// Number of examples per attention mask.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AttentionStats {
     /// Every token saw all.
     pub bidirectional: u64,
     /// A token saw itself and those before it.
     pub left_to_right: u64,
-    /// A token saw itself and those behind it.
+    /// A token saw itself and those after it.
     pub right_to_left: u64,
-    /// From the first segment to the second.
+    /// Sequence-to-sequence.
     pub sequence_to_sequence: u64,
 }
 

@@ -6,11 +6,11 @@ use cloze_tokenizer::Tokenizer;
 /// The piece that begins and ends a document in GPT-2's vocabulary (Radford et al. 2019).
 const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// The special pieces that stand around the text of an example, or in its place.
+/// The special pieces that surround or replace the text of an example.
 ///
-/// BERT begins an example with `[CLS]` and ends each segment with `[SEP]`; RoBERTa, BART and T5 have `<s>` and `</s>`;
-/// GPT-2 has `<|endoftext|>` for both. An example goes without a piece that is `None`: a left-to-right language model on
-/// packed text keeps the separator alone.
+/// BERT begins an example with `[CLS]` and ends each segment with `[SEP]`; RoBERTa, BART and T5 have `<s>`
+/// and `</s>`; GPT-2 has `<|endoftext|>` for both. Pieces that are `None` are omitted: a left-to-right
+/// language model on packed text keeps only the separator.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct SpecialPieces {
@@ -18,11 +18,11 @@ pub struct SpecialPieces {
     pub begin: Option<u32>,
     /// Ends each segment.
     pub end: Option<u32>,
-    /// Stands between two documents in one segment.
+    /// Separates two documents in one segment.
     pub separator: Option<u32>,
     /// Hides a piece.
     pub mask: Option<u32>,
-    /// Fills up short sequences. Models ignore it, so that any id does where there is none.
+    /// Pads short sequences. Models ignore it, so any id works if there is none.
     pub pad: Option<u32>,
     /// Whether each piece of the vocabulary is special in the tokenizer.
     is_special: Vec<bool>,
@@ -30,7 +30,7 @@ pub struct SpecialPieces {
 
 impl SpecialPieces {
     /// The pieces that the tokenizer declares, else those with the usual names, see
-    /// [`SpecialIds`](cloze_tokenizer::SpecialIds); and as begin and end, where there is no other, `<|endoftext|>`. The
+    /// [`SpecialIds`](cloze_tokenizer::SpecialIds); `<|endoftext|>` is the fallback for begin and end. The
     /// separator is the end piece.
     pub fn find(tokenizer: &Tokenizer) -> Self {
         let ids = tokenizer.special_ids();
@@ -56,7 +56,7 @@ impl SpecialPieces {
         Ok(self)
     }
 
-    /// Ends segments with the piece of this name, which also separates documents.
+    /// Ends segments, and separates documents, with the piece of this name.
     ///
     /// # Errors
     /// [`DataError::NoPiece`] if the tokenizer has no such piece.
@@ -71,7 +71,7 @@ impl SpecialPieces {
         self.is_special.len()
     }
 
-    /// Whether a piece is special: in the tokenizer, or as one of these. It is then neither masked nor predicted.
+    /// Whether a piece is special, in the tokenizer or as one of these, and so neither masked nor predicted.
     pub fn is_special(&self, id: u32) -> bool {
         [self.begin, self.end, self.separator, self.mask, self.pad].contains(&Some(id))
             || self.is_special.get(id as usize).copied().unwrap_or(false)
@@ -82,7 +82,7 @@ impl SpecialPieces {
         (0..self.vocab_size() as u32).filter(|id| self.is_special(*id)).collect()
     }
 
-    /// How many special tokens an example of this many segments has.
+    /// Number of special tokens in an example of this many segments.
     pub fn around(&self, segments: usize) -> usize {
         usize::from(self.begin.is_some()) + segments * usize::from(self.end.is_some())
     }

@@ -1,4 +1,4 @@
-//! Which documents are trained on and which are held out.
+//! The split into training and held-out documents.
 
 use crate::prepared::PreparedCorpus;
 use crate::seed::derive_seed;
@@ -29,9 +29,8 @@ pub struct Documents {
 impl Documents {
     /// The documents of `split`, where a share `heldout_fraction` of all is held out.
     ///
-    /// Of a small corpus, where chance may leave a part without documents, the share is moved so that each
-    /// part has one at least, and two, which pairs need, where there are four or more. Shares of 0 and 1
-    /// are kept to.
+    /// For a small corpus, the share is adjusted so that each part has at least one document, or two
+    /// (needed for pairs) if there are at least four in total. Shares of 0 and 1 are kept.
     ///
     /// # Errors
     /// [`DataError::EmptySplit`] if it has no document.
@@ -61,7 +60,7 @@ impl Documents {
         held_out == (self.split == Split::HeldOut)
     }
 
-    /// How many documents the part has.
+    /// Number of documents in the part.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -82,7 +81,7 @@ fn hash(seed: u64, document: u64) -> u64 {
     derive_seed(seed, &[STREAM, document])
 }
 
-/// The threshold, moved if need be to where neither part of `n` documents has too few.
+/// The threshold, adjusted if necessary so that neither part of `n` documents is too small.
 fn with_both_parts(n: u64, threshold: u64, seed: u64) -> u64 {
     let least = match n {
         0 | 1 => return threshold,

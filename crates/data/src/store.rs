@@ -1,8 +1,8 @@
 //! Prepared data on disk: files of numbers, written once, hashed, and mapped into memory.
 //!
-//! A build happens in a folder `.building-…` of the cache, which is flushed to the disk and then renamed to its key: a
-//! folder named by its key is whole. What a killed build leaves is removed by a later one, a day after it was last
-//! written to.
+//! A build uses a folder `.building-…` in the cache, which is flushed to disk and then renamed to its key: a
+//! folder named by its key is complete. Remains of a killed build are removed by a later build, one day after
+//! the last write.
 
 use crate::checksum::hash_file;
 use crate::{DataError, Result};
@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// The name of a build's folder starts so.
+/// Prefix of a build folder's name.
 const BUILDING: &str = ".building-";
-/// A build that wrote nothing for so long is dead.
+/// A build that wrote nothing for this long is dead.
 const DEAD_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// A memory-mapped file of numbers.
@@ -26,7 +26,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(24 * 3600);
 pub(crate) struct Table(Option<Mmap>);
 
 impl Table {
-    /// Maps a file; none if it has not as many bytes or another checksum.
+    /// Maps a file; `None` if its size or checksum differs.
     pub fn open(path: &Path, bytes: u64, sum: &str) -> Option<Self> {
         let file = File::open(path).ok()?;
         if file.metadata().ok()?.len() != bytes || hash_file(&file).ok()?.to_hex().as_str() != sum {
@@ -40,7 +40,7 @@ impl Table {
         Some(Self(Some(unsafe { Mmap::map(&file) }.ok()?)))
     }
 
-    /// All of it.
+    /// The whole contents.
     pub fn bytes(&self) -> &[u8] {
         self.0.as_deref().unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl Table {
 /// The name of the file of a [`Meta`].
 const META: &str = "meta.json";
 
-/// What `meta.json` says of prepared data; `C` are its counts.
+/// The contents of `meta.json`; `C` holds the counts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Meta<C> {
     format: u32,
@@ -76,7 +76,7 @@ pub(crate) struct Meta<C> {
     pub counts: C,
     /// BLAKE3 of the files of numbers.
     pub files: Vec<String>,
-    /// BLAKE3 of the fields above, so that a half-written file is noticed.
+    /// BLAKE3 of the fields above, to detect a half-written file.
     checksum: String,
 }
 
@@ -93,7 +93,7 @@ impl<C: Serialize + DeserializeOwned> Meta<C> {
         blake3::hash(&json).to_hex().to_string()
     }
 
-    /// Reads a folder's; none if it is absent, of another format or key, or not as it was written.
+    /// Reads a folder's metadata; `None` if missing, corrupt, or of another format or key.
     pub fn read(folder: &Path, format: u32, key: &str) -> Option<Self> {
         let meta: Self = serde_json::from_slice(&fs::read(folder.join(META)).ok()?).ok()?;
         (meta.format == format && meta.key == key && meta.checksum == meta.sum()).then_some(meta)
@@ -106,7 +106,7 @@ impl<C: Serialize + DeserializeOwned> Meta<C> {
     }
 }
 
-/// A folder in the cache to build in; what killed builds left there is removed.
+/// Makes a folder in the cache to build in; removes the remains of killed builds.
 pub(crate) fn begin(cache: &Path) -> Result<TempDir> {
     fs::create_dir_all(cache).map_err(DataError::io("make", cache))?;
     remove_dead_builds(cache, SystemTime::now());
@@ -116,7 +116,7 @@ pub(crate) fn begin(cache: &Path) -> Result<TempDir> {
         .map_err(DataError::io("make a folder in", cache))
 }
 
-/// Gives a complete build its name, unless another process was faster with the same; `open` opens what is whole.
+/// Renames a complete build, unless another process finished first; `open` opens the result.
 pub(crate) fn publish<T>(
     partial: TempDir,
     cache: &Path,
@@ -142,7 +142,7 @@ pub(crate) fn publish<T>(
     open(&folder).ok_or(DataError::Prepared { path: folder })
 }
 
-/// Removes what killed builds left. What cannot be removed is left for another time: it does no harm.
+/// Removes the remains of killed builds. Failures are harmless and ignored.
 fn remove_dead_builds(cache: &Path, now: SystemTime) {
     let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
     for build in entries(cache).filter(|entry| entry.file_name().to_string_lossy().starts_with(BUILDING)) {
@@ -158,7 +158,7 @@ fn remove_dead_builds(cache: &Path, now: SystemTime) {
     }
 }
 
-/// A file being written, hashed on the way and flushed to the disk at the end.
+/// A file being written, hashed along the way and flushed to disk at the end.
 pub(crate) struct Output {
     path: PathBuf,
     file: BufWriter<Hashing>,

@@ -1,5 +1,5 @@
-//! Running text in streams that are read side by side, for models that remember what they have read: a batch goes on
-//! where the batch before ended.
+//! Running text as parallel streams, for models with state: each batch continues where the previous one
+//! ended.
 
 use crate::blocks::{BlockBatch, RunningText};
 use crate::loader::{Assemble, Placed};
@@ -16,16 +16,16 @@ const FIRST: u64 = 0x57F1;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StreamConfig {
-    /// Tokens of each stream in a batch, through which gradients go.
+    /// Tokens of each stream in a batch, through which gradients flow.
     pub seq_len: usize,
-    /// The piece that ends each document. `None`: the one that [`SpecialPieces::find`](crate::SpecialPieces::find) finds,
-    /// if there is one.
+    /// The piece that ends each document. `None`: the one found by
+    /// [`SpecialPieces::find`](crate::SpecialPieces::find), if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
 }
 
 impl StreamConfig {
-    /// So many tokens of each stream in a batch.
+    /// Streams with `seq_len` tokens per batch.
     pub fn new(seq_len: usize) -> Self {
         Self { seq_len, end: None }
     }
@@ -34,20 +34,20 @@ impl StreamConfig {
 /// The next stretch of some streams.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamBatch {
-    /// The tokens, a sequence a stream, all of one length.
+    /// The tokens, one sequence per stream, all of equal length.
     pub tokens: BlockBatch,
     /// The first of the streams.
     pub first: usize,
-    /// Whether the streams begin here: nothing comes before.
+    /// Whether the streams begin here, so that state must be reset.
     pub begins: bool,
 }
 
-/// A text cut into streams of equal length, each of which an epoch reads once from its beginning.
+/// A text cut into streams of equal length; an epoch reads each once from its beginning.
 ///
-/// To a [`Loader`](crate::Loader) a stretch of one stream is an example; its batches have to have a number of streams that
-/// divides [`n_streams`](Self::n_streams). In each epoch the first stretch has another length, from half of `seq_len` up,
-/// so that text is cut at other places: a function of the seed and the epoch. Merity et al. (2018, §3.1) draw the length
-/// of each stretch for that.
+/// To a [`Loader`](crate::Loader), a stretch of one stream is an example; its batch size must divide
+/// [`n_streams`](Self::n_streams). The first stretch's length, at least half of `seq_len`, changes every
+/// epoch so that the text is cut elsewhere; it is a function of the seed and the epoch. Merity et al. (2018,
+/// §3.1) instead draw the length of every stretch.
 #[derive(Debug)]
 pub struct TextStreams {
     text: RunningText,
@@ -57,10 +57,10 @@ pub struct TextStreams {
 }
 
 impl TextStreams {
-    /// `n_streams` streams of a text. What is left over at its end, fewer tokens than there are streams, is not read.
+    /// `n_streams` streams of a text. The remainder at its end, fewer tokens than streams, is not read.
     ///
     /// # Errors
-    /// [`DataError::ShortText`] for a text without a token and one to predict for each stream.
+    /// [`DataError::ShortText`] for a text with fewer than two tokens per stream.
     pub fn new(text: RunningText, n_streams: usize, config: &StreamConfig, seed: u64) -> Result<Self> {
         let n_streams = n_streams.max(1) as u64;
         if text.len() <= n_streams {
@@ -74,17 +74,17 @@ impl TextStreams {
         &self.text
     }
 
-    /// How many streams there are.
+    /// Number of streams.
     pub fn n_streams(&self) -> usize {
         self.n_streams as usize
     }
 
-    /// Tokens that are predicted in a stream.
+    /// Number of tokens predicted in a stream.
     fn stream_len(&self) -> u64 {
         (self.text.len() - 1) / self.n_streams
     }
 
-    /// The batches of all streams from their beginnings, `most` stretches at most; the last one may be shorter.
+    /// The batches of all streams from their beginnings, at most `most` stretches; the last may be shorter.
     pub fn in_order(&self, most: usize) -> Vec<StreamBatch> {
         let stretches = self.n_stretches(self.seq_len).min(most as u64);
         let streams = 0..self.n_streams;
@@ -92,7 +92,7 @@ impl TextStreams {
         (0..stretches).map(batch).collect()
     }
 
-    /// How many stretches a stream has if the first has this many tokens.
+    /// Number of stretches in a stream if the first has `first` tokens.
     fn n_stretches(&self, first: u64) -> u64 {
         1 + self.stream_len().saturating_sub(first).div_ceil(self.seq_len)
     }
@@ -121,7 +121,7 @@ impl TextStreams {
 }
 
 impl Assemble for TextStreams {
-    /// How many tokens the first stretch has.
+    /// Length of the first stretch in tokens.
     type Plan = u64;
     type Batch = StreamBatch;
 

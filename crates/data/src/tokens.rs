@@ -1,24 +1,24 @@
-//! Token sequences, one by one and as a batch.
+//! Token sequences, single and in batches.
 
 use crate::sight::Sight;
 use cloze_tokenizer::Encoding;
 
-/// A sequence as a model takes it, without padding.
+/// A model's input sequence, without padding.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TokenSequence {
-    /// `[len]`: ids, special tokens among them.
+    /// `[len]`: ids, including special tokens.
     pub input_ids: Vec<i32>,
-    /// `[len]`: the segment of each, as the tokenizer numbers them.
+    /// `[len]`: the segment of each, as numbered by the tokenizer.
     pub token_type_ids: Vec<i32>,
 }
 
 impl TokenSequence {
-    /// How many tokens there are.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.input_ids.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.input_ids.is_empty()
     }
@@ -30,16 +30,16 @@ impl From<&Encoding> for TokenSequence {
     }
 }
 
-/// Ids as tensors hold them.
+/// Ids as signed integers, for tensors.
 pub(crate) fn signed(ids: &[u32]) -> Vec<i32> {
     ids.iter().map(|id| *id as i32).collect()
 }
 
-/// A batch of token sequences of different lengths, one after another without padding, which is how packed attention
-/// takes them. [`padded`](Self::padded) makes the rectangle that other models take.
+/// A batch of token sequences of different lengths, concatenated without padding, as packed attention
+/// expects. [`padded`](Self::padded) makes the rectangle that other models expect.
 ///
-/// The tokens are numbered through: token 0 is the first of the first sequence. Labels of single tokens refer to these
-/// numbers; [`padded_places`](Self::padded_places) says where they are in the rectangle.
+/// Tokens are numbered across the batch: token 0 is the first of the first sequence. Token labels refer to
+/// these numbers; [`padded_places`](Self::padded_places) maps them to the rectangle.
 ///
 /// ```
 /// # use cloze_data::TokenBatch;
@@ -56,25 +56,25 @@ pub struct TokenBatch {
     lengths: Vec<usize>,
     input_ids: Vec<i32>,
     token_type_ids: Vec<i32>,
-    /// Of all tokens, or of none.
+    /// For all tokens, or for none.
     position_ids: Vec<i32>,
     sights: Vec<Sight>,
     pad_id: i32,
     max_len: usize,
 }
 
-/// Token sequences as a rectangle, short ones filled up at their ends.
+/// Token sequences as a rectangle, padded at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Padded {
     /// Sequences.
     pub batch_size: usize,
-    /// Tokens of each, padding among them.
+    /// Tokens per sequence, including padding.
     pub seq_len: usize,
     /// `[batch_size · seq_len]`
     pub input_ids: Vec<i32>,
     /// `[batch_size · seq_len]`
     pub token_type_ids: Vec<i32>,
-    /// `[batch_size · seq_len]`, or empty where positions are the places in the sequences.
+    /// `[batch_size · seq_len]`, or empty if positions are consecutive.
     pub position_ids: Vec<i32>,
     /// `[batch_size · seq_len]`, `true` = ignored.
     pub pad_mask: Vec<bool>,
@@ -95,7 +95,7 @@ impl Default for TokenBatch {
 }
 
 impl TokenBatch {
-    /// Padded lengths are multiples of this, so that few different shapes occur.
+    /// Padded lengths are multiples of this, to limit the number of shapes.
     pub const LENGTH_STEP: usize = 8;
 
     /// A batch without sequences, to be padded with the id 0 to any length.
@@ -109,22 +109,22 @@ impl TokenBatch {
         self
     }
 
-    /// Rounds padded lengths up to no more than this: the most that a model takes, in tokens. Sequences that are longer
-    /// are not cut.
+    /// Limits the rounding of padded lengths to a model's maximum, in tokens. Longer sequences are not cut.
     pub fn with_max_len(mut self, max_len: usize) -> Self {
         self.max_len = max_len;
         self
     }
 
-    /// Adds a sequence whose tokens all see each other.
+    /// Adds a sequence whose tokens all see one another.
     ///
     /// # Panics
-    /// If there is no token, or not one type for each; if an earlier sequence has [positions](Self::push_at).
+    /// If there are no tokens, or not one type per token; if an earlier sequence has
+    /// [positions](Self::push_at).
     pub fn push(&mut self, input_ids: &[i32], token_type_ids: &[i32]) {
         self.push_seen(input_ids, token_type_ids, Sight::All);
     }
 
-    /// Adds a sequence, and which of its tokens each of them sees.
+    /// Adds a sequence, with which of its tokens each token sees.
     ///
     /// # Panics
     /// As [`push`](Self::push).
@@ -135,41 +135,41 @@ impl TokenBatch {
 
     fn add(&mut self, input_ids: &[i32], token_type_ids: &[i32], sight: Sight) {
         assert!(!input_ids.is_empty(), "a sequence without tokens: leave it out");
-        assert_eq!(input_ids.len(), token_type_ids.len(), "one type a token");
+        assert_eq!(input_ids.len(), token_type_ids.len(), "one type per token");
         self.lengths.push(input_ids.len());
         self.input_ids.extend(input_ids);
         self.token_type_ids.extend(token_type_ids);
         self.sights.push(sight);
     }
 
-    /// Adds a sequence whose tokens' positions are not their places in it, as of two sentences side by side. A batch has
-    /// positions for all of its sequences or for none.
+    /// Adds a sequence with explicit positions, for example of two concatenated sentences. A batch has
+    /// positions for all sequences or for none.
     ///
     /// # Panics
-    /// As [`push`](Self::push); if there is not one position for each token; if an earlier sequence has none.
+    /// As [`push`](Self::push); unless there is one position per token; if an earlier sequence has none.
     pub fn push_at(&mut self, input_ids: &[i32], token_type_ids: &[i32], position_ids: &[i32]) {
-        assert_eq!(input_ids.len(), position_ids.len(), "one position a token");
+        assert_eq!(input_ids.len(), position_ids.len(), "one position per token");
         assert_eq!(self.position_ids.len(), self.n_tokens(), "positions for all sequences or for none");
         self.add(input_ids, token_type_ids, Sight::All);
         self.position_ids.extend(position_ids);
     }
 
-    /// `[sequences]`: how many tokens each sequence has.
+    /// `[sequences]`: the length of each sequence in tokens.
     pub fn lengths(&self) -> &[usize] {
         &self.lengths
     }
 
-    /// `[tokens]`: the ids, one sequence after another.
+    /// `[tokens]`: the ids of all sequences, concatenated.
     pub fn input_ids(&self) -> &[i32] {
         &self.input_ids
     }
 
-    /// `[tokens]`: the segments, one sequence after another.
+    /// `[tokens]`: the segments of all sequences, concatenated.
     pub fn token_type_ids(&self) -> &[i32] {
         &self.token_type_ids
     }
 
-    /// `[tokens]`: the positions, one sequence after another; `None` where they are the places in the sequences.
+    /// `[tokens]`: the positions of all sequences, concatenated; `None` if they are consecutive.
     pub fn position_ids(&self) -> Option<&[i32]> {
         (!self.position_ids.is_empty()).then_some(&self.position_ids)
     }
@@ -179,12 +179,12 @@ impl TokenBatch {
         &self.sights
     }
 
-    /// How many sequences there are.
+    /// Number of sequences.
     pub fn n_sequences(&self) -> usize {
         self.lengths.len()
     }
 
-    /// How many tokens the sequences have.
+    /// Number of tokens.
     pub fn n_tokens(&self) -> usize {
         self.input_ids.len()
     }
@@ -195,13 +195,13 @@ impl TokenBatch {
     }
 
     /// The length of the padded sequences: the longest one's, rounded up to a multiple of
-    /// [`LENGTH_STEP`](Self::LENGTH_STEP), but not beyond the [most](Self::with_max_len).
+    /// [`LENGTH_STEP`](Self::LENGTH_STEP), up to the [maximum](Self::with_max_len).
     pub fn padded_len(&self) -> usize {
         let longest = self.lengths.iter().copied().max().unwrap_or(0);
         longest.next_multiple_of(Self::LENGTH_STEP).min(self.max_len).max(longest)
     }
 
-    /// How many tokens of padding the rectangle has.
+    /// Number of padding tokens in the rectangle.
     pub fn n_padding(&self) -> usize {
         self.n_sequences() * self.padded_len() - self.n_tokens()
     }
@@ -227,10 +227,10 @@ impl TokenBatch {
         }
     }
 
-    /// Where tokens are in the rectangle, `sequence · seq_len + column`, from their numbers, which ascend.
+    /// The places of tokens in the rectangle, `sequence · seq_len + column`, from their ascending numbers.
     ///
     /// # Panics
-    /// If the numbers do not ascend, or are not those of tokens.
+    /// If the numbers do not ascend or are out of range.
     pub fn padded_places(&self, tokens: &[i32]) -> Vec<i32> {
         let seq_len = self.padded_len();
         let (mut start, mut row) = (0, 0);

@@ -3,10 +3,10 @@
 use crate::random::Random;
 use crate::split::Documents;
 
-/// How often each piece occurs in a part of the corpus, each count plus one.
+/// Frequencies of pieces in part of the corpus, with add-one smoothing.
 #[derive(Debug, Clone)]
 pub struct UnigramCounts {
-    /// Running sums of the counts, one a piece.
+    /// Running sums of the counts, one per piece.
     cumulative: Vec<u64>,
     most_frequent: u32,
 }
@@ -20,7 +20,7 @@ impl UnigramCounts {
         Self::of_all([documents], vocab_size)
     }
 
-    /// [`new`](Self::new) with the tokens of several corpora's documents together, as of several languages.
+    /// [`new`](Self::new) over the documents of several corpora together, such as several languages.
     ///
     /// # Panics
     /// If a corpus was prepared with a tokenizer of more pieces.
@@ -39,7 +39,7 @@ impl UnigramCounts {
         Self::from_counts(&counts)
     }
 
-    /// From counts that are already smoothed.
+    /// From smoothed counts.
     pub fn from_counts(counts: &[u64]) -> Self {
         let most_frequent = (0..counts.len()).rev().max_by_key(|id| counts[*id]).unwrap_or(0) as u32;
         let mut sum = 0;
@@ -63,12 +63,12 @@ impl UnigramCounts {
         self.cumulative.len()
     }
 
-    /// The natural logarithm of a piece's share.
+    /// The natural logarithm of a piece's probability.
     pub fn log_prob(&self, id: u32) -> f64 {
         (self.count(id) as f64 / self.total() as f64).ln()
     }
 
-    /// The most frequent piece, the smallest id among equals.
+    /// The most frequent piece; ties go to the smallest id.
     pub fn most_frequent(&self) -> u32 {
         self.most_frequent
     }
@@ -77,7 +77,7 @@ impl UnigramCounts {
         self.cumulative.last().copied().unwrap_or(1)
     }
 
-    /// A piece drawn by its share.
+    /// A piece drawn by its probability.
     pub fn sample(&self, random: &mut Random) -> u32 {
         let draw = random.below(self.total());
         self.cumulative.partition_point(|sum| *sum <= draw) as u32

@@ -1,8 +1,8 @@
-//! What was predicted for what: classification's counts and the metrics made of them.
+//! Confusion matrices and the classification metrics computed from them.
 
 use super::scores::{self, Average, Counts, Scores, ZeroDivision};
 
-/// How often each class was predicted for each class.
+/// Counts of predicted classes for each gold class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfusionMatrix {
     n_classes: usize,
@@ -26,12 +26,12 @@ impl ConfusionMatrix {
         self.counts[gold * n + predicted] += 1;
     }
 
-    /// Classes, those that never occurred included.
+    /// Number of classes, including those that never occurred.
     pub fn n_classes(&self) -> usize {
         self.n_classes
     }
 
-    /// How many examples of the class `gold` were predicted to be of `predicted`.
+    /// Number of examples of class `gold` predicted as `predicted`.
     ///
     /// # Panics
     /// If there is no such class.
@@ -64,14 +64,14 @@ impl ConfusionMatrix {
         }
     }
 
-    /// Share of the examples whose class was predicted; NaN without examples.
+    /// Share of examples classified correctly; NaN without examples.
     pub fn accuracy(&self) -> f64 {
         let correct: u64 = (0..self.n_classes).map(|class| self.count(class, class)).sum();
         correct as f64 / self.total() as f64
     }
 
-    /// The scores over the classes that occur, gold or predicted, as scikit-learn averages by default; NaN
-    /// without examples.
+    /// The scores over the classes that occur, gold or predicted, averaged as in scikit-learn by default;
+    /// NaN without examples.
     pub fn average(&self, average: Average, zero: ZeroDivision) -> Scores {
         let zero = if self.total() == 0 { ZeroDivision::Nan } else { zero };
         let classes: Vec<Counts> = (0..self.n_classes)
@@ -91,7 +91,7 @@ impl ConfusionMatrix {
     }
 
     /// Matthews' correlation of gold and predicted classes, from -1 to 1, for any number of classes
-    /// (Gorodkin 2004, eq. 8). 0 where one of the two is constant, as in scikit-learn; NaN without examples.
+    /// (Gorodkin 2004, eq. 8). 0 if either is constant, as in scikit-learn; NaN without examples.
     pub fn matthews(&self) -> f64 {
         if self.total() == 0 {
             return f64::NAN;

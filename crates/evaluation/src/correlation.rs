@@ -1,10 +1,10 @@
-//! How two series of numbers go together.
+//! Correlation of two series.
 
-/// Pearson's coefficient of linear correlation, as `scipy.stats.pearsonr` has it; NaN where a series is
-/// constant, holds a NaN or has less than two numbers.
+/// Pearson's coefficient of linear correlation, as `scipy.stats.pearsonr`; NaN if a series is constant,
+/// contains a NaN or has fewer than two numbers.
 ///
 /// # Panics
-/// If the series are not equally long.
+/// If the series differ in length.
 pub fn pearson(x: &[f64], y: &[f64]) -> f64 {
     assert_eq!(x.len(), y.len(), "series of different lengths");
     let (x, y) = (deviations(x), deviations(y));
@@ -12,11 +12,11 @@ pub fn pearson(x: &[f64], y: &[f64]) -> f64 {
     (product(&x, &y) / (product(&x, &x).sqrt() * product(&y, &y).sqrt())).clamp(-1.0, 1.0)
 }
 
-/// Spearman's coefficient: [`pearson`] of the ranks, equal numbers sharing the mean of theirs, as
-/// `scipy.stats.spearmanr` has it; NaN where [`pearson`] is.
+/// Spearman's coefficient: [`pearson`] of the ranks, with mean ranks for ties, as
+/// `scipy.stats.spearmanr`; NaN where [`pearson`] is.
 ///
 /// # Panics
-/// If the series are not equally long.
+/// If the series differ in length.
 pub fn spearman(x: &[f64], y: &[f64]) -> f64 {
     if x.iter().chain(y).any(|value| value.is_nan()) {
         return f64::NAN;
@@ -24,8 +24,8 @@ pub fn spearman(x: &[f64], y: &[f64]) -> f64 {
     pearson(&ranks(x), &ranks(y))
 }
 
-/// The series less its mean, scaled so that squares neither overflow nor vanish; NaN for a constant series,
-/// whose deviations may be rounding errors.
+/// The series minus its mean, scaled so that squares neither overflow nor underflow; NaN for a constant
+/// series, whose deviations may be rounding errors.
 fn deviations(values: &[f64]) -> Vec<f64> {
     let constant = values.windows(2).all(|pair| pair[0] == pair[1]);
     let mean = values.iter().sum::<f64>() / values.len() as f64;

@@ -1,6 +1,7 @@
-//! Entities that were found: precision, recall and F1, overall and by type, as seqeval has them.
+//! Entity recognition: precision, recall and F1, overall and by type, as in seqeval.
 //!
-//! An entity is right where its bounds and its type are (Tjong Kim Sang & De Meulder 2003, section 3.3).
+//! An entity is correct if its boundaries and its type are (Tjong Kim Sang & De Meulder 2003, section
+//! 3.3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,14 +20,14 @@ pub struct Span {
     pub end: usize,
 }
 
-/// How many entities of each type there were, were found, and both.
+/// Counts of gold, predicted and correct entities by type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntityCounts {
     types: BTreeMap<String, Counts>,
 }
 
 impl EntityCounts {
-    /// Counts a sentence's entities. The same one twice counts once.
+    /// Counts a sentence's entities. Duplicates count once.
     pub fn add(&mut self, gold: &[Span], predicted: &[Span]) {
         let gold: BTreeSet<&Span> = gold.iter().collect();
         let predicted: BTreeSet<&Span> = predicted.iter().collect();

@@ -1,4 +1,4 @@
-//! The crate's errors: each one line that says where, what was found, what was expected.
+//! The crate's errors: each is one line with the location, what was found, and what was expected.
 
 use cloze_files::FileError;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, EvaluationError>;
 
-/// Errors in what a user supplies: tags, names of figures, folders for reports, vectors.
+/// Errors in user input: tags, metric names, report folders, vectors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluationError {
     /// A file or folder could not be read, written or created.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried, as a verb: `"read"`, `"write"`.
+        /// The attempted action, as a verb: `"read"`, `"write"`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -37,12 +37,12 @@ pub enum EvaluationError {
         letters: &'static str,
     },
 
-    /// A figure that the evaluation does not compute.
+    /// A metric that the evaluation does not compute.
     #[error("this evaluation has no figure `{name}`; it has {}", known.join(", "))]
     NoFigure {
         /// The name asked for.
         name: String,
-        /// The names of those that it computes.
+        /// The names of the available ones.
         known: Vec<String>,
     },
 
@@ -53,10 +53,10 @@ pub enum EvaluationError {
         vector: usize,
     },
 
-    /// Too few vectors to make something of.
+    /// Too few vectors.
     #[error("there are too few vectors: {found}; expected {expected} or more")]
     FewVectors {
-        /// The least that would do.
+        /// The minimum.
         expected: usize,
         /// The vectors.
         found: usize,
@@ -73,7 +73,7 @@ pub enum EvaluationError {
         perplexity: f64,
         /// The vectors.
         vectors: usize,
-        /// The greatest that would do.
+        /// The maximum.
         most: f64,
     },
 
@@ -95,18 +95,18 @@ pub enum EvaluationError {
         vectors: usize,
     },
 
-    /// A class to learn of which there are no examples.
+    /// A class without examples.
     #[error("class {class} has no examples; expected one or more of each class")]
     ClassWithoutExamples {
         /// Its number, from 0.
         class: usize,
     },
 
-    /// Classes to learn that are not several.
+    /// Only one class.
     #[error("there is one class only; expected two or more")]
     OneClass,
 
-    /// Translations to score whose number of lines differs from that of another file.
+    /// Translations and another file differ in their number of lines.
     #[error("{found} lines of {what} for {expected} translations; expected one for each")]
     LineCount {
         /// What the other file holds, such as `"references"`.
@@ -126,7 +126,7 @@ pub enum EvaluationError {
         reason: String,
     },
 
-    /// Translations to score without any line, or without a reference.
+    /// Translations without any line, or without a reference.
     #[error("nothing to score: there are no lines or no references")]
     NoLines,
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::table;
 use crate::{EvaluationError, Result};
 
-/// What an evaluation measured. Shares are from 0 to 1; what could not be measured is NaN, null in JSON.
+/// The results of an evaluation. Shares are from 0 to 1; a figure that could not be computed is NaN,
+/// null in JSON.
 ///
 /// ```
 /// # use cloze_evaluation::figures::Figures;
@@ -25,7 +26,7 @@ pub struct Figures {
     figures: Vec<(String, f64)>,
 }
 
-/// [`Figures`] as read, whose main one may not be there.
+/// [`Figures`] as read, whose main one may be missing.
 #[derive(Deserialize)]
 struct Unchecked {
     examples: usize,
@@ -42,18 +43,18 @@ impl TryFrom<Unchecked> for Figures {
     }
 }
 
-/// Which way a figure gets better.
+/// Whether higher or lower is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// The higher the better.
+    /// Higher is better.
     Higher,
-    /// The lower the better: losses and errors.
+    /// Lower is better: losses and errors.
     Lower,
 }
 
 impl Better {
-    /// The direction of the figure `name`: `mse`, `mae`, `perplexity` and names that end in `loss` are to fall, all
-    /// others to rise.
+    /// The direction of the figure `name`: lower for `mse`, `mae`, `perplexity` and names that end in `loss`,
+    /// higher for all others.
     pub fn of(name: &str) -> Self {
         let falls = matches!(name, "mse" | "mae") || name.ends_with("loss") || name.ends_with("perplexity");
         if falls { Self::Lower } else { Self::Higher }
@@ -70,10 +71,10 @@ impl Better {
 }
 
 impl Figures {
-    /// The figures of this many examples, the first one the main one.
+    /// The figures of `examples` examples; the first is the main one.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no figures.
     pub fn new<N: Into<String>>(examples: usize, figures: impl IntoIterator<Item = (N, f64)>) -> Self {
         let figures: Vec<(String, f64)> =
             figures.into_iter().map(|(name, value)| (name.into(), value)).collect();
@@ -84,7 +85,7 @@ impl Figures {
     /// The same with another main figure.
     ///
     /// # Errors
-    /// [`EvaluationError::NoFigure`], naming those there are.
+    /// [`EvaluationError::NoFigure`], with the available names.
     pub fn with_main(mut self, name: &str) -> Result<Self> {
         if self.get(name).is_none() {
             let known = self.figures.into_iter().map(|(name, _)| name).collect();
@@ -99,7 +100,7 @@ impl Figures {
         self.examples
     }
 
-    /// Name and value of the main figure: the one to stop early by and to choose the best checkpoint by.
+    /// Name and value of the main figure: used for early stopping and to choose the best checkpoint.
     pub fn main(&self) -> (&str, f64) {
         let value = self.get(&self.main).expect("the main figure is one of the figures");
         (&self.main, value)
@@ -115,7 +116,7 @@ impl Figures {
         self.figures.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
-    /// All of them on one line, the main one first: `accuracy 0.9151 · f1 0.9172`.
+    /// All figures on one line, the main one first: `accuracy 0.9151 · f1 0.9172`.
     pub fn line(&self) -> String {
         let main = self.main();
         let rest = self.iter().filter(|(name, _)| *name != main.0);
@@ -143,12 +144,13 @@ pub(crate) fn starred(name: &str, main: bool) -> String {
     if main { format!("{name} *") } else { name.into() }
 }
 
-/// A figure with four decimals, as scikit-learn's reports have it; a dash for NaN.
+/// A figure with four decimals, as in scikit-learn's reports; a dash for NaN.
 pub(crate) fn shown(value: f64) -> String {
     if value.is_nan() { "–".into() } else { format!("{value:.4}") }
 }
 
-/// Named numbers as a JSON object in their order. What JSON has no number for is null, and read as NaN.
+/// Named numbers as an ordered JSON object. Non-finite numbers are written as null, and null is read as
+/// NaN.
 ///
 /// ```
 /// #[derive(serde::Serialize, serde::Deserialize)]
@@ -163,7 +165,7 @@ pub mod in_order {
     use serde::de::{Deserializer, Error, MapAccess, Visitor};
     use serde::ser::Serializer;
 
-    /// Writes them.
+    /// Serializes the figures.
     ///
     /// # Errors
     /// Those of `serializer`.
@@ -172,10 +174,10 @@ pub mod in_order {
             .collect_map(figures.iter().map(|(name, value)| (name, value.is_finite().then_some(*value))))
     }
 
-    /// Reads them.
+    /// Deserializes the figures.
     ///
     /// # Errors
-    /// Those of `deserializer`, and a name that is there twice.
+    /// Those of `deserializer`, and a repeated name.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, f64)>, D::Error> {
         deserializer.deserialize_map(InOrder)
     }

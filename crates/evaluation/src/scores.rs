@@ -1,10 +1,10 @@
 //! Precision, recall and F1 from counts, and their averages over classes.
 
-/// What a quotient is where its denominator is zero: the precision of a class that was never predicted, the
+/// The value of a quotient with a zero denominator: the precision of a class that was never predicted, the
 /// recall of one that never occurs, the F1 of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZeroDivision {
-    /// 0, as scikit-learn and seqeval have it by default.
+    /// 0, the default of scikit-learn and seqeval.
     #[default]
     Zero,
     /// 1.
@@ -24,25 +24,25 @@ impl ZeroDivision {
     }
 }
 
-/// How scores of several classes become one.
+/// How to average the scores of several classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Average {
-    /// The scores of all classes' counts together.
+    /// The scores of the summed counts.
     Micro,
     /// The mean of the classes' scores.
     Macro,
-    /// Their mean, each class with the weight of its examples.
+    /// The mean, weighted by each class's number of examples.
     Weighted,
 }
 
-/// What was counted of one class.
+/// The counts of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Examples that are of the class and predicted so.
+    /// Examples of the class that are predicted as it.
     pub correct: u64,
-    /// Examples predicted to be of it.
+    /// Examples predicted as the class.
     pub predicted: u64,
-    /// Examples that are of it.
+    /// Examples of the class.
     pub gold: u64,
 }
 
@@ -70,15 +70,15 @@ impl std::iter::Sum for Counts {
 /// Precision, recall and F1: from 0 to 1, or NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scores {
-    /// How much of what was predicted is right.
+    /// The share of predictions that are correct.
     pub precision: f64,
-    /// How much of what is there was predicted.
+    /// The share of gold that was predicted.
     pub recall: f64,
     /// Their harmonic mean.
     pub f1: f64,
 }
 
-/// The scores of several classes as one, as scikit-learn averages them; NaN without any class.
+/// The averaged scores of several classes, as in scikit-learn; NaN without any class.
 pub fn average(classes: &[Counts], average: Average, zero: ZeroDivision) -> Scores {
     if average == Average::Micro {
         return classes.iter().copied().sum::<Counts>().scores(zero);

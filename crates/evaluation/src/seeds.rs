@@ -1,4 +1,4 @@
-//! Several runs of one config with different seeds: how good on average, and how far they scatter.
+//! Several runs of one config with different seeds: means and deviations.
 
 use std::fmt;
 
@@ -13,26 +13,26 @@ pub struct Seeds {
     runs: Vec<Run>,
 }
 
-/// One run: what came out with which seed.
+/// One run: its seed and results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// The seed.
     pub seed: u64,
-    /// What was measured.
+    /// The results.
     #[serde(flatten)]
     pub figures: Figures,
 }
 
-/// A figure over the runs.
+/// A figure's statistics over the runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
     /// The figure's name.
     pub name: String,
-    /// The mean of the runs that have it.
+    /// The mean over the runs that have it.
     pub mean: f64,
-    /// Their sample standard deviation (with n - 1); NaN of fewer than two.
+    /// Their sample standard deviation (with n - 1); NaN for fewer than two.
     pub deviation: f64,
-    /// How many runs have it.
+    /// Number of runs that have it.
     pub runs: usize,
 }
 
@@ -42,18 +42,18 @@ impl Seeds {
         self.runs.push(Run { seed, figures });
     }
 
-    /// The runs, as they were added.
+    /// The runs, in the order added.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// The run whose main figure is best, the first of equals.
+    /// The run with the best main figure; ties go to the first.
     pub fn best(&self) -> Option<&Run> {
         self.runs.iter().reduce(|best, run| if run.figures.better_than(&best.figures) { run } else { best })
     }
 
-    /// Each figure over the runs, in the order of the first run that has it. Where a run's figure is NaN, so
-    /// are its mean and deviation: a run that failed is not to be overlooked.
+    /// Each figure over the runs, in the order of the first run that has it. If a run's figure is NaN, so
+    /// are the mean and deviation, so that a failed run is not overlooked.
     pub fn spreads(&self) -> Vec<Spread> {
         let mut spreads: Vec<Spread> = Vec::new();
         for (name, _) in self.runs.iter().flat_map(|run| run.figures.iter()) {

@@ -1,19 +1,20 @@
-//! Exact match and token F1 of answers, as SQuAD's official scripts have them
-//! (Rajpurkar et al. 2016, section 6.1; Rajpurkar et al. 2018, section 5).
+//! Exact match and token F1 of answers, as in SQuAD's official scripts (Rajpurkar et al. 2016,
+//! section 6.1; Rajpurkar et al. 2018, section 5).
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// A question with its answers and the one that was predicted.
+/// A question with its gold answers and the predicted one.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a> {
-    /// The right answers; none for a question without.
+    /// The gold answers; empty for an unanswerable question.
     pub golds: &'a [String],
     /// The predicted answer; empty for none.
     pub predicted: &'a str,
-    /// How sure the model is that there is no answer: its score less that of `predicted`, or a probability.
+    /// The model's confidence that there is no answer: the null score minus that of `predicted`, or a
+    /// probability.
     pub null_score: f64,
 }
 
@@ -37,23 +38,23 @@ pub struct Best {
     pub threshold: f64,
 }
 
-/// What the script for SQuAD 2.0 reports.
+/// The results of the SQuAD 2.0 script.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Squad2 {
     /// All questions.
     pub all: Match,
-    /// Those that have an answer.
+    /// Answerable questions.
     pub has_answer: Match,
-    /// Those that have none.
+    /// Unanswerable questions.
     pub no_answer: Match,
-    /// The best share of exact answers over all thresholds. Where null scores are equal it may not be
-    /// reachable: like the script it looks at the questions one by one.
+    /// The best share of exact answers over all thresholds. With tied null scores it may be
+    /// unreachable: as in the script, questions are considered one by one.
     pub best_exact: Best,
     /// The best F1 over all thresholds.
     pub best_f1: Best,
 }
 
-/// The figures of SQuAD 1.1, where each question has answers; one without counts as answered wrongly.
+/// The figures of SQuAD 1.1, where each question has answers; one without counts as wrong.
 pub fn evaluate_v1(questions: &[Answered<'_>]) -> Match {
     let best = |question: &Answered<'_>, metric: fn(&str, &str) -> f64| -> f64 {
         question.golds.iter().map(|gold| metric(gold, question.predicted)).fold(0.0, f64::max)
@@ -88,12 +89,12 @@ pub fn score_v1(question: &Answered<'_>) -> (f64, f64) {
     (exact, f1)
 }
 
-/// 1 where both answers are the same once [`normalize`]d, else 0.
+/// 1 if both answers are equal after [`normalize`], else 0.
 pub fn exact_match(gold: &str, predicted: &str) -> f64 {
     f64::from(u8::from(normalize(gold) == normalize(predicted)))
 }
 
-/// The F1 of the [`normalize`]d answers' tokens; where one has none, 1 if both have none, else 0 (SQuAD 2.0).
+/// The F1 of the [`normalize`]d answers' tokens; if either has none, 1 if both have none, else 0 (SQuAD 2.0).
 pub fn token_f1(gold: &str, predicted: &str) -> f64 {
     let (gold, predicted) = (normalize(gold), normalize(predicted));
     if gold.is_empty() || predicted.is_empty() {
@@ -102,7 +103,7 @@ pub fn token_f1(gold: &str, predicted: &str) -> f64 {
     overlap(&gold, &predicted)
 }
 
-/// As [`token_f1`], but 0 where an answer has no tokens (SQuAD 1.1).
+/// As [`token_f1`], but 0 if an answer has no tokens (SQuAD 1.1).
 fn token_f1_v1(gold: &str, predicted: &str) -> f64 {
     overlap(&normalize(gold), &normalize(predicted))
 }
@@ -128,14 +129,16 @@ fn overlap(gold: &str, predicted: &str) -> f64 {
     2.0 * precision * recall / (precision + recall)
 }
 
-/// A word as Python's `\w` has it: letters and numbers, but neither combining marks nor circled letters.
+/// A word in the sense of Python's `\w`: letters and numbers, but neither combining marks nor circled
+/// letters.
 static WORD: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[\p{L}\p{N}_]+").expect("the pattern is one that a test compiles"));
 
-/// The answer in lower case without ASCII punctuation and English articles, one space between words.
+/// The answer in lower case without ASCII punctuation and English articles, with single spaces
+/// between words.
 ///
-/// Characters are classed as in Python: combining marks belong to no word, so that an article before one is
-/// an article; the four separators U+001C to U+001F are white space.
+/// Characters are classed as in Python: combining marks are not part of words, so an article before one
+/// counts as an article; the four separators U+001C to U+001F are white space.
 ///
 /// ```
 /// # use cloze_evaluation::squad::normalize;
@@ -156,7 +159,7 @@ pub fn normalize(answer: &str) -> String {
     words.join(" ")
 }
 
-/// White space as Python's `str.isspace` has it.
+/// White space as in Python's `str.isspace`.
 fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
@@ -206,7 +209,7 @@ fn mean(scores: impl Iterator<Item = (f64, f64)>) -> Match {
     Match { exact: exact / total as f64, f1: f1 / total as f64, total }
 }
 
-/// `find_best_thresh` of the script: answers given from the surest one on, until the sum is largest.
+/// `find_best_thresh` of the script: answers are given in order of confidence to maximise the sum.
 fn best(scored: &[Scored], score: fn(&Scored) -> f64) -> Best {
     let mut order: Vec<&Scored> = scored.iter().collect();
     // Not total_cmp: Python's order keeps 0 and -0 as they come.

@@ -1,4 +1,4 @@
-//! Tables and numbers for people.
+//! Human-readable tables and numbers.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
@@ -8,8 +8,8 @@ pub fn facts<N: AsRef<str>, V: AsRef<str>>(title: &str, rows: impl IntoIterator<
     numbers([title, ""], rows.iter().map(|(name, value)| [name.as_ref(), value.as_ref()]))
 }
 
-/// A table of numbers under a header, as text for a terminal: the first column, of names, stands at the left, all
-/// others at the right.
+/// A table of numbers under a header, as text for a terminal: the first column, of names, is left-aligned,
+/// all others right-aligned.
 pub fn numbers<H, R>(header: H, rows: impl IntoIterator<Item = R>) -> String
 where
     H: IntoIterator<Item: AsRef<str>>,
@@ -24,7 +24,7 @@ where
     table.to_string()
 }
 
-/// A name, and numbers at the right of their cells.
+/// A name and right-aligned numbers.
 fn row(values: impl IntoIterator<Item: AsRef<str>>) -> Vec<Cell> {
     let cell = |(column, value): (usize, _)| {
         let alignment = if column == 0 { CellAlignment::Left } else { CellAlignment::Right };
@@ -38,7 +38,7 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// A number with its thousands apart: `1,234,567`.
+/// A number with thousands separators: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
@@ -51,7 +51,7 @@ pub fn grouped(number: u64) -> String {
     grouped
 }
 
-/// A duration in the two units that matter: `2 h 05 min`, `3 min 20 s`, `12 s`, `4.2 s`.
+/// A duration in its two largest units: `2 h 05 min`, `3 min 20 s`, `12 s`, `4.2 s`.
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {

@@ -3,14 +3,15 @@
 use super::entities::Span;
 use crate::{EvaluationError, Result};
 
-/// How tags write entities down.
+/// How tags encode entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// `I-` throughout, `B-` only where an entity follows one of its own type (Ramshaw & Marcus 1995).
+    /// `I-` throughout, `B-` only for an entity that follows one of its own type (Ramshaw & Marcus
+    /// 1995).
     Iob1,
     /// `B-` at the start, `I-` inside: BIO.
     Iob2,
-    /// As BIO, with `E-` at the end and `S-` for a single word: BIOES.
+    /// Like BIO, with `E-` at the end and `S-` for a single word: BIOES.
     Iobes,
 }
 
@@ -19,8 +20,8 @@ type Tag<'a> = (char, &'a str);
 
 const OUTSIDE: Tag<'static> = ('O', "_");
 
-/// The entities of one sentence's tags, whatever the scheme: an entity also starts where its first tag is
-/// missing, as in the CoNLL script and seqeval's default mode. Words without a tag are outside.
+/// The entities of one sentence's tags in any scheme: an entity also starts if its first tag is missing,
+/// as in the CoNLL script and seqeval's default mode. Words without a tag are outside.
 pub fn entities<T: AsRef<str>>(tags: &[T]) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut start = 0;
@@ -50,8 +51,8 @@ pub fn entities<T: AsRef<str>>(tags: &[T]) -> Vec<Span> {
     spans
 }
 
-/// The entities of one sentence's tags that are written exactly as `scheme` has it; what is not is no
-/// entity, as in seqeval's strict mode.
+/// The entities of one sentence's tags that follow `scheme` exactly; anything else is not an entity,
+/// as in seqeval's strict mode.
 ///
 /// # Errors
 /// [`EvaluationError::BadTag`] for a tag that the scheme does not have.

@@ -17,7 +17,7 @@ use crate::error::io;
 use crate::name::is_plain_path;
 use crate::{ModelName, Result};
 
-/// One model's part of the cache.
+/// A model's part of the cache.
 pub(crate) struct ModelCache {
     root: PathBuf,
     folder_name: String,
@@ -36,7 +36,7 @@ impl ModelCache {
         }
     }
 
-    /// The commit that the revision was when it was last asked for, or is.
+    /// The revision's commit when last requested, or the revision itself if it is a commit.
     pub(crate) fn commit(&self) -> Option<String> {
         let path = self.root.join(&self.folder_name).join("refs").join(&self.revision);
         let commit = match fs::read_to_string(path) {
@@ -46,7 +46,7 @@ impl ModelCache {
         (is_commit(&commit) && self.snapshot(&commit).is_dir()).then_some(commit)
     }
 
-    /// Notes that the revision is `commit`.
+    /// Records that the revision is `commit`.
     pub(crate) fn set_commit(&self, commit: &str) -> Result<()> {
         let path = self.root.join(&self.folder_name).join("refs").join(&self.revision);
         if self.revision == commit || fs::read_to_string(&path).is_ok_and(|old| old == commit) {
@@ -68,7 +68,7 @@ impl ModelCache {
         self.repo.blob_path(etag)
     }
 
-    /// All files of a snapshot, by their paths in it.
+    /// All files of a snapshot, as relative paths.
     pub(crate) fn listing(&self, commit: &str) -> Result<Vec<String>> {
         let (root, mut files, mut folders) = (self.snapshot(commit), Vec::new(), vec![String::new()]);
         while let Some(folder) = folders.pop() {
@@ -88,7 +88,7 @@ impl ModelCache {
         Ok(files)
     }
 
-    /// Lets nobody else download the blob while the result lives; waits for whoever does.
+    /// Locks the blob against other downloads while the result lives; waits for a running one.
     pub(crate) fn lock(&self, etag: &str) -> Result<File> {
         let folder = self.root.join(".locks").join(&self.folder_name);
         fs::create_dir_all(&folder).map_err(io("make", &folder))?;
@@ -98,7 +98,7 @@ impl ModelCache {
         Ok(file)
     }
 
-    /// Puts a blob into a snapshot under its file's name, in the place of what is there.
+    /// Links a blob into a snapshot under its file's name, replacing any existing file.
     pub(crate) fn link(&self, etag: &str, commit: &str, file: &str) -> Result<PathBuf> {
         let pointer = self.snapshot(commit).join(file);
         let parent = parent(&pointer);
@@ -111,13 +111,13 @@ impl ModelCache {
     }
 }
 
-/// Makes a file beside its place and renames it, so that there is a whole one at all times.
+/// Makes a temporary file and renames it, so that a complete file exists at all times.
 fn replace(path: &Path, make: impl FnMut(&Path) -> std::io::Result<()>) -> std::io::Result<()> {
     let partial = tempfile::Builder::new().prefix(".partial-").make_in(parent(path), make)?;
     partial.persist(path).map(drop).map_err(|error| error.error)
 }
 
-/// A relative link, or where there are none, the same bytes under another name, or a copy.
+/// Makes a relative symbolic link; if unsupported, a hard link or a copy.
 fn link(blob: &Path, relative: &Path, to: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     match std::os::unix::fs::symlink(relative, to) {
@@ -132,7 +132,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().expect("a file in the cache has a folder")
 }
 
-/// Whether the text can be a commit, and a folder's name.
+/// Whether the text can be a commit and a folder's name.
 pub(crate) fn is_commit(text: &str) -> bool {
     !text.is_empty() && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }

@@ -11,21 +11,21 @@ pub struct HubConfig {
     pub cache: PathBuf,
     /// The server, without a slash at the end.
     pub endpoint: String,
-    /// What the server knows the user by: for private and gated models.
+    /// The access token, for private and gated models.
     pub token: Option<String>,
-    /// Ask no server, take what the cache has.
+    /// Never contact the server; use only the cache.
     pub offline: bool,
-    /// The way to the server.
+    /// The proxy to reach the server.
     pub proxy: Option<Proxy>,
-    /// How often an interrupted download is taken up again.
+    /// Maximum retries of an interrupted download.
     pub retries: u32,
-    /// How long to wait before the first time, twice as long before each other.
+    /// The delay before the first retry; doubled for each further one.
     pub retry_delay: Duration,
-    /// How long the server may say nothing, and how long it may take to reach it.
+    /// The connection timeout, and the timeout for a silent server.
     pub timeout: Duration,
-    /// Bytes a second that are to arrive at least, in the mean of each `slow_for`.
+    /// Minimum download rate in bytes per second, averaged over each `slow_for`.
     pub least_rate: u64,
-    /// How long the server may send less.
+    /// How long the rate may be lower.
     pub slow_for: Duration,
 }
 
@@ -47,7 +47,7 @@ impl HubConfig {
     }
 }
 
-/// Without the token, which is a secret, and the proxy, which may have one.
+/// Omits the token, which is secret, and the proxy, which may contain a secret.
 impl fmt::Debug for HubConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HubConfig")

@@ -17,7 +17,7 @@ pub enum HubError {
         reason: &'static str,
     },
 
-    /// The server has no such model, or does not show it to the given token or without one.
+    /// The server has no such model, or does not show it without a token or to the given one.
     #[error("{endpoint} has no model `{name}`{}", if *token { ", or this token may not see it" } else { ", or shows it only with a token" })]
     NotFound {
         /// The model.
@@ -80,40 +80,40 @@ pub enum HubError {
     /// A server that could not be reached, or whose answer was cut off.
     #[error("cannot reach {url}: {reason}")]
     Network {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
         /// What happened.
         reason: String,
     },
 
-    /// A server that sends so little that it would take for ever.
+    /// A server that is too slow.
     #[error(
         "{url}: only {bytes} bytes came in {seconds} seconds, expected {least} a second at least; what came is kept, and goes on the next time"
     )]
     Slow {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
-        /// What came.
+        /// Bytes received.
         bytes: u64,
-        /// In how long.
+        /// The period, in seconds.
         seconds: u64,
-        /// Bytes a second at least.
+        /// The minimum bytes per second.
         least: u64,
     },
 
     /// A server that answered with an error status.
     #[error("{url}: the server answers with status {status}")]
     Status {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
         /// The HTTP status.
         status: u16,
     },
 
-    /// An answer that is not a model hub's.
+    /// An invalid response for a model hub.
     #[error("{url}: not the answer of a model hub: {reason}")]
     Protocol {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
         /// What is wrong with it.
         reason: String,
@@ -122,7 +122,7 @@ pub enum HubError {
     /// A download that differs from what the server announced; it is discarded.
     #[error("{url}: downloaded {found}, the server announced {expected}")]
     Corrupt {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
         /// Length or hash as announced.
         expected: String,
@@ -133,7 +133,7 @@ pub enum HubError {
     /// A file or folder could not be read, written or created.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! From a name to a folder.
+//! Resolves a model name to a local folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use crate::files::{CONFIG, MODULES, OPTIONAL, WEIGHTS, module_files, shards};
 use crate::remote::Remote;
 use crate::{HubConfig, HubError, ModelName, Result};
 
-/// Sees a download's progress. Every method does nothing unless implemented.
+/// Receives a download's progress. Every method does nothing by default.
 pub trait Progress {
     /// A file is about to be downloaded.
     fn file(&mut self, _name: &str) {}
 
-    /// So many bytes of the file are there; it has `len`, if that is known.
+    /// The number of bytes downloaded so far, and the file's length if known.
     fn at(&mut self, _have: u64, _len: Option<u64>) {}
 
     /// Something worth a line happened.
@@ -28,9 +28,9 @@ impl Progress for () {}
 pub struct Model {
     /// The folder, inside the cache.
     pub folder: PathBuf,
-    /// The files in it that belong to the model, by their paths in the folder; it may hold others.
+    /// The model's files, as paths relative to the folder, which may contain others.
     pub files: Vec<String>,
-    /// The commit that the name's revision is.
+    /// The commit of the name's revision.
     pub commit: String,
 }
 
@@ -41,10 +41,10 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// A hub as `config` says. Nothing is asked yet.
+    /// A hub with this `config`. No request is made yet.
     ///
     /// # Errors
-    /// [`HubError::Protocol`] for an endpoint that is no address.
+    /// [`HubError::Protocol`] for an invalid endpoint.
     pub fn new(mut config: HubConfig) -> Result<Self> {
         config.endpoint.truncate(config.endpoint.trim_end_matches('/').len());
         let is_http = config.endpoint.starts_with("http://") || config.endpoint.starts_with("https://");
@@ -55,16 +55,16 @@ impl Hub {
         Ok(Self { config })
     }
 
-    /// The folder of a model: its configuration, tokenizer, sentence-transformers' modules and weights, which
-    /// are safetensors where there are any. Downloads what the cache lacks.
+    /// The folder of a model: its configuration, tokenizer, sentence-transformers modules and weights
+    /// (safetensors if available). Downloads what the cache lacks.
     ///
-    /// Asks the server once which commit the name stands for; offline, or where no server is reached and the
-    /// cache has the model, it is the commit that it last stood for. What is interrupted continues where it was
-    /// the next time. No file is in the folder before it is whole.
+    /// Asks the server once for the commit of the name; offline, or if the server is unreachable and the
+    /// cache has the model, the last known commit is used. Interrupted downloads resume the next time. Files
+    /// appear in the folder only when complete.
     ///
     /// # Errors
-    /// See [`HubError`]: not found, gated, offline and not cached, no network, a download that is damaged,
-    /// a disk that is full.
+    /// See [`HubError`]: not found, gated, offline and not cached, no network, a corrupt download, a full
+    /// disk.
     pub fn fetch(&self, name: &ModelName, progress: &mut dyn Progress) -> Result<Model> {
         let cache = ModelCache::new(&self.config.cache, name);
         let remote = Remote::new(&self.config);
@@ -103,10 +103,10 @@ struct Run<'a> {
     config: &'a HubConfig,
     name: &'a ModelName,
     cache: &'a ModelCache,
-    /// None where no server is to be asked.
+    /// `None` offline.
     remote: Option<&'a Remote<'a>>,
     commit: String,
-    /// The files that the model has.
+    /// The model's files.
     listed: Vec<String>,
     progress: &'a mut dyn Progress,
 }
@@ -162,14 +162,14 @@ impl Run<'_> {
         HubError::Protocol { url: path.display().to_string(), reason }
     }
 
-    /// The place and content of a small file.
+    /// The path and content of a small file.
     fn read(&mut self, file: &str) -> Result<(PathBuf, Vec<u8>)> {
         let path = self.get(file)?;
         let content = fs::read(&path).map_err(io("read", &path))?;
         Ok((path, content))
     }
 
-    /// The place of a file in the snapshot, where it is put if it is not there.
+    /// The path of a file in the snapshot, downloading it if missing.
     fn get(&mut self, file: &str) -> Result<PathBuf> {
         let pointer = self.cache.snapshot(&self.commit).join(file);
         if pointer.is_file() {
@@ -200,12 +200,12 @@ impl Run<'_> {
 }
 
 impl Model {
-    /// Copies the model's files, as files and not as links, to a new folder.
+    /// Copies the model's files, as regular files instead of links, to a new folder.
     ///
-    /// The folder appears when all are copied.
+    /// The folder appears once all are copied.
     ///
     /// # Errors
-    /// [`HubError::Io`], for a folder that is there and not empty, too.
+    /// [`HubError::Io`], also for an existing non-empty folder.
     pub fn copy_to(&self, folder: &Path) -> Result<()> {
         if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(io("write to", folder)(std::io::Error::other("the folder is not empty")));

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::is_plain_path;
 
-/// The configuration, without which nothing goes.
+/// The configuration, which is required.
 pub(crate) const CONFIG: &str = "config.json";
 
-/// What sentence-transformers keeps beside it, in folders of their own.
+/// The list of sentence-transformers modules, which have their own folders.
 pub(crate) const MODULES: &str = "modules.json";
 
-/// What there may be besides, the tokenizer's files above all.
+/// Optional files, mainly the tokenizer's.
 pub(crate) const OPTIONAL: &[&str] = &[
     MODULES,
     "sentence_bert_config.json",
@@ -33,7 +33,7 @@ pub(crate) const OPTIONAL: &[&str] = &[
     "generation_config.json",
 ];
 
-/// Weights, or indices of their shards, the first that there is being taken.
+/// Weights or shard indices; the first that exists is used.
 pub(crate) const WEIGHTS: &[&str] = &[
     "model.safetensors",
     "model.safetensors.index.json",
@@ -49,8 +49,8 @@ struct Module {
     kind: String,
 }
 
-/// The configurations of sentence-transformers' modules that `modules.json` names, and the weights of the modules `Dense`, as
-/// far as they are listed.
+/// The listed configurations of the sentence-transformers modules in `modules.json`, and the weights of
+/// `Dense` modules.
 pub(crate) fn module_files(modules: &[u8], listed: &[String]) -> serde_json::Result<Vec<String>> {
     let modules: Vec<Module> = serde_json::from_slice(modules)?;
     let folders: Vec<String> = modules
@@ -79,7 +79,7 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// The shards that an index names, or the name of one that lies elsewhere.
+/// The shards named by an index, or as an error the name of one outside the folder.
 pub(crate) fn shards(index: &[u8]) -> Result<BTreeSet<String>, String> {
     let index: Index = serde_json::from_slice(index).map_err(|error| error.to_string())?;
     let shards: BTreeSet<String> = index.weight_map.into_values().collect();

@@ -1,10 +1,10 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # The cache
-//! The cache is the one that Python's `huggingface_hub` keeps, in its layout, which the crate [`hf_hub`] knows along with
-//! the hub's addresses: what one has downloaded, the other finds. The bytes are fetched here: a download goes on where it
-//! was interrupted, ends when the network stalls, and takes its place in the cache when its length and hash are what the
-//! server announced, never before.
+//! The cache is shared with Python's `huggingface_hub`, in the same layout, provided by the crate [`hf_hub`]
+//! along with the hub's URLs: each finds what the other has downloaded. Downloads are implemented here: they
+//! resume where interrupted, end when the network stalls, and enter the cache only once length and hash match
+//! what the server announced.
 
 mod cache;
 mod config;

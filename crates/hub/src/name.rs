@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use crate::{HubError, Result};
 
-/// A model on the hub: `bert-base-uncased`, `google/electra-small-discriminator`, and with `@` a branch, tag
-/// or commit.
+/// A model on the hub: `bert-base-uncased` or `google/electra-small-discriminator`, optionally with `@` and
+/// a branch, tag or commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelName {
     /// `owner/name`, or the name alone.
@@ -54,7 +54,7 @@ impl FromStr for ModelName {
     }
 }
 
-/// Whether a path of the server's goes nowhere but down, by plain names.
+/// Whether a path from the server is relative, of plain names only.
 pub(crate) fn is_plain_path(path: &str) -> bool {
     let down = |part: &str| {
         let mut parts = Path::new(part).components();
@@ -63,7 +63,7 @@ pub(crate) fn is_plain_path(path: &str) -> bool {
     path.split('/').all(down) && !path.contains(['\\', ':', '\0'])
 }
 
-/// What a user means by a model: a folder or a name.
+/// A model given by the user: a folder or a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A folder.
@@ -73,11 +73,11 @@ pub enum Source {
 }
 
 impl Source {
-    /// What `text` means: a folder if there is one, or if it is written as only a path is (`./x`, `/x`, `~`,
-    /// `runs/x/model`); else a name.
+    /// Interprets `text`: a folder if it exists or can only be a path (`./x`, `/x`, `~`, `runs/x/model`),
+    /// else a name.
     ///
     /// # Errors
-    /// [`HubError::Name`] for what can be neither.
+    /// [`HubError::Name`] for text that can be neither.
     pub fn of(text: &str) -> Result<Self> {
         let path = Path::new(text);
         let is_path = text.starts_with(['.', '/', '~'])

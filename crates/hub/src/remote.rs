@@ -1,4 +1,4 @@
-//! The server's side: what a model has, and the bytes of its files.
+//! Requests to the server: a model's file list and its files.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -20,13 +20,13 @@ use crate::cache::{is_commit, is_etag};
 use crate::error::io;
 use crate::{HubConfig, HubError, ModelName, Progress, Result};
 
-/// The longest description of a model that is read, in bytes.
+/// Maximum length of a model description, in bytes.
 const MAX_LISTING: u64 = 32 << 20;
 
-/// How many times as long as a server may say nothing a description may take to arrive.
+/// Time limit of a model description, as a multiple of the timeout.
 const LISTING_TIMEOUTS: u32 = 8;
 
-/// Redirections within the server that are followed.
+/// Maximum redirects within the server.
 const MAX_REDIRECTS: usize = 5;
 
 /// A server, and how to ask it.
@@ -35,17 +35,17 @@ pub(crate) struct Remote<'a> {
     agent: Agent,
 }
 
-/// What a server says of a file before it hands it out.
+/// A file's metadata announced by the server.
 pub(crate) struct Announced {
     pub(crate) url: String,
-    /// The file's version: for whole files the hash of git, for large ones that of their bytes.
+    /// The file's version: the git hash for regular files, the content hash for large ones.
     pub(crate) etag: String,
     pub(crate) len: Option<u64>,
 }
 
 impl Announced {
-    /// What the bytes are called in the cache. A version that is no hash of them may be that of other files too, or of other
-    /// commits: then these are in the name.
+    /// The blob's name in the cache. A version that is not a content hash may be shared with other files or
+    /// commits, so these are added to the name.
     pub(crate) fn blob(&self, commit: &str, file: &str) -> String {
         let is_hex = self.etag.bytes().all(|byte| byte.is_ascii_hexdigit());
         match self.etag.len() {
@@ -76,7 +76,7 @@ impl<'a> Remote<'a> {
         Self { config, agent }
     }
 
-    /// The commit that a model's revision is, and its files.
+    /// The commit of a model's revision, and its files.
     pub(crate) fn listing(&self, name: &ModelName) -> Result<(String, Vec<String>)> {
         let repo = Repo::with_revision(name.repo.clone(), RepoType::Model, name.revision.clone());
         let url = format!("{}/api/{}", self.config.endpoint, repo.api_url());
@@ -124,7 +124,7 @@ impl<'a> Remote<'a> {
         Ok(Announced { url, etag, len })
     }
 
-    /// Downloads a file to `path`, going on after what is there, and makes sure that it is what was announced.
+    /// Downloads a file to `path`, resuming after existing bytes, and verifies it.
     pub(crate) fn download(
         &self,
         name: &ModelName,
@@ -195,7 +195,7 @@ impl<'a> Remote<'a> {
             file.set_len(0).map_err(io("write", path))?;
             have = 0;
             if response.status() != StatusCode::OK {
-                return Err(interrupted(url, "the server does not go on where it was interrupted".into()));
+                return Err(interrupted(url, "the server does not resume where it was interrupted".into()));
             }
         }
         let mut body = self.accept(name, url, response)?.into_body().into_reader();
@@ -233,7 +233,7 @@ impl<'a> Remote<'a> {
         }
     }
 
-    /// Asks without the bytes, and follows the server to its own pages alone.
+    /// Sends a HEAD request, following redirects only within the server.
     fn head(&self, url: &str) -> Result<Response<Body>> {
         let mut at = url.to_string();
         for _ in 0..MAX_REDIRECTS {
@@ -258,7 +258,7 @@ impl<'a> Remote<'a> {
         }
     }
 
-    /// Asks again while the server is too busy to answer.
+    /// Retries while the server is too busy to answer.
     fn persist<T>(&self, ask: impl Fn() -> Result<T>) -> Result<T> {
         let mut tries = 0;
         loop {
@@ -272,7 +272,7 @@ impl<'a> Remote<'a> {
         }
     }
 
-    /// The response if it is one, or what the server means by refusing.
+    /// The response if successful, else the error it signals.
     fn accept(&self, name: &ModelName, url: &str, response: Response<Body>) -> Result<Response<Body>> {
         let status = response.status();
         if status.is_success() || status.is_redirection() {
@@ -295,7 +295,7 @@ impl<'a> Remote<'a> {
     }
 }
 
-/// The address of a redirection from the page `at` that stays with the server.
+/// The target of a redirect from `at`, if it stays on the server.
 fn own_page(endpoint: &str, at: &str, location: &str) -> Option<String> {
     let endpoint: Uri = endpoint.parse().ok()?;
     // Relative to the scheme, to the server, or to the page (RFC 3986, section 4.2).
@@ -316,7 +316,7 @@ fn own_page(endpoint: &str, at: &str, location: &str) -> Option<String> {
     }
 }
 
-/// A path as part of an address.
+/// A path, percent-encoded.
 fn escaped(path: &str) -> String {
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     path.bytes()
@@ -336,7 +336,7 @@ fn is_busy(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
 }
 
-/// Whether it may go well another time.
+/// Whether the error is temporary.
 fn is_passing(error: &HubError) -> bool {
     match error {
         HubError::Network { .. } => true,
@@ -345,7 +345,7 @@ fn is_passing(error: &HubError) -> bool {
     }
 }
 
-/// Length or hash as announced and as found, where they differ.
+/// The announced and actual length or hash, if they differ.
 fn damage(announced: &Announced, path: &Path) -> Result<Option<(String, String)>> {
     let mut file = File::open(path).map_err(io("read", path))?;
     let len = file.metadata().map_err(io("read", path))?.len();

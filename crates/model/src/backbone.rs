@@ -1,8 +1,8 @@
 use crate::blocks::LinearMaps;
 use burn::module::Module;
 
-/// The part of a model that turns tokens into states: what freezing, adapters and layer-wise learning rates need to
-/// know of it. Heads are put on it.
+/// The part of a model that turns tokens into states: what freezing, adapters and layer-wise learning rates
+/// need to know about it. Heads are put on it.
 pub trait Backbone: Module + LinearMaps {
     /// Its sizes.
     fn shape(&self) -> BackboneShape;
@@ -21,8 +21,8 @@ pub trait Backbone: Module + LinearMaps {
 pub struct BackboneShape {
     /// Features of a hidden state.
     pub d_model: usize,
-    /// The layers that a token goes through. Shared layers count each time, so this may exceed the number of
-    /// [paths](Backbone::layer_paths).
+    /// Number of layers that a token passes through. Shared layers count each time, so this may exceed the
+    /// number of [paths](Backbone::layer_paths).
     pub n_layers: usize,
     /// Pieces in the vocabulary.
     pub vocab_size: usize,

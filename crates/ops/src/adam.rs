@@ -1,4 +1,4 @@
-//! What AdamW, LAMB and StableAdamW share: Adam's moments and the direction they give.
+//! Shared by AdamW, LAMB and StableAdamW: Adam's moments and update direction.
 
 use burn::tensor::Tensor;
 
@@ -16,19 +16,19 @@ pub struct AdamStep {
     pub weight_decay: f64,
     /// The learning rate.
     pub lr: f64,
-    /// What every gradient is multiplied by: the clipping factor.
+    /// The factor for every gradient, such as the clipping factor.
     pub scale: f64,
     /// The update's number, from 1.
     pub step: u64,
 }
 
 impl AdamStep {
-    /// `1 − β₁ᵗ` and `1 − β₂ᵗ`, by which the moments fall short after their start at zero.
+    /// `1 − β₁ᵗ` and `1 − β₂ᵗ`, the bias corrections of moments initialised to zero.
     pub(crate) fn corrections(&self) -> [f64; 2] {
         [self.beta1, self.beta2].map(|beta| 1.0 - beta.powi(self.step as i32))
     }
 
-    /// The moved moments and `m / (√v̂ + ε)`, of composed operations.
+    /// The updated moments and `m / (√v̂ + ε)`, from composed operations.
     ///
     /// # Shapes
     /// - all: `[n]`
@@ -48,7 +48,7 @@ impl AdamStep {
     }
 }
 
-/// What every element needs, in the parameters' precision.
+/// The constants for every element, in the parameters' precision.
 #[cfg(any(feature = "flex", feature = "cube"))]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Constants {
@@ -88,8 +88,8 @@ impl From<AdamStep> for Constants {
     }
 }
 
-/// The body of an update: its fused form, the function `$name` of the module `$name` of `flex`, where flex takes the
-/// tensors, else the function `composed` beside it. The moments begin at zero.
+/// The body of an update: its fused form, the function `$name` of `flex`'s module `$name`, if flex takes the
+/// tensors, else the function `composed` next to it. The moments start at zero.
 macro_rules! update {
     ($name:ident, $value:ident, $gradient:ident, $moments:ident, $step:ident) => {{
         let moments = $moments.unwrap_or_else(|| [$gradient.zeros_like(), $gradient.zeros_like()]);

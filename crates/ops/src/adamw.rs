@@ -8,8 +8,8 @@ use crate::{AdamStep, adam};
 
 /// One update of AdamW (Loshchilov & Hutter 2019, algorithm 2) with Adam's bias correction.
 ///
-/// Takes and returns the parameter's values and its two moments, without autodiff; the moments are none
-/// before the first update.
+/// Takes and returns the parameter's values and its two moments, without autodiff; the moments are
+/// `None` before the first update.
 ///
 /// # Shapes
 /// - all: `[n]`
@@ -26,7 +26,8 @@ pub fn adamw(
     adam::update!(adamw, value, gradient, moments, step)
 }
 
-/// [`adamw`] of a gradient that is multiplied by a number on the device, such as a clipping factor that nothing waits for.
+/// [`adamw`] with the gradient multiplied by a number on the device, such as a clipping factor, without
+/// synchronisation.
 ///
 /// # Shapes
 /// - `factor`: `[1]`; all others: `[n]`

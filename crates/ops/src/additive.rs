@@ -3,14 +3,15 @@ use burn::tensor::Tensor;
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// The scores of additive attention, `v·tanh(q + k)` of each pair of a query and a key (Bahdanau et al. 2015, §A.1.2).
+/// The scores of additive attention, `v·tanh(q + k)` for each pair of query and key (Bahdanau et al. 2015,
+/// §A.1.2).
 ///
 /// # Shapes
-/// - `query`: `[batch, q_len, d]`; `key`: `[batch, k_len, d]`, both after their maps; `v`: `[d]`
+/// - `query`: `[batch, q_len, d]`; `key`: `[batch, k_len, d]`, both after projection; `v`: `[d]`
 /// - returns `[batch, q_len, k_len]`
 ///
 /// # Panics
-/// If the shapes do not fit.
+/// If the shapes do not match.
 pub fn additive_scores(query: Tensor<3>, key: Tensor<3>, v: Tensor<1>) -> Tensor<3> {
     let [batch, _, d] = query.dims();
     let [rows, _, width] = key.dims();

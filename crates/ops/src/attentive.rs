@@ -5,26 +5,27 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// What [`attentive`] is given.
+/// Inputs of [`attentive`].
 #[derive(Debug, Clone)]
 pub struct AttentiveInput {
-    /// `[n_tokens, gates·d]`, `W y + b` of each target token: what does not depend on the time step before.
+    /// `[n_tokens, gates·d]`, `W y + b` of each target token: the part independent of the previous time
+    /// step.
     pub inputs: Tensor<2>,
     /// `[n_memory, d_memory]`: the sources' states, packed.
     pub memory: Tensor<2>,
     /// `[n_memory, d_key]`: their keys.
     pub keys: Tensor<2>,
-    /// `[d, d_key]`: from a state to its query.
+    /// `[d, d_key]`: maps a state to its query.
     pub query: Tensor<2>,
     /// `[d_key]`
     pub v: Tensor<1>,
-    /// `[d_memory, gates·d]`: from a context to the gates.
+    /// `[d_memory, gates·d]`: maps a context to the gates.
     pub context: Tensor<2>,
     /// `[d, gates·d]`: `U`.
     pub recurrent: Tensor<2>,
-    /// `[d]`: of a GRU, the bias that its reset gate multiplies; none of an LSTM.
+    /// `[d]`: for a GRU, the bias multiplied by its reset gate; `None` for an LSTM.
     pub bias: Option<Tensor<1>>,
-    /// Before the first step.
+    /// The state before the first step.
     pub initial: AttentiveState,
 }
 
@@ -33,22 +34,22 @@ pub struct AttentiveInput {
 pub struct AttentiveState {
     /// `[sequences, d]`
     pub hidden: Tensor<2>,
-    /// `[sequences, d]`: of an LSTM.
+    /// `[sequences, d]`, for an LSTM.
     pub cell: Option<Tensor<2>>,
 }
 
-/// One recurrent decoder layer over given targets, whose every step attends to its source with the state before it, and
-/// whose cell reads the context beside its token (Bahdanau et al. 2015, §3.1):
+/// One recurrent decoder layer with teacher forcing: every step attends to its source with the previous
+/// state, and its cell reads the context together with its token (Bahdanau et al. 2015, §3.1):
 ///
 /// `α = softmax(v·tanh(W_q s + k))`, `c = Σ α h`, `s' = cell(W y + b + C c, s)`, an [LSTM](lstm) or a [GRU](gru).
 ///
 /// Multiplies in the precision of the scope, [`with_precision`](crate::with_precision).
 ///
 /// # Shapes
-/// - returns `[n_tokens, d + d_memory]`: each token's state and, beside it, its context
+/// - returns `[n_tokens, d + d_memory]`: each token's state, concatenated with its context
 ///
 /// # Panics
-/// If sizes do not fit, there is no sequence, or there are not as many sources as targets.
+/// If sizes do not match, there is no sequence, or the numbers of sources and targets differ.
 pub fn attentive(input: AttentiveInput, sources: &Packing, targets: &Packing) -> Tensor<2> {
     let [d, width] = input.recurrent.dims();
     let ([n_memory, d_memory], [_, d_key]) = (input.memory.dims(), input.keys.dims());
@@ -113,7 +114,7 @@ fn composed(input: AttentiveInput, sources: &Packing, targets: &Packing) -> Tens
     crate::time::in_token_order(steps, targets, Direction::Forward, &device)
 }
 
-/// `[sequences, longest, d]`; where padding is, a sequence's first state stands.
+/// `[sequences, longest, d]`; padding holds the sequence's first state.
 fn padded(states: Tensor<2>, packing: &Packing) -> Tensor<3> {
     let [_, d] = states.dims();
     let starts = packing.starts().flat_map(|start| std::iter::repeat_n(start, packing.longest()));

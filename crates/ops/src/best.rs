@@ -1,15 +1,15 @@
-//! The most likely of many tokens, on the host.
+//! The most likely tokens, on the host.
 
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// The best tokens of a row of logits, and what makes log-probabilities of logits.
+/// The best tokens of a row of logits, and the normaliser of their log-probabilities.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Best {
-    /// `log Σ exp(logit)` over all tokens: a token's log-probability is its logit less this. Not finite if a logit is NaN
-    /// or plus infinity, or all are minus infinity.
+    /// `log Σ exp(logit)` over all tokens: a token's log-probability is its logit minus this. Not finite if a
+    /// logit is NaN or plus infinity, or all are minus infinity.
     pub log_sum: f32,
-    /// Tokens with their logits, the greatest first; of the same logits the token of the least number first.
+    /// Tokens with their logits, highest first; ties by ascending token.
     pub tokens: Vec<(u32, f32)>,
 }
 
@@ -34,17 +34,17 @@ pub fn best(logits: &[f32], k: usize) -> Best {
     Best { log_sum: best.greatest + best.sum.ln(), tokens: best.tokens }
 }
 
-/// What is known of the logits so far.
+/// The running state over the logits so far.
 pub(crate) struct Running {
     pub greatest: f32,
-    /// Of the exponentials of the logits less the greatest one.
+    /// The sum of the exponentials of the logits minus the maximum.
     pub sum: f32,
     k: usize,
     tokens: Vec<(u32, f32)>,
 }
 
 impl Running {
-    /// Whether a logit is among the best so far; where several are the same, the first ones are.
+    /// Whether a logit is among the best so far; ties go to the first.
     #[inline(always)]
     pub fn is_best(&self, logit: f32) -> bool {
         match self.tokens.last() {
@@ -53,7 +53,7 @@ impl Running {
         }
     }
 
-    /// Takes the best of these tokens, of which `first` is the number of the first one.
+    /// Adds these tokens, numbered from `first`.
     pub fn take(&mut self, first: usize, logits: &[f32]) {
         for (i, logit) in logits.iter().enumerate() {
             if self.is_best(*logit) {
@@ -72,10 +72,11 @@ fn plain(best: &mut Running, logits: &[f32]) {
     best.take(0, logits);
 }
 
-/// Turns logits into `exp((logit − greatest) / temperature)` and returns the sum, for drawing from all tokens.
+/// Turns logits into `exp((logit − greatest) / temperature)` and returns the sum, for sampling from all
+/// tokens.
 ///
 /// # Panics
-/// If the temperature is not positive.
+/// Unless the temperature is positive.
 pub fn exponentials(logits: &mut [f32], temperature: f32) -> f32 {
     assert!(temperature > 0.0, "a temperature is positive");
     let greatest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);

@@ -14,28 +14,28 @@ pub fn cross_entropy(logits: Tensor<2>, labels: Tensor<1, Int>) -> Tensor<1> {
     CrossEntropy::default().forward(logits, labels)
 }
 
-/// Cross-entropy with class weights, label smoothing and rows that do not count.
+/// Cross-entropy with class weights, label smoothing and ignored rows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CrossEntropy {
-    /// The share `ε` of the target spread over all classes, the right one among them (Szegedy et al. 2016,
-    /// §7; as in PyTorch).
+    /// The share `ε` of the target spread over all classes, including the correct one (Szegedy et al.
+    /// 2016, §7; as in PyTorch).
     pub label_smoothing: f64,
     /// Rows with this label have loss 0 and no gradient.
     pub ignored_label: Option<i64>,
-    /// What each class's part of a target counts, `n_classes` numbers; none is 1 for each.
+    /// The weight of each class's part of a target, `n_classes` numbers; `None` means 1 for all.
     pub class_weights: Option<Arc<[f32]>>,
 }
 
 impl CrossEntropy {
-    /// The loss of each row, in nats: of a target `t` and class weights `w` it is `−Σ w_c · t_c · log p_c`,
-    /// as PyTorch's `CrossEntropyLoss(weight, label_smoothing = ε, reduction = "none")`. The mean that PyTorch
+    /// The loss of each row, in nats: for a target `t` and class weights `w`, `−Σ w_c · t_c · log p_c`, as
+    /// PyTorch's `CrossEntropyLoss(weight, label_smoothing = ε, reduction = "none")`. The mean that PyTorch
     /// takes is the sum divided by [`total_weight`](Self::total_weight).
     ///
     /// # Shapes
     /// - `logits`: `[n, n_classes]`; `labels`: `[n]`, each in `0..n_classes` or the ignored one; returns `[n]`
     ///
     /// # Panics
-    /// If there is another number of class weights than `n_classes`.
+    /// Unless there are `n_classes` class weights.
     pub fn forward(&self, logits: Tensor<2>, labels: Tensor<1, Int>) -> Tensor<1> {
         if let Some(weights) = &self.class_weights {
             let (n_weights, n_classes) = (weights.len(), logits.dims()[1]);
@@ -52,8 +52,8 @@ impl CrossEntropy {
         self.composed(logits, labels)
     }
 
-    /// What a mean over rows with these labels is divided by: the sum of the labels' class weights, the number
-    /// of labels where there are none. Ignored labels count nothing.
+    /// The denominator of a mean over rows with these labels: the sum of the labels' class weights, or the
+    /// number of labels without class weights. Ignored labels do not count.
     ///
     /// # Panics
     /// If a label has no class weight.

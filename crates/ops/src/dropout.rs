@@ -5,10 +5,10 @@ use crate::cube;
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// Dropout that is active exactly on an autodiff device, scaled by `1 / (1 − p)` in training
-/// (Srivastava et al. 2014, inverted form).
+/// Dropout, active only on an autodiff device, scaled by `1 / (1 − p)` in training (Srivastava et
+/// al. 2014, inverted form).
 ///
-/// Returns `x` itself where it is inactive. The mask comes from the device's generator: seed it
+/// Returns `x` itself when inactive. The mask comes from the device's generator: seed it
 /// (`Device::seed`) for a reproducible step.
 ///
 /// # Shapes
@@ -32,7 +32,7 @@ pub fn dropout<const D: usize>(x: Tensor<D>, prob: f64) -> Tensor<D> {
 /// `residual + dropout(x)`, the end of every Transformer sub-layer.
 ///
 /// # Shapes
-/// - `x`, `residual`: the same; returns it too
+/// - `x`, `residual`: the same shape, also returned
 pub fn dropout_add<const D: usize>(x: Tensor<D>, residual: Tensor<D>, prob: f64) -> Tensor<D> {
     #[cfg(feature = "cube")]
     if effective(&x, prob) > 0.0 && cube::takes(&x) {
@@ -41,7 +41,7 @@ pub fn dropout_add<const D: usize>(x: Tensor<D>, residual: Tensor<D>, prob: f64)
     residual + dropout(x, prob)
 }
 
-/// The probability with which elements of this tensor are dropped: none outside training.
+/// The effective dropout probability for this tensor: zero outside training.
 pub(crate) fn effective<const D: usize>(x: &Tensor<D>, prob: f64) -> f64 {
     if x.device().is_autodiff() { prob.max(0.0) } else { 0.0 }
 }

@@ -3,8 +3,8 @@ use burn::tensor::Tensor;
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// One step of an exponential moving average, `decay · average + (1 − decay) · value`, without autodiff. The average's
-/// memory is used again where nothing else holds it.
+/// One step of an exponential moving average, `decay · average + (1 − decay) · value`, without autodiff. The
+/// average's memory is reused if nothing else holds it.
 ///
 /// # Shapes
 /// - all: `[n]`

@@ -4,9 +4,9 @@ use burn::tensor::Device;
 use std::cell::Cell;
 use std::sync::Once;
 
-/// Whether the operations of this crate are fused on `device`: they are on burn's flex, in a build with this crate's
-/// feature `flex`, unless gradients are checkpointed. On graphics processors some are, by the feature `cube`; this says
-/// no of them.
+/// Whether the operations of this crate are fused on `device`: `true` on burn's flex with this crate's
+/// feature `flex`, unless gradients are checkpointed. On GPUs some operations are fused by the feature
+/// `cube`; this returns `false` there.
 pub fn is_fused(device: &Device) -> bool {
     #[cfg(feature = "flex")]
     return flex::is_flex(device);
@@ -17,11 +17,11 @@ pub fn is_fused(device: &Device) -> bool {
     }
 }
 
-/// Why operations are not fused on a `device` that could have them fused; none of a device where they are, and of one
-/// that has no fused operations.
+/// Why operations are not fused on a `device` that supports it; `None` if they are fused, or if the device
+/// has no fused operations.
 ///
-/// Results are the same, and take twice the time and more. For a program to tell its user: libraries have no standard
-/// error. See also [`warn_unfused`].
+/// Unfused results are the same, but take at least twice the time. For programs to show their users, since
+/// libraries should not print. See also [`warn_unfused`].
 pub fn unfused(device: &Device) -> Option<&'static str> {
     if is_fused(device) || !is_flex(device) {
         return None;
@@ -37,7 +37,7 @@ pub fn unfused(device: &Device) -> Option<&'static str> {
     })
 }
 
-/// Tells `tracing`, once in a process, of a device that is [`unfused`].
+/// Warns through `tracing`, once per process, about a device that is [`unfused`].
 pub fn warn_unfused(device: &Device) {
     static WARNED: Once = Once::new();
     if let Some(reason) = unfused(device) {
@@ -49,12 +49,12 @@ thread_local! {
     static WITHOUT_KERNELS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does `work` with operations composed of burn's where the calling thread would use this crate's kernels for graphics
-/// processors: to find out what those do, and whether one of them is at fault.
+/// Runs `work` with burn's composed operations instead of this crate's GPU kernels on the calling thread, to
+/// measure the kernels or find a faulty one.
 ///
-/// A backward pass goes the way its forward pass went.
+/// A backward pass uses the same form as its forward pass.
 pub fn composed_on_graphics<T>(work: impl FnOnce() -> T) -> T {
-    /// Sets the former choice again, after a panic too.
+    /// Restores the previous choice, even after a panic.
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -71,7 +71,7 @@ pub(crate) fn without_kernels() -> bool {
     WITHOUT_KERNELS.get()
 }
 
-/// By its name: without the feature, this crate may be built beside a burn that has no flex.
+/// Checks by name: without the feature, burn may be built without flex.
 fn is_flex(device: &Device) -> bool {
     format!("{:?}", device.clone().inner()).starts_with("Device<Flex")
 }

@@ -4,7 +4,7 @@ use burn::tensor::{Tensor, activation};
 use crate::flex;
 use crate::{gelu, gelu_tanh};
 
-/// What a [gate](gated) is made of.
+/// The activation of a [gate](gated).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gate {

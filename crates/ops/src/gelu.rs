@@ -21,8 +21,8 @@ pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     composed(x)
 }
 
-/// Not burn's: outside flex its gradient is that of GELU by the hyperbolic tangent, off by up to 7e-4 (burn-backend 0.22.1,
-/// `gelu_backward`).
+/// Not burn's own: outside flex its gradient is that of the tanh form, off by up to 7e-4 (burn-backend
+/// 0.22.1, `gelu_backward`).
 fn composed<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     let twice_phi = x.clone().mul_scalar(std::f64::consts::FRAC_1_SQRT_2).erf().add_scalar(1.0);
     x.mul_scalar(0.5) * twice_phi

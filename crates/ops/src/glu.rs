@@ -3,8 +3,8 @@ use burn::tensor::{Tensor, activation};
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// The gated linear unit over the last axis, `[a; b] ↦ a · σ(b)` (Dauphin et al. 2017, "Language Modeling with Gated
-/// Convolutional Networks", eq. 1): the second half says how much of the first passes.
+/// The gated linear unit over the last axis, `[a; b] ↦ a · σ(b)` (Dauphin et al. 2017, "Language Modeling
+/// with Gated Convolutional Networks", eq. 1): the second half gates the first.
 ///
 /// # Shapes
 /// - `x`: `[..., 2 · d]`; returns `[..., d]`

@@ -11,7 +11,7 @@ use crate::flex;
 pub struct GruOutput {
     /// The state after each token, `[n_tokens, d]`, in the order of the tokens.
     pub states: Tensor<2>,
-    /// After each sequence's last step, `[sequences, d]`.
+    /// The state after each sequence's last step, `[sequences, d]`.
     pub last: Tensor<2>,
 }
 
@@ -20,16 +20,16 @@ pub struct GruOutput {
 ///
 /// `r, z = σ(W x + U h + b)`, `n = tanh(W x + b + r·(U h + b'))`, `h' = (1 − z)·n + z·h`
 ///
-/// `W x + b` of all tokens is one product, made before; here is what depends on the time step before. Multiplies in the
-/// precision of the scope, [`with_precision`](crate::with_precision).
+/// `W x + b` of all tokens is one product computed beforehand; this computes what depends on the previous
+/// time step. Multiplies in the precision of the scope, [`with_precision`](crate::with_precision).
 ///
 /// # Shapes
 /// - `inputs`: `[n_tokens, 3·d]`, `W x + b` of each token, gates in the order `r, z, n`
 /// - `weight`: `U`, `[d, 3·d]`; `bias`: `b'`, `[d]`
-/// - `initial`: `[sequences, d]`, zeros where there is none
+/// - `initial`: `[sequences, d]`, default zeros
 ///
 /// # Panics
-/// If sizes do not fit, or there is no sequence.
+/// If sizes do not match, or there is no sequence.
 pub fn gru(
     inputs: Tensor<2>,
     weight: Tensor<2>,

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 /// The matrix of a linear map in 8 bits, packed for the machine's instructions.
 ///
-/// Each output channel (column) has a scale of its own, its greatest magnitude / 127 (/ 64 where the flex backend has
-/// AVX2 alone, so that two products fit 16 bits), and no zero point. A column of zeros has the scale 0;
-/// one that holds anything infinite or NaN makes its outputs NaN.
+/// Each output channel (column) has its own scale, its maximum magnitude / 127 (/ 64 if the flex backend has
+/// only AVX2, so that two products fit in 16 bits), and no zero point. A zero column has scale 0; a
+/// non-finite one makes its outputs NaN.
 #[derive(Debug, Clone)]
 pub struct Int8Weight {
     dims: [usize; 2],
@@ -20,7 +20,7 @@ pub struct Int8Weight {
 enum Form {
     #[cfg(feature = "flex")]
     Packed(Arc<flex::int8::PackedWeight>),
-    /// The numbers that the integers stand for.
+    /// The dequantised numbers.
     Composed(Box<Tensor<2>>),
 }
 
@@ -28,12 +28,12 @@ enum Form {
 pub(crate) struct Quantized {
     pub dims: [usize; 2],
     pub values: Vec<i8>,
-    /// Of each column.
+    /// The scale of each column.
     pub scales: Vec<f32>,
 }
 
 impl Quantized {
-    /// In steps from `-greatest` to `greatest`.
+    /// Quantises to integers from `-greatest` to `greatest`.
     fn new(weight: Tensor<2>, greatest: i8) -> Self {
         let dims = weight.dims();
         let data = weight.into_data().convert_dtype(DType::F32);
@@ -61,10 +61,10 @@ impl Quantized {
 }
 
 impl Int8Weight {
-    /// Of a matrix `[d_in, d_out]` with any strides; its gradient, where it has one, is left behind.
+    /// Quantises a matrix `[d_in, d_out]` with any strides; any gradient is dropped.
     ///
     /// # Panics
-    /// If `d_in` is more than 65,536, whose sums 32 bits may not hold.
+    /// If `d_in` is more than 65,536, since sums could overflow 32 bits.
     pub fn quantize(weight: Tensor<2>) -> Self {
         assert!(weight.dims()[0] <= 65_536, "sums of {} products overflow", weight.dims()[0]);
         let (dims, device) = (weight.dims(), weight.device().inner());
@@ -86,13 +86,12 @@ impl Int8Weight {
 
 /// `x·W + b` over the last axis, multiplied in 8 bits: for inference.
 ///
-/// Each token is rounded to 256 steps between its least and its greatest element (zero is one of them), as
-/// ONNX Runtime's and PyTorch's dynamic quantisation do it for a whole tensor; products are summed in 32-bit integers,
-/// and scaled to FP32 in the end. A token's result does not depend on the others. One with anything infinite
-/// or NaN in it gives NaN.
+/// Each token is quantised to 256 steps between its minimum and maximum (including zero), as ONNX Runtime's
+/// and PyTorch's dynamic quantisation do per tensor; products are summed in 32-bit integers and finally
+/// scaled to FP32. A token's result does not depend on the others. Non-finite tokens give NaN.
 ///
-/// On the flex backend the products use AMX, AVX512-VNNI or AVX2 where the machine has them. Other devices multiply
-/// the rounded numbers in FP32.
+/// On the flex backend the products use AMX, AVX512-VNNI or AVX2 if available. Other devices multiply the
+/// rounded numbers in FP32.
 ///
 /// # Shapes
 /// - `x`: `[..., d_in]`; `weight`: `[d_in, d_out]`; `bias`: `[d_out]`; returns `[..., d_out]`
@@ -122,7 +121,7 @@ fn composed<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor
     y.reshape(shape)
 }
 
-/// Tokens as their 8 bits stand for them.
+/// Tokens after quantisation and dequantisation.
 fn rounded(x: Tensor<2>) -> Tensor<2> {
     let least = x.clone().min_dim(1).clamp_max(0.0);
     let scale = (x.clone().max_dim(1).clamp_min(0.0) - least.clone()).div_scalar(255.0);
@@ -146,7 +145,7 @@ mod tests {
         Tensor::from_data(TensorData::new(values(n, phase), shape), &Device::flex())
     }
 
-    /// What a weight's 8 bits stand for on this machine.
+    /// A weight after quantisation and dequantisation on this machine.
     fn dequantized(weight: Tensor<2>) -> Tensor<2> {
         let device = weight.device();
         Tensor::from_data(Quantized::new(weight, flex::int8::greatest_weight()).dequantized(), &device)

@@ -1,25 +1,25 @@
-//! What the kernels of graphics processors take.
+//! Timing of GPU kernels.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// The launches of a kernel of a graphics processor.
+/// The launches of a GPU kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelTime {
-    /// As the kernel names itself, without its type arguments; of this crate's, behind the operation's name.
+    /// The kernel's name without type arguments; for this crate's kernels, prefixed with the operation's
+    /// name.
     pub name: String,
-    /// How often it ran.
+    /// Number of launches.
     pub calls: u64,
-    /// How long it ran in all.
+    /// Total run time.
     pub time: Duration,
 }
 
-/// Takes the time of each kernel that CubeCL's devices (`wgpu`, `cuda`) run in this process, until it is
-/// [finished](Self::finish) or dropped. There is nothing to time on other devices, and in a build without the feature
-/// `cube`.
+/// Times each kernel that CubeCL's devices (`wgpu`, `cuda`) run in this process, until it is
+/// [finished](Self::finish) or dropped. It records nothing on other devices, or without the feature `cube`.
 ///
-/// Kernels still run back to back, but launching one takes longer. One takes times at once: a second one takes over
-/// from the first until it ends.
+/// Kernels still run back to back, but launches are slower. Only one timer is active at once: a second one
+/// takes over from the first until it ends.
 #[derive(Debug)]
 pub struct KernelTimes {
     #[cfg(feature = "cube")]
@@ -28,7 +28,7 @@ pub struct KernelTimes {
 }
 
 impl KernelTimes {
-    /// Of the kernels launched from now on.
+    /// Starts timing kernels launched from now on.
     pub fn start() -> Self {
         Self {
             #[cfg(feature = "cube")]
@@ -37,8 +37,8 @@ impl KernelTimes {
         }
     }
 
-    /// Takes in what was launched since the last time. To be called once in a while, such as after each step, and after
-    /// `Device::sync`: a device has room for so many times that were not read.
+    /// Collects the launches since the last call. Call it regularly, such as after each step, following
+    /// `Device::sync`: a device stores only a limited number of unread times.
     pub fn collect(&mut self) {
         #[cfg(feature = "cube")]
         for (name, time) in self.watch.read() {
@@ -48,7 +48,7 @@ impl KernelTimes {
         }
     }
 
-    /// The kernels that ran, the longest first, equal ones by name.
+    /// The kernels that ran, longest first, ties by name.
     pub fn finish(mut self) -> Vec<KernelTime> {
         self.collect();
         let kernels = std::mem::take(&mut self.sums).into_iter();
@@ -67,11 +67,11 @@ mod watch {
     use std::sync::{Arc, Mutex, PoisonError};
     use std::time::Duration;
 
-    /// What was launched and not yet read.
+    /// Launches not yet read.
     #[derive(Default)]
     struct Launched {
         unread: Mutex<Vec<(&'static str, ProfileDuration)>>,
-        /// Where CubeCL's own log reads the times first.
+        /// Times that CubeCL's own log read first.
         known: Mutex<Vec<(&'static str, Duration)>>,
     }
 
@@ -108,7 +108,7 @@ mod watch {
             Self { _observation: LaunchObservation::new(launched.clone()), launched }
         }
 
-        /// Names and times; of a launch whose time was lost, nothing.
+        /// Names and times; launches whose time was lost are omitted.
         pub fn read(&self) -> Vec<(String, Duration)> {
             let unread =
                 std::mem::take(&mut *self.launched.unread.lock().unwrap_or_else(PoisonError::into_inner));

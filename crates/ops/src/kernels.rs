@@ -1,12 +1,12 @@
-//! Which instructions multiply matrices on this machine.
+//! The matrix multiplication kernels of this machine.
 
 use std::fmt;
 use std::sync::LazyLock;
 
-/// Which instructions multiply matrices on burn's flex, by format: for a person to read, and to compare with what
-/// another machine used.
+/// The instructions used for matrix products on burn's flex, by format: human-readable, and to compare with
+/// another machine.
 ///
-/// Results differ between them in the order of sums; AMX also takes subnormal numbers for zeros.
+/// Results differ between them in the order of sums; AMX also flushes subnormal numbers to zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Kernels {
@@ -16,7 +16,7 @@ pub struct Kernels {
     pub bf16: &'static str,
     /// In [`linear_int8`](crate::linear_int8).
     pub int8: &'static str,
-    /// Those that the machine has and that are not used, for a small product by them was wrong.
+    /// Supported kernels that are not used because a small test product was wrong.
     pub refused: Vec<&'static str>,
 }
 
@@ -31,8 +31,8 @@ impl fmt::Display for Kernels {
     }
 }
 
-/// This machine's, found at the first call: each kernel multiplies two small matrices, and one whose product differs
-/// from the reference is not used.
+/// This machine's kernels, determined at the first call: each kernel multiplies two small matrices, and is
+/// not used if the product differs from the reference.
 ///
 /// Without the feature `flex` there are no kernels of ours, and all are "none".
 pub fn kernels() -> &'static Kernels {

@@ -1,4 +1,4 @@
-//! Keys and values that stay where they were put, and attention to some of them.
+//! A store of keys and values, and attention to some of them.
 
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
@@ -6,12 +6,11 @@ use burn::tensor::{Bool, Int, Tensor, TensorData};
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// The keys and values of tokens, each token at a place of its own: places are counted from 0 in the order in which
-/// tokens are added.
+/// The keys and values of tokens, each at its own place, numbered from 0 in order of addition.
 ///
-/// Whoever decodes keeps, for each row, the list of its tokens' places. Hypotheses that begin alike share places, so
-/// going on from one of them several times copies a list of numbers and no keys (as page tables do it in Kwon et al. 2023,
-/// "PagedAttention", with pages of one token).
+/// The decoder keeps, for each row, the list of its tokens' places. Hypotheses with a common prefix share
+/// places, so forking one copies a list of numbers and no keys (like page tables with one-token pages in Kwon
+/// et al. 2023, "PagedAttention").
 ///
 /// For inference: it has no gradient.
 #[derive(Debug, Clone)]
@@ -33,7 +32,7 @@ enum Form {
 }
 
 impl KeyValueStore {
-    /// Of the first tokens: row by row, each row's tokens in their order.
+    /// A store of the first tokens, row by row, each row's tokens in order.
     ///
     /// # Shapes
     /// - `keys`: `[batch, n_heads, len, d_k]`; `values`: `[batch, n_heads, len, d_v]`
@@ -55,7 +54,7 @@ impl KeyValueStore {
         store
     }
 
-    /// How many places there are.
+    /// Number of places.
     pub fn len(&self) -> usize {
         match &self.form {
             #[cfg(feature = "flex")]
@@ -64,7 +63,7 @@ impl KeyValueStore {
         }
     }
 
-    /// Whether there is no place.
+    /// Whether there are no places.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -74,10 +73,10 @@ impl KeyValueStore {
         self.n_heads
     }
 
-    /// Adds tokens behind all others, as in [`new`](Self::new).
+    /// Appends tokens, as in [`new`](Self::new).
     ///
     /// # Panics
-    /// If they have other heads or widths than those before.
+    /// If their heads or widths differ from the store's.
     pub fn append(&mut self, [keys, values]: [Tensor<4>; 2]) {
         let [batch, _, len, _] = keys.dims();
         for (new, width) in [(&keys, self.widths[0]), (&values, self.widths[1])] {
@@ -104,10 +103,10 @@ impl KeyValueStore {
         }
     }
 
-    /// Adds another store's tokens behind all of this one's.
+    /// Appends another store's tokens.
     ///
     /// # Panics
-    /// If it has other heads or widths, or is on another kind of device.
+    /// If its heads or widths differ, or it is on another kind of device.
     pub fn join(&mut self, other: Self) {
         assert_eq!(
             (self.n_heads, self.widths),
@@ -131,7 +130,7 @@ impl KeyValueStore {
         }
     }
 
-    /// Keeps the tokens of these places alone, in their order: the token at `places[i]` is at place `i` from now on.
+    /// Keeps only the tokens at these places, in order: the token at `places[i]` moves to place `i`.
     pub fn keep(&mut self, places: &[u32]) {
         match &mut self.form {
             #[cfg(feature = "flex")]
@@ -183,19 +182,19 @@ fn numbers<const D: usize>(places: &[u32], like: &Tensor<D>) -> Tensor<1, Int> {
 
 /// Scaled dot-product attention of each query to the tokens at some places of a store.
 ///
-/// Several heads of queries may share a head of keys and values, next to each other (Ainslie et al. 2023, "GQA"): their
-/// number is a multiple of the store's.
+/// Adjacent query heads may share a key–value head (Ainslie et al. 2023, "GQA"): their number is a multiple
+/// of the store's.
 ///
-/// On flex every query's and head's products are vector code over the places' own memory, on all cores; elsewhere the
+/// On flex products are vectorised over the places' memory, per query and head, on all cores; elsewhere the
 /// keys are gathered first. Products are in FP32.
 ///
 /// # Shapes
 /// - `query`: `[batch, n_heads, q_len, d_k]`; `seen`: the places that each query sees, `batch · q_len` lists, row by row
-/// - returns `[batch, n_heads, q_len, d_v]` and, if they are asked for, the probabilities in the order of each query's
-///   list, `[batch, n_heads, q_len, longest list]`, 0 behind a list's end
+/// - returns `[batch, n_heads, q_len, d_v]` and, if requested, the probabilities in the order of each query's
+///   list, `[batch, n_heads, q_len, longest list]`, padded with 0
 ///
 /// # Panics
-/// If a query sees nothing, or sizes do not fit.
+/// If a query sees nothing, or sizes do not match.
 pub fn attention_at(
     query: Tensor<4>,
     store: &KeyValueStore,
@@ -205,16 +204,16 @@ pub fn attention_at(
     attention_at_with_bias(query, store, seen, None, need_weights)
 }
 
-/// [`attention_at`] with a bias of the scores by how far a key stands before the last one of its query's list, which is the
-/// query's own where a token sees those before it (Raffel et al. 2020, §2.1).
+/// [`attention_at`] with a score bias by a key's distance from the last key in its query's list, which is the
+/// query's own in causal attention (Raffel et al. 2020, §2.1).
 ///
 /// # Shapes
-/// - `bias`: `[n_heads, n]`: column `i` is added to the scores of keys that stand `i` places before the last one, the last
-///   column also to those of keys that stand further away
-/// - the others are those of [`attention_at`]
+/// - `bias`: `[n_heads, n]`: column `i` is added to the scores of keys `i` places before the last one; the
+///   last column also applies to all farther keys
+/// - others as in [`attention_at`]
 ///
 /// # Panics
-/// If a query sees nothing, or sizes do not fit.
+/// If a query sees nothing, or sizes do not match.
 pub fn attention_at_with_bias(
     query: Tensor<4>,
     store: &KeyValueStore,

@@ -5,11 +5,11 @@ use crate::{AdamStep, adam};
 /// One update of LAMB (You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76
 /// minutes", algorithm 2), with φ the identity.
 ///
-/// The direction is Adam's, with the decay in it: `r = m̂ / (√v̂ + ε) + λ·x`. Its length is that of the
-/// parameter: `x ← x − lr · ‖x‖/‖r‖ · r`, the ratio being 1 where a norm is 0.
+/// The direction is Adam's, including the decay: `r = m̂ / (√v̂ + ε) + λ·x`. It is scaled to the
+/// parameter's norm: `x ← x − lr · ‖x‖/‖r‖ · r`, where the ratio is 1 if a norm is 0.
 ///
-/// Takes and returns the parameter's values and its two moments, without autodiff; the moments are none
-/// before the first update.
+/// Takes and returns the parameter's values and its two moments, without autodiff; the moments are
+/// `None` before the first update.
 ///
 /// # Shapes
 /// - all: `[n]`, one whole parameter

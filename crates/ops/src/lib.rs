@@ -1,51 +1,52 @@
-//! The few operations that decide a Transformer's speed, behind one signature each.
+//! The few operations that dominate a Transformer's speed, with one signature each.
 //!
-//! Each is composed from burn's operations, which work on every device. With the feature `flex`, and for
-//! 32-bit tensors on burn's flex backend, it is fused instead: one pass over memory on all cores, with a
-//! backward pass written by hand. Same shapes and same results, up to rounding. The feature brings burn's flex with
-//! its vector instructions and threads; [`unfused`] says of a device that it runs without.
-//! With the feature `cube`, and for 32-bit tensors on a graphics processor (burn's `cuda` and `wgpu`, one of which the
-//! program enables), kernels of this crate are launched in place of many of burn's.
+//! Each is composed of burn's operations, which work on every device. With the feature `flex`, 32-bit tensors
+//! on burn's flex backend use a fused form instead: one pass over memory on all cores, with a hand-written
+//! backward pass, and the same shapes and results up to rounding. The feature includes burn's flex with its
+//! vector instructions and threads; [`unfused`] reports devices that run without it. With the feature `cube`,
+//! 32-bit tensors on a GPU (burn's `cuda` and `wgpu`, one of which the program enables) use kernels of this
+//! crate instead of many of burn's.
 //!
 //! | operation | fused on flex |
 //! | --- | --- |
-//! | [`linear`], [`linear_tied`] | product with the bias in it; gradients of weight and bias in one product and one pass |
-//! | [`linear_packed`] | the weight laid out once for the kernel; for inference |
-//! | [`linear_int8`] | the weight in 8 bits, the tokens rounded to 8 bits as they come; for inference |
-//! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; long sequences in blocks, without a matrix of all scores; of [packed](Packing) sequences each by itself |
-//! | [`attention_at`], [`attention_at_with_bias`] | one query a row, over keys and values that stay where they are; for decoding |
-//! | [`relative_attention`] | scores by content, distance and segment, masks, softmax and dropout head by head; keys of distances are met in one product, and nothing is gathered |
-//! | [`layer_norm`], [`add_layer_norm`] | statistics and result; with dropout and the residual connection before it |
+//! | [`linear`], [`linear_tied`] | product including the bias; gradients of weight and bias in one product and one pass |
+//! | [`linear_packed`] | the weight packed once for the kernel; for inference |
+//! | [`linear_int8`] | 8-bit weight, tokens quantised to 8 bits on the fly; for inference |
+//! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; long sequences in blocks, without a matrix of all scores; each [packed](Packing) sequence separately |
+//! | [`attention_at`], [`attention_at_with_bias`] | one query per row, over keys and values in place; for decoding |
+//! | [`relative_attention`] | scores by content, distance and segment, masks, softmax and dropout head by head; one product with the distance keys, and no gathering |
+//! | [`layer_norm`], [`add_layer_norm`] | statistics and result; including the preceding dropout and residual connection |
 //! | [`rms_norm`] | root mean square and result |
-//! | [`rotate`] | queries and keys turned where they lie |
+//! | [`rotate`] | queries and keys rotated in place |
 //! | [`gelu`], [`gelu_tanh`] | vectorised error function, exponential |
 //! | [`gated`], [`glu`] | activation and product |
-//! | [`windows`] | each token's window in its [packed](Packing) sequence in one pass: a convolution is one product more |
+//! | [`windows`] | each token's window in its [packed](Packing) sequence in one pass: a convolution takes one more product |
 //! | [`weight_norm`] | lengths of all columns in one pass, the weight in another |
-//! | [`dropout`], [`dropout_add`] | masks drawn again in the backward pass, and not kept |
-//! | [`cross_entropy`] | one pass over the logits, whose memory the gradient takes over |
-//! | [`embedding`] | gather; the gradient scattered into that of a tied output layer, where there is one |
-//! | [`adamw`], [`lamb`], [`stable_adamw`], [`squared_sum`] | the whole update in one pass, the two others' in two |
-//! | [`lstm`], [`gru`] | all time steps of a layer as one operation: of [packed](Packing) sequences each step's rows that are still going on, groups of rows side by side on all cores, one product for the weight's gradient |
-//! | [`additive_scores`] | no tensor of every pair's features; the hyperbolic tangents once more in the backward pass |
+//! | [`dropout`], [`dropout_add`] | masks redrawn in the backward pass instead of stored |
+//! | [`cross_entropy`] | one pass over the logits, whose memory the gradient reuses |
+//! | [`embedding`] | gather; the gradient scattered into that of a tied output layer, if any |
+//! | [`adamw`], [`lamb`], [`stable_adamw`], [`squared_sum`] | the whole update in one pass (AdamW) or two (the others) |
+//! | [`lstm`], [`gru`] | all time steps of a layer as one operation: only unfinished rows of [packed](Packing) sequences at each step, groups of rows in parallel on all cores, one product for the weight's gradient |
+//! | [`additive_scores`] | no tensor of every pair's features; hyperbolic tangents recomputed in the backward pass |
 //! | [`moving_average`] | in place, in one pass |
 //! | [`attentive`] | all time steps of a decoder layer that attends to its source, without padding, as one operation |
-//! | [`recompute`] | not composed: an operation around a part of a model, whose activations are not kept |
+//! | [`recompute`] | not composed: wraps a part of a model, whose activations are not kept |
 //!
 //! | operation | kernels on graphics processors |
 //! | --- | --- |
-//! | [`attention`] | one forward, three backward, in blocks, without a matrix of scores; packed sequences each by itself |
-//! | [`layer_norm`], [`add_layer_norm`] | one forward, with dropout and the residual connection in it; two backward, and one for the dropout |
-//! | [`gelu`], [`gelu_tanh`] | one each way, in training; outside it burn's fusion merges them with their neighbours |
-//! | [`dropout`], [`dropout_add`] | one each way; masks are drawn again, and not kept |
-//! | [`cross_entropy`] | one pass over the logits each way, whose memory the gradient takes over; no probabilities are kept |
-//! | [`embedding`] | the gradient by sorted tokens, added to that of a tied output layer, where there is one |
-//! | [`adamw`], [`adamw_by`], [`squared_sum`], [`SquaredSums`] | one a parameter, in place; one or two a tensor; one for six tensors |
+//! | [`attention`] | one forward, three backward, in blocks, without a score matrix; each packed sequence separately |
+//! | [`layer_norm`], [`add_layer_norm`] | one forward, including dropout and the residual connection; two backward, and one for the dropout |
+//! | [`gelu`], [`gelu_tanh`] | one each way in training; otherwise burn's fusion merges them with their neighbours |
+//! | [`dropout`], [`dropout_add`] | one each way; masks are redrawn instead of stored |
+//! | [`cross_entropy`] | one pass over the logits each way, whose memory the gradient reuses; no probabilities are kept |
+//! | [`embedding`] | the gradient by sorted tokens, added to that of a tied output layer, if any |
+//! | [`adamw`], [`adamw_by`], [`squared_sum`], [`SquaredSums`] | one per parameter, in place; one or two per tensor; one per six tensors |
 //!
-//! Products are made in FP32, or within [`with_precision`] in bf16; [`kernels`] says by which instructions.
+//! Products are computed in FP32, or in bf16 within [`with_precision`]; [`kernels`] reports the
+//! instructions used.
 //!
-//! Sums are made in blocks of a fixed size, so results do not depend on the number of threads, and on a graphics
-//! processor repeat bit for bit. [`composed_on_graphics`] does without these kernels.
+//! Sums use blocks of fixed size, so results do not depend on the number of threads and are bitwise
+//! reproducible on a GPU. [`composed_on_graphics`] disables these kernels.
 
 mod adam;
 mod adamw;

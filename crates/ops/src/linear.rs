@@ -8,8 +8,9 @@ use crate::flex;
 /// `x·W + b` over the last axis, on flattened tokens.
 ///
 /// Flattening matters: on the flex backend a three-dimensional product runs one small
-/// single-threaded product a sample, a flattened one is a single threaded product over all tokens.
-/// The weight may be a transposed view: nothing is copied, and its gradient has the view's layout.
+/// single-threaded product per sample; a flattened one is a single multi-threaded product over all
+/// tokens. The weight may be a transposed view: nothing is copied, and its gradient has the view's
+/// layout.
 ///
 /// Multiplies in the precision of the scope, [`with_precision`](crate::with_precision).
 ///
@@ -23,9 +24,10 @@ pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tens
     composed(x, weight, bias)
 }
 
-/// [`linear`] whose matrix is an embedding table: the output layer of a language model (Press & Wolf 2017).
+/// [`linear`] with an embedding table as its matrix: the output layer of a language model (Press & Wolf
+/// 2017).
 ///
-/// The table's gradient comes as the table lies in memory, early in the backward pass, so that
+/// The table's gradient has the table's memory layout and comes early in the backward pass, so that
 /// [`embedding`](crate::embedding()) adds its rows to it.
 ///
 /// # Shapes

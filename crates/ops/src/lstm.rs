@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// What an LSTM remembers of each sequence.
+/// An LSTM's state for each sequence.
 #[derive(Debug, Clone)]
 pub struct LstmState {
     /// `[sequences, d]`
@@ -16,7 +16,7 @@ pub struct LstmState {
 }
 
 impl LstmState {
-    /// Nothing yet.
+    /// The zero state.
     pub fn zeros(sequences: usize, d: usize, device: &Device) -> Self {
         let zeros = Tensor::zeros([sequences, d], device);
         Self { hidden: zeros.clone(), cell: zeros }
@@ -28,7 +28,7 @@ impl LstmState {
 pub struct LstmOutput {
     /// The hidden state after each token, `[n_tokens, d]`, in the order of the tokens.
     pub states: Tensor<2>,
-    /// After each sequence's last step.
+    /// The state after each sequence's last step.
     pub last: LstmState,
 }
 
@@ -37,16 +37,16 @@ pub struct LstmOutput {
 ///
 /// `i, f, o = σ(W x + U h + b)`, `g = tanh(W x + U h + b)`, `c' = f·c + i·g`, `h' = o·tanh(c')`
 ///
-/// `W x + b` of all tokens is one product, made before; here is what depends on the time step before. Multiplies in the
-/// precision of the scope, [`with_precision`](crate::with_precision).
+/// `W x + b` of all tokens is one product computed beforehand; this computes what depends on the previous
+/// time step. Multiplies in the precision of the scope, [`with_precision`](crate::with_precision).
 ///
 /// # Shapes
 /// - `inputs`: `[n_tokens, 4·d]`, `W x + b` of each token, gates in the order `i, f, g, o`
 /// - `weight`: `U`, `[d, 4·d]`
-/// - `initial`: zeros where there is none
+/// - `initial`: default zeros
 ///
 /// # Panics
-/// If sizes do not fit, or there is no sequence.
+/// If sizes do not match, or there is no sequence.
 pub fn lstm(
     inputs: Tensor<2>,
     weight: Tensor<2>,

@@ -1,4 +1,4 @@
-//! Weights that are laid out once for the products of inference.
+//! Weights packed once for inference.
 
 use crate::linear;
 #[cfg(feature = "flex")]
@@ -7,24 +7,25 @@ use burn::tensor::Tensor;
 #[cfg(feature = "flex")]
 use std::sync::{Arc, OnceLock};
 
-/// The matrix of a linear map that many inputs are multiplied with, and that does not change meanwhile.
+/// A constant matrix of a linear map, packed for many products.
 ///
-/// A product on the CPU copies its operands into the order in which the kernel reads them, bf16 ones rounded. For few
-/// tokens that takes longer than the product. Here it is done once, at the first use in each precision. It takes as much
-/// memory again as the matrix, half of it in bf16. Results are those of [`linear()`] up to the order of sums.
+/// A CPU product packs its operands into the kernel's order, rounding to bf16 if needed. For few tokens,
+/// packing takes longer than the product. Here it is done once, at the first use in each precision, and needs
+/// as much memory again as the matrix (half in bf16). Results are those of [`linear()`] up to the order of
+/// sums.
 ///
-/// Where the machine has a kernel of ours, a row's result does not depend on the other rows, nor on how many there are. So a
-/// text has the same bits in any batch.
+/// If the machine has a kernel of ours, a row's result does not depend on the other rows or their number, so
+/// a text gives identical bits in any batch.
 #[derive(Debug, Clone)]
 pub struct PackedWeight {
     weight: Tensor<2>,
-    /// In FP32 and in bf16. None inside where the machine has no kernel of ours.
+    /// The packed forms in FP32 and bf16; `None` inside if the machine has no kernel of ours.
     #[cfg(feature = "flex")]
     layouts: Arc<[OnceLock<Option<flex::linear::Packed>>; 2]>,
 }
 
 impl PackedWeight {
-    /// Of a matrix `[d_in, d_out]` with any strides; its gradient, where it has one, is left behind.
+    /// Wraps a matrix `[d_in, d_out]` with any strides; any gradient is dropped.
     pub fn new(weight: Tensor<2>) -> Self {
         Self {
             weight: if weight.device().is_autodiff() { weight.inner() } else { weight },
@@ -39,7 +40,7 @@ impl PackedWeight {
     }
 }
 
-/// [`linear()`] with a weight that is laid out for it: for inference. On other devices than flex it is the same.
+/// [`linear()`] with a packed weight, for inference. On devices other than flex it is the same.
 ///
 /// # Shapes
 /// - `x`: `[..., d_in]`; `weight`: `[d_in, d_out]`; `bias`: `[d_out]`; returns `[..., d_out]`

@@ -1,8 +1,8 @@
 use std::iter::repeat_n;
 use std::sync::Arc;
 
-/// Sequences one after another without padding: a batch of one row, `[1, n_tokens, ...]`, in which each
-/// token sees its own sequence only.
+/// Concatenated sequences without padding: a batch of one row, `[1, n_tokens, ...]`, in which each
+/// token sees only its own sequence.
 ///
 /// ```
 /// # use cloze_ops::Packing;
@@ -34,12 +34,12 @@ impl Packing {
         &self.lengths
     }
 
-    /// The tokens of all sequences.
+    /// Total number of tokens.
     pub fn n_tokens(&self) -> usize {
         self.n_tokens
     }
 
-    /// The longest sequence's length, 0 where there is none.
+    /// The longest sequence's length; 0 if there are no sequences.
     pub fn longest(&self) -> usize {
         self.lengths.iter().copied().max().unwrap_or(0)
     }
@@ -65,7 +65,7 @@ impl Packing {
         self.sequences().zip(self.positions()).map(move |(sequence, position)| sequence * longest + position)
     }
 
-    /// The token at each place of the padded form; none where there is padding.
+    /// The token at each place of the padded form; `None` for padding.
     pub fn padded_tokens(&self) -> Vec<Option<usize>> {
         let mut tokens = vec![None; self.lengths.len() * self.longest()];
         for (token, place) in self.padded_places().enumerate() {

@@ -3,22 +3,21 @@
 use burn::tensor::{DType, Device, Tensor};
 use std::cell::Cell;
 
-/// In what precision [`linear`](crate::linear) and [`attention`](crate::attention) multiply. Weights, and what goes into and
-/// comes out of an operation, stay FP32 in memory either way. The kernels of attention on graphics processors, by the feature
-/// `cube`, multiply in FP32 in any case.
+/// The precision of products in [`linear`](crate::linear) and [`attention`](crate::attention). Weights,
+/// inputs and outputs stay FP32 in memory either way. The GPU attention kernels of the feature `cube` always
+/// multiply in FP32.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Precision {
     /// FP32 products.
     #[default]
     Fp32,
-    /// The operands of a product are rounded to bf16, to the nearest, ties to even; the products are summed
-    /// in FP32. So weights and their gradients keep FP32's digits (Micikevicius et al. 2018, with Kalamkar et
-    /// al. 2019's bf16, which needs no loss scaling).
+    /// Operands are rounded to bf16, to nearest, ties to even; products are summed in FP32. Weights and their
+    /// gradients keep FP32 precision (Micikevicius et al. 2018, with Kalamkar et al. 2019's bf16, which needs
+    /// no loss scaling).
     Bf16,
-    /// The operands of a product are rounded to FP16, and its result too, on a device that has FP16 tensors. For those
-    /// without bf16: of gradients below 6·10⁻⁸ nothing is left in FP16, so a training multiplies its loss first
-    /// (Micikevicius et al. 2018, §3.2). Where operations are fused for flex, and on devices without FP16, products are
-    /// made in FP32.
+    /// Operands and results are rounded to FP16, on devices with FP16 tensors. For devices without bf16:
+    /// gradients below 6·10⁻⁸ underflow in FP16, so training needs loss scaling (Micikevicius et al. 2018,
+    /// §3.2). On fused flex, and on devices without FP16, products are computed in FP32.
     Fp16,
 }
 
@@ -27,12 +26,12 @@ thread_local! {
 }
 
 impl Precision {
-    /// That of the innermost [`with_precision`] around the caller, FP32 outside of any.
+    /// The precision of the innermost enclosing [`with_precision`], else FP32.
     pub fn current() -> Self {
         CURRENT.get()
     }
 
-    /// Whether products on a device are made in this precision, and not in FP32 in its place.
+    /// Whether products on a device use this precision rather than falling back to FP32.
     pub fn is_made_on(self, device: &Device) -> bool {
         match self {
             Self::Fp32 => true,
@@ -41,7 +40,7 @@ impl Precision {
         }
     }
 
-    /// The type that the scope's operands are rounded to; none for FP32.
+    /// The type to which the scope's operands are rounded; `None` for FP32.
     fn operands(self) -> Option<DType> {
         match self {
             Self::Fp32 => None,
@@ -51,11 +50,11 @@ impl Precision {
     }
 }
 
-/// A product of burn's in the precision of the scope: operands of 32 bits are cast before it, and the result after it. The
-/// casts are in the graph, so that the backward pass multiplies in the same precision, and all else, weights and their
-/// gradients among it, has 32 bits.
+/// burn's matrix product in the precision of the scope: 32-bit operands are cast before it, and the result
+/// after it. The casts are in the graph, so the backward pass multiplies in the same precision; everything
+/// else, including weights and their gradients, stays 32-bit.
 ///
-/// FP32 means what the backend makes of it: on NVIDIA's GPUs CubeCL's fastest kernel for a shape may multiply in TF32.
+/// FP32 depends on the backend: on NVIDIA GPUs, CubeCL's fastest kernel for a shape may multiply in TF32.
 pub(crate) fn product<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> Tensor<D> {
     let is_low = |dtype: &DType| a.dtype() == DType::F32 && a.device().supports_dtype(*dtype);
     match Precision::current().operands().filter(is_low) {
@@ -64,17 +63,17 @@ pub(crate) fn product<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> Tensor<D> {
     }
 }
 
-/// Runs `work` with the products of its linear maps and of its attention in a precision; scopes nest, and hold for the calling
-/// thread only.
+/// Runs `work` with the products of linear maps and attention in a precision; scopes nest, and apply only to
+/// the calling thread.
 ///
-/// A backward pass multiplies as its forward pass did, wherever it runs.
+/// A backward pass uses the precision of its forward pass, wherever it runs.
 ///
-/// On the flex backend this concerns 32-bit tensors. Products run with AMX at several times FP32's rate, with AMD's
-/// AVX512-BF16 at nearly twice; elsewhere the operands are rounded and multiplied in FP32.
-/// [`kernels`](crate::kernels()) says which it is. The results are the same up to the order of the sums, but that
-/// AMX takes subnormal sums for zeros, too. Of fewer than some 32 tokens the rounding takes what the products save.
-/// Another device that has tensors of the precision casts the operands and the product's result, which is then rounded too;
-/// one that has none multiplies in FP32: [`Precision::is_made_on`] tells.
+/// On the flex backend this applies to 32-bit tensors. bf16 products run at several times the FP32 rate with
+/// AMX, and at nearly twice with AMD's AVX512-BF16; elsewhere operands are rounded and multiplied in FP32.
+/// [`kernels`](crate::kernels()) reports which. Results are the same up to the order of sums, except that AMX
+/// also flushes subnormal sums to zero. Below about 32 tokens, rounding costs what the products save. Other
+/// devices with tensors of the precision cast the operands and the result, which is thus also rounded; the
+/// rest multiply in FP32: see [`Precision::is_made_on`].
 ///
 /// ```
 /// use cloze_ops::{Precision, with_precision};
@@ -83,7 +82,7 @@ pub(crate) fn product<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> Tensor<D> {
 /// assert_eq!((inside, Precision::current()), (Precision::Bf16, Precision::Fp32));
 /// ```
 pub fn with_precision<T>(precision: Precision, work: impl FnOnce() -> T) -> T {
-    /// Sets the former precision again, after a panic too.
+    /// Restores the previous precision, even after a panic.
     struct Restore(Precision);
     impl Drop for Restore {
         fn drop(&mut self) {

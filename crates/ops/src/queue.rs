@@ -1,7 +1,7 @@
 use burn::tensor::Device;
 
-/// Whether operations on a device are put into a queue, which it works off while its program goes on: so do graphics
-/// processors (`wgpu`, `cuda`). Whoever reads a number waits for all that was put there before.
+/// Whether a device queues operations and runs them asynchronously, as GPUs (`wgpu`, `cuda`) do. Reading a
+/// number waits for all operations queued before.
 pub fn is_queued(device: &Device) -> bool {
     // By its name: this crate may be built beside a burn that has no such backend.
     format!("{:?}", device.clone().inner()).starts_with("Device<Cube")

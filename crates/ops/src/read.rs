@@ -1,12 +1,11 @@
 use burn::tensor::kind::Basic;
 use burn::tensor::{Tensor, TensorData};
 
-/// The numbers of a tensor as they are now.
+/// The current numbers of a tensor.
 ///
-/// [`Tensor::into_data`] of burn 0.22.1 promises them, but on graphics adapters and NVIDIA's GPUs copies them only when
-/// they are first looked at (burn-cubecl, `ops/base.rs`, and cubecl-runtime, `client/lazy.rs`). An operation that works in
-/// place on the tensor's memory before that, such as an optimiser's step or a product with what is not used again, has
-/// changed them. What is kept for later is to be read by this function.
+/// burn 0.22.1's [`Tensor::into_data`] should return them, but on GPUs it copies them only on first access
+/// (burn-cubecl, `ops/base.rs`, and cubecl-runtime, `client/lazy.rs`). An in-place operation on the tensor's
+/// memory before that, such as an optimiser step, changes them. Use this function for data kept for later.
 pub fn read<const D: usize, K: Basic>(tensor: Tensor<D, K>) -> TensorData {
     let data = tensor.into_data();
     // The look.

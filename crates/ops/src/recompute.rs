@@ -5,24 +5,23 @@ use burn::tensor::{Device, Tensor};
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// Whether [`recompute`] can compute again on this device: it can where operations are [fused](is_fused), and has
-/// nothing to do without autodiff.
+/// Whether [`recompute`] works on this device: where operations are [fused](is_fused), and trivially without
+/// autodiff.
 pub fn can_recompute(device: &Device) -> bool {
     !device.is_autodiff() || is_fused(device)
 }
 
-/// `forward(module, x)`, of which only `x` is kept for the backward pass: there it is computed again, with the same
-/// dropout and in the same [precision](crate::with_precision), so results and gradients are the same bits. That is
-/// gradient checkpointing (Chen et al. 2016, §4), with `x` as the checkpoint; the backward pass of a model whose
-/// layers are recomputed one by one needs their inputs, and one layer's activations at a time, for a forward pass
-/// more.
+/// `forward(module, x)`, keeping only `x` for the backward pass, which recomputes it with the same dropout
+/// and [precision](crate::with_precision), so results and gradients are bit-identical. This is gradient
+/// checkpointing (Chen et al. 2016, §4) with `x` as the checkpoint: recomputing a model layer by layer keeps
+/// only the layers' inputs and one layer's activations at a time, for one extra forward pass.
 ///
-/// `forward` may use what it captures, but only `x` and the parameters of `module` get gradients. Its random numbers
-/// must be those of this crate's operations: others would be other ones in the second computation.
+/// `forward` may use what it captures, but only `x` and the parameters of `module` get gradients. Its random
+/// numbers must come from this crate's operations: others would differ in the recomputation.
 ///
 /// # Panics
-/// On a device with autodiff that [cannot](can_recompute). In the backward pass, if the second computation gives
-/// something else than the first.
+/// On a device with autodiff that [cannot](can_recompute). In the backward pass, if the recomputation differs
+/// from the first result.
 pub fn recompute<M, const D: usize>(
     module: &M,
     x: Tensor<D>,

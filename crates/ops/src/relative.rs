@@ -7,15 +7,15 @@ use crate::dropout;
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// Where the queries of [`relative_attention`] stand among the keys, and what they see: on the host, and the same for all
-/// heads. One serves all layers.
+/// Positions of [`relative_attention`]'s queries among the keys, and what they see: on the host, and the same
+/// for all heads. One mask serves all layers.
 #[derive(Debug, Clone)]
 pub struct RelativeMask {
     pub(crate) pairs: Arc<Pairs>,
     tensors: OnceCell<Tensors>,
 }
 
-/// What is known of each pair of a query and a key.
+/// Data on each pair of query and key.
 #[derive(Debug, Clone)]
 pub(crate) struct Pairs {
     pub batch: usize,
@@ -23,13 +23,13 @@ pub(crate) struct Pairs {
     pub k_len: usize,
     /// `[batch, q_len]`: the row of the query's distance to the first key.
     pub first: Vec<usize>,
-    /// `[batch, q_len, k_len]`: whether the query does not see the key; empty where it sees all.
+    /// `[batch, q_len, k_len]`: whether the query does not see the key; empty if it sees all.
     pub hidden: Vec<bool>,
-    /// `[batch, q_len, k_len]`: whether the key is of another segment than the query; empty where none is.
+    /// `[batch, q_len, k_len]`: whether the key is of another segment than the query; empty if none is.
     pub others: Vec<bool>,
 }
 
-/// [`Pairs`] as composed attention needs them.
+/// [`Pairs`] for composed attention.
 #[derive(Debug, Clone)]
 struct Tensors {
     /// `[batch, 1, q_len, k_len]`: the row of the pair's distance.
@@ -43,14 +43,14 @@ struct Tensors {
 }
 
 impl RelativeMask {
-    /// Queries that see all of `k_len` keys, equally many of each row of the batch.
+    /// Queries that see all of `k_len` keys, with the same number in each batch row.
     ///
     /// # Shapes
-    /// - `first`: `[batch, q_len]`: the row of [`positions`](RelativeInput::position) that stands for the distance from the
-    ///   query to the row's first key. The next key's is the next row.
+    /// - `first`: `[batch, q_len]`: the row of [`positions`](RelativeInput::position) for the distance from
+    ///   the query to the row's first key; each further key uses the next row.
     ///
     /// # Panics
-    /// If there is no query or no key, or rows of the batch have different numbers of queries.
+    /// If there is no query or no key, or batch rows differ in their number of queries.
     pub fn new(first: Vec<usize>, batch: usize, k_len: usize) -> Self {
         assert!(k_len > 0 && !first.is_empty(), "attention of a query to a key");
         assert!(batch > 0 && first.len().is_multiple_of(batch), "equally many queries of each row");
@@ -62,16 +62,17 @@ impl RelativeMask {
     /// Hides keys from single queries: `[batch, q_len, k_len]`, `true` = hidden.
     ///
     /// # Panics
-    /// If there is not a value for each pair.
+    /// Unless there is one value per pair.
     pub fn with_hidden(self, hidden: Vec<bool>) -> Self {
         let hidden = self.kept(hidden);
         Self::of(Pairs { hidden, ..Arc::unwrap_or_clone(self.pairs) })
     }
 
-    /// Says which keys are of another segment than the query: `[batch, q_len, k_len]`, `true` = of another.
+    /// Marks keys in another segment than the query: `[batch, q_len, k_len]`, `true` = another
+    /// segment.
     ///
     /// # Panics
-    /// If there is not a value for each pair.
+    /// Unless there is one value per pair.
     pub fn with_others(self, others: Vec<bool>) -> Self {
         let others = self.kept(others);
         Self::of(Pairs { others, ..Arc::unwrap_or_clone(self.pairs) })
@@ -86,14 +87,14 @@ impl RelativeMask {
         Self { pairs: Arc::new(pairs), tensors: OnceCell::new() }
     }
 
-    /// Values of all pairs; none if all are false.
+    /// Values of all pairs; empty if all are false.
     fn kept(&self, values: Vec<bool>) -> Vec<bool> {
         let Pairs { first, k_len, .. } = &*self.pairs;
         assert_eq!(values.len(), first.len() * k_len, "a value for each pair of a query and a key");
         if values.contains(&true) { values } else { Vec::new() }
     }
 
-    /// The tensors on the device that was asked for first.
+    /// The tensors on the first requested device.
     fn tensors(&self, device: &Device) -> &Tensors {
         self.tensors.get_or_init(|| self.pairs.tensors(device))
     }
@@ -118,7 +119,7 @@ impl Pairs {
     }
 }
 
-/// What [`relative_attention`] computes from. Heads stand inside positions, as linear maps leave them.
+/// Inputs of [`relative_attention`]. Heads are inside positions, as linear maps return them.
 #[derive(Debug, Clone)]
 pub struct RelativeInput {
     /// `[batch, q_len, n_heads, d_k]`
@@ -133,14 +134,14 @@ pub struct RelativeInput {
     pub content_bias: Tensor<2>,
     /// `v`, `[n_heads, d_k]`
     pub position_bias: Tensor<2>,
-    /// `b` and `s`, both `[n_heads, d_k]`, where the mask says which keys are [of another
+    /// `b` and `s`, both `[n_heads, d_k]`, if the mask marks keys [of another
     /// segment](RelativeMask::with_others).
     pub segment: Option<[Tensor<2>; 2]>,
 }
 
 impl RelativeInput {
     /// # Panics
-    /// If the shapes do not fit each other or the mask.
+    /// If the shapes do not match each other or the mask.
     fn check(&self, mask: &RelativeMask) {
         let Pairs { batch, q_len, k_len, first, .. } = &*mask.pairs;
         let ([_, _, n_heads, d_k], [.., d_v]) = (self.query.dims(), self.value.dims());
@@ -166,15 +167,15 @@ impl RelativeInput {
 /// where `r_ij` is the row of [`position`](RelativeInput::position) for the distance from `i` to `j`. Dropout acts on the
 /// probabilities. The context of a query that sees nothing is zeros.
 ///
-/// Where it is fused, of what grows with the product of queries and keys only the probabilities are kept for the backward
-/// pass, 4 bytes each. Products are made in the precision of the scope, [`with_precision`](crate::with_precision).
-/// Elsewhere it is composed, in the tensors' precision.
+/// When fused, the only quadratic memory kept for the backward pass is the probabilities, 4 bytes each.
+/// Products are computed in the precision of the scope, [`with_precision`](crate::with_precision). Elsewhere
+/// it is composed, in the tensors' precision.
 ///
 /// # Shapes
 /// - see [`RelativeInput`]; returns `[batch, q_len, n_heads, d_v]`
 ///
 /// # Panics
-/// If the shapes do not fit each other or the mask.
+/// If the shapes do not match each other or the mask.
 pub fn relative_attention(input: RelativeInput, mask: &RelativeMask, dropout_prob: f64) -> Tensor<4> {
     input.check(mask);
     #[cfg(feature = "flex")]
@@ -246,7 +247,7 @@ mod tests {
     }
 
     impl Case {
-        /// Queries in any order, the last of which of each row sees nothing.
+        /// Queries in any order; each row's last one sees nothing.
         fn mask(&self) -> RelativeMask {
             let [batch, q_len, k_len, ..] = self.sizes;
             let first = (0..batch * q_len).map(|query| query * 7 % (q_len + 2)).collect();

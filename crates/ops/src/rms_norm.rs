@@ -3,8 +3,8 @@ use burn::tensor::Tensor;
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// Normalisation by the root of the mean square over the last axis, `x / √(mean(x²) + ε) · γ` (Zhang & Sennrich 2019,
-/// "Root Mean Square Layer Normalization", eq. 4): a layer normalisation without mean and shift.
+/// Root mean square normalisation over the last axis, `x / √(mean(x²) + ε) · γ` (Zhang & Sennrich 2019, "Root
+/// Mean Square Layer Normalization", eq. 4): a layer normalisation without mean and shift.
 ///
 /// # Shapes
 /// - `x`: `[..., d]`; `gamma`: `[d]`; returns `[..., d]`

@@ -8,43 +8,43 @@ use std::sync::{Mutex, PoisonError};
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// How rotary positions turn queries and keys (Su et al. 2021, "RoFormer", §3.2): which features make a pair, and by which
-/// angle a position turns each pair.
+/// How rotary positions rotate queries and keys (Su et al. 2021, "RoFormer", §3.2): the pairing of features,
+/// and the angle per position for each pair.
 ///
 /// Clones share the table of sines and cosines that fused operations look up, so clone one for all layers.
 #[derive(Clone)]
 pub struct Rotary {
     /// The angle, in radians, that a position adds to each pair.
     frequencies: Arc<[f32]>,
-    /// The same in sequences of more tokens than this.
+    /// The angles in sequences longer than this.
     long: Option<(usize, LongFrequencies)>,
-    /// What turned features are multiplied by.
+    /// The factor for rotated features.
     magnitude: f32,
     pairs: RotaryPairs,
     #[cfg(feature = "flex")]
     table: Arc<Mutex<Arc<[f32]>>>,
 }
 
-/// Which features make a pair.
+/// The pairing of features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RotaryPairs {
-    /// Features `i` and `i + n/2` of the `n` that are turned: GPT-NeoX's and Llama's in Hugging Face's format.
+    /// Features `i` and `i + n/2` of the `n` rotated ones: GPT-NeoX's and Llama's in Hugging Face's format.
     #[default]
     Halves,
     /// Features `2i` and `2i + 1`: the paper's, and GPT-J's.
     Neighbours,
 }
 
-/// The angles of long sequences, where these differ from those of short ones.
+/// The angles of long sequences, if they differ from those of short ones.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum LongFrequencies {
     /// The angle, in radians, that a position adds to each pair, in all long sequences.
     Fixed(Arc<[f32]>),
-    /// Dynamic NTK: a base that grows with the sequence. Pair `i` of `n / 2` is turned by `b^(−2i/n)` radians a position,
-    /// where `b = theta · (factor · len / short − factor + 1)^(n / (n − 2))` in a sequence of `len` tokens, and sequences
-    /// of up to `short` tokens are short. `n` is at least 4.
+    /// Dynamic NTK: a base that grows with the sequence. Pair `i` of `n / 2` is rotated by `b^(−2i/n)`
+    /// radians per position, where `b = theta · (factor · len / short − factor + 1)^(n / (n − 2))` in a
+    /// sequence of `len` tokens, and sequences of up to `short` tokens are short. `n` is at least 4.
     Ntk {
         /// The base in short sequences.
         theta: f64,
@@ -53,21 +53,21 @@ pub enum LongFrequencies {
     },
 }
 
-/// Where tokens stand in their sequences.
+/// Positions of tokens in their sequences.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[allow(clippy::large_enum_variant, reason = "there is one of it at a time, and no list")]
 pub enum TokenPositions {
-    /// A row's tokens stand one after another, the first of each row here. They are the last tokens of their sequences.
+    /// Each row's tokens are consecutive from this position, and the last of their sequences.
     From(usize),
-    /// Those of packed tokens.
+    /// Positions of packed tokens.
     Packed {
         /// Each token's position, `[n_tokens]`.
         positions: Arc<[usize]>,
         /// The number of tokens in each token's sequence, `[n_tokens]`.
         lengths: Arc<[usize]>,
     },
-    /// Those of padded rows.
+    /// Positions of padded rows.
     Rows {
         /// The positions of each row's tokens, `[batch, len]`.
         positions: Tensor<2, Int>,
@@ -77,8 +77,9 @@ pub enum TokenPositions {
 }
 
 impl Rotary {
-    /// Turns the first `2 · frequencies.len()` features of each head; the others stay as they are. A token at position
-    /// `p` has pair `i` turned by `p · frequencies[i]` radians. The product is made in FP32, as transformers makes it.
+    /// Rotates the first `2 · frequencies.len()` features of each head; the others are unchanged. Pair `i` of
+    /// a token at position `p` is rotated by `p · frequencies[i]` radians, computed in FP32 as in
+    /// transformers.
     pub fn new(frequencies: impl Into<Arc<[f32]>>, pairs: RotaryPairs) -> Self {
         Self {
             frequencies: frequencies.into(),
@@ -90,7 +91,7 @@ impl Rotary {
         }
     }
 
-    /// Multiplies what is turned by a number.
+    /// Multiplies rotated features by a number.
     pub fn with_magnitude(mut self, magnitude: f32) -> Self {
         self.magnitude = magnitude;
         #[cfg(feature = "flex")]
@@ -98,11 +99,11 @@ impl Rotary {
         self
     }
 
-    /// Gives sequences of more than `short` tokens other angles. A token's angles are those of its sequence's length when
-    /// the token is turned: keys that a cache holds stay as they are, whatever is added to their sequence.
+    /// Gives sequences of more than `short` tokens other angles. A token's angles are fixed by its sequence's
+    /// length when it is rotated: cached keys are not updated as the sequence grows.
     ///
     /// # Panics
-    /// If the number of pairs differs, or a base is to grow for less than two pairs.
+    /// If the number of pairs differs, or a growing base is used with fewer than two pairs.
     pub fn with_long(mut self, short: usize, frequencies: LongFrequencies) -> Self {
         match &frequencies {
             LongFrequencies::Fixed(long) => assert_eq!(long.len(), self.frequencies.len(), "pairs"),
@@ -133,17 +134,17 @@ impl Rotary {
         }
     }
 
-    /// Whether tokens of a sequence of `len` tokens have other angles than those of short sequences.
+    /// Whether tokens of a sequence of `len` tokens use the long-sequence angles.
     fn is_long(&self, len: usize) -> bool {
         self.long.as_ref().is_some_and(|(short, _)| len > *short)
     }
 
-    /// How many features of a head are turned.
+    /// Number of rotated features per head.
     pub fn width(&self) -> usize {
         2 * self.frequencies.len()
     }
 
-    /// Which features make a pair.
+    /// The pairing of features.
     pub fn pairs(&self) -> RotaryPairs {
         self.pairs
     }
@@ -159,8 +160,8 @@ impl Rotary {
         table.clone()
     }
 
-    /// A row of such a table for each of these tokens, with its position and the length of its sequence; none if no
-    /// sequence is long.
+    /// A table row for each of these tokens, given by position and sequence length; `None` if no sequence is
+    /// long.
     #[cfg(feature = "flex")]
     pub(crate) fn table_of(
         &self,
@@ -239,14 +240,15 @@ impl fmt::Debug for Rotary {
     }
 }
 
-/// Turns pairs of features by angles that grow with the token's position, so that the product of a query and a key
-/// depends on their distance alone (Su et al. 2021, eq. 34).
+/// Rotates pairs of features by angles proportional to the token's position, so that the product of a query
+/// and a key depends only on their distance (Su et al. 2021, eq. 34).
 ///
 /// # Shapes
-/// - `x`: `[batch, len, n_heads, d]`, queries or keys before heads and positions change places; returns the same
+/// - `x`: `[batch, len, n_heads, d]`, queries or keys before heads and positions are transposed; returns the
+///   same shape
 ///
 /// # Panics
-/// If a head has fewer features than are turned, or the positions are those of other tokens.
+/// If a head has fewer features than are rotated, or the positions do not match the tokens.
 pub fn rotate(x: Tensor<4>, positions: &TokenPositions, rotary: &Rotary) -> Tensor<4> {
     let [batch, len, _, d] = x.dims();
     assert!(rotary.width() <= d, "heads of {d} features, of which {} are rotated", rotary.width());

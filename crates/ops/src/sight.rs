@@ -2,8 +2,8 @@ use std::ops::Range;
 
 /// Which tokens of its own sequence a token sees, by their positions there.
 ///
-/// One value a sequence covers the masks of UniLM (Dong et al. 2019, §2.3) and of the prefix language model (Raffel et al.
-/// 2020, §3.2.1): a prefix of no token is left to right, and one of all tokens bidirectional.
+/// One value per sequence covers the masks of UniLM (Dong et al. 2019, §2.3) and of the prefix language model
+/// (Raffel et al. 2020, §3.2.1): an empty prefix is left-to-right, and one of all tokens bidirectional.
 ///
 /// ```
 /// # use cloze_ops::Sight;
@@ -15,12 +15,13 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sight {
-    /// All of them.
+    /// All tokens.
     #[default]
     All,
-    /// The sequence's first tokens, of this number, itself, and those before it. The first tokens thus see one another.
+    /// The first N tokens of the sequence, itself, and those before it. The first tokens thus see one
+    /// another.
     Prefix(usize),
-    /// Itself and those behind it.
+    /// Itself and those after it.
     RightToLeft,
 }
 
@@ -28,7 +29,7 @@ impl Sight {
     /// Itself and those before it.
     pub const LEFT_TO_RIGHT: Self = Self::Prefix(0);
 
-    /// What the token at `position` sees of `len` tokens. A position may lie before the first token, see
+    /// What the token at `position` sees of `len` tokens. A position may be before the first token, see
     /// [`Queries::Counts`](crate::Queries::Counts).
     pub fn keys(self, position: isize, len: usize) -> Range<usize> {
         let key = |position: isize| position.clamp(0, len as isize) as usize;

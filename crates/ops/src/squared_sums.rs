@@ -4,8 +4,8 @@ use burn::tensor::Tensor;
 #[cfg(feature = "cube")]
 use crate::cube;
 
-/// Adds up the squares of many tensors' elements, for the norm of a model's gradients: on graphics processors with a
-/// launch for six tensors, and elsewhere by [`squared_sum`] of each.
+/// Sums the squares of many tensors' elements, for the norm of a model's gradients: on GPUs with one launch
+/// per six tensors, elsewhere by [`squared_sum`] of each.
 #[derive(Debug, Default)]
 pub struct SquaredSums {
     sums: Vec<Tensor<1>>,
@@ -14,7 +14,7 @@ pub struct SquaredSums {
 }
 
 impl SquaredSums {
-    /// Adds a tensor's. All tensors are on one device.
+    /// Adds a tensor. All tensors must be on one device.
     ///
     /// # Shapes
     /// - any
@@ -26,10 +26,10 @@ impl SquaredSums {
         self.sums.push(squared_sum(x));
     }
 
-    /// Numbers whose sum is that of all squares, where they are; none without tensors. Nothing is read.
+    /// Partial sums of the squares, on the device; `None` without tensors. Nothing is read.
     ///
     /// # Shapes
-    /// - returns `[n]`: a number a tensor, on graphics processors one for each 16,384 elements begun of it
+    /// - returns `[n]`: one number per tensor, or on GPUs one per started 16,384 elements
     pub fn parts(self) -> Option<Tensor<1>> {
         #[cfg_attr(not(feature = "cube"), allow(unused_mut, reason = "nothing waits"))]
         let mut sums = self.sums;
@@ -38,7 +38,7 @@ impl SquaredSums {
         (!sums.is_empty()).then(|| Tensor::cat(sums, 0))
     }
 
-    /// The sum. The device is read once.
+    /// The total, with a single device read.
     pub fn total(self) -> f64 {
         self.parts().map_or(0.0, |sums| sums.into_data().iter::<f32>().map(f64::from).sum())
     }

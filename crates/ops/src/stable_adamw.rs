@@ -2,15 +2,16 @@ use burn::tensor::Tensor;
 
 use crate::{AdamStep, adam};
 
-/// One update of StableAdamW (Wortsman et al. 2023, "Stable and low-precision training for large-scale vision-language
-/// models", algorithm 2): AdamW with Adafactor's update clipping in place of a clipped gradient.
+/// One update of StableAdamW (Wortsman et al. 2023, "Stable and low-precision training for large-scale
+/// vision-language models", algorithm 2): AdamW with Adafactor's update clipping instead of gradient
+/// clipping.
 ///
-/// The second moment lags behind a gradient that grows suddenly, and the update is then too long. How much it lags is
-/// `RMS = √(mean(g² / max(v̂, ε²)))` over the parameter, and the learning rate is divided by it where it is above 1:
-/// `η = lr / max(1, RMS)`, `x ← x − η·λ·x − η · m̂ / (√v̂ + ε)`.
+/// The second moment lags behind a suddenly growing gradient, which makes the update too large. The lag is
+/// measured by `RMS = √(mean(g² / max(v̂, ε²)))` over the parameter, and the learning rate is divided by it
+/// if above 1: `η = lr / max(1, RMS)`, `x ← x − η·λ·x − η · m̂ / (√v̂ + ε)`.
 ///
-/// Takes and returns the parameter's values and its two moments, without autodiff; the moments are none
-/// before the first update.
+/// Takes and returns the parameter's values and its two moments, without autodiff; the moments are
+/// `None` before the first update.
 ///
 /// # Shapes
 /// - all: `[n]`, one whole parameter
@@ -23,8 +24,8 @@ pub fn stable_adamw(
     adam::update!(stable_adamw, value, gradient, moments, step)
 }
 
-/// `1 / max(1, RMS)` of the mean of the `g² / max(v̂, ε²)`. A mean that is not finite clips nothing: the update shows
-/// that the gradient was not.
+/// `1 / max(1, RMS)` of the mean of the `g² / max(v̂, ε²)`. A non-finite mean clips nothing, so that the
+/// update shows the non-finite gradient.
 pub(crate) fn clipping(mean: f64) -> f64 {
     if mean > 1.0 && mean.is_finite() { 1.0 / mean.sqrt() } else { 1.0 }
 }

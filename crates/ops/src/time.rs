@@ -3,13 +3,13 @@
 use crate::Packing;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
-/// From which end sequences are read.
+/// The direction in which sequences are read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Direction {
     /// From the first token on.
     #[default]
     Forward,
-    /// From the last token back. Results stand in the order of the tokens all the same.
+    /// From the last token back. Results are still in token order.
     Reverse,
 }
 
@@ -23,11 +23,12 @@ impl Direction {
     }
 }
 
-/// One time step of all sequences, for composed operations: on every step all rows, so that shapes stay.
+/// One time step of all sequences, for composed operations: every step has all rows, so that shapes stay
+/// constant.
 pub(crate) struct Step {
-    /// `[sequences]`: the token that each sequence reads; of one that has ended its first.
+    /// `[sequences]`: the token that each sequence reads; its first if it has ended.
     pub tokens: Tensor<1, Int>,
-    /// `[sequences, d]`: the sequences that have ended; none where none has.
+    /// `[sequences, d]`: the sequences that have ended; `None` if none has.
     pub ended: Option<Tensor<2, Bool>>,
 }
 
@@ -46,7 +47,7 @@ impl Step {
         Self { tokens: Tensor::from_data(TensorData::new(tokens, [n]), device), ended }
     }
 
-    /// What has ended stays as it was.
+    /// Keeps the old values of ended sequences.
     pub fn keep_ended(&self, new: Tensor<2>, old: Tensor<2>) -> Tensor<2> {
         match &self.ended {
             Some(ended) => new.mask_where(ended.clone(), old),

@@ -3,17 +3,17 @@ use burn::tensor::Tensor;
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// Added to the square of each length, so that a column of zeros stays one.
+/// Added to the square of each length, so that a zero column stays zero.
 pub(crate) const LEAST: f64 = 1e-24;
 
-/// Weight normalisation, `W = g · V / ‖V‖` for each output feature (Salimans & Kingma 2016, "Weight Normalization", eq. 2):
-/// a weight by its direction and its length.
+/// Weight normalisation, `W = g · V / ‖V‖` for each output feature (Salimans & Kingma 2016, "Weight
+/// Normalization", eq. 2): parameterises a weight by direction and length.
 ///
 /// # Shapes
-/// - `v`: `[d_in, d_out]`, of which a column is a direction; `g`: `[d_out]`; returns `[d_in, d_out]`
+/// - `v`: `[d_in, d_out]`, each column a direction; `g`: `[d_out]`; returns `[d_in, d_out]`
 ///
 /// # Panics
-/// If there are not as many lengths as columns.
+/// If the numbers of lengths and columns differ.
 pub fn weight_norm(v: Tensor<2>, g: Tensor<1>) -> Tensor<2> {
     assert_eq!(v.dims()[1], g.dims()[0], "a length for each output feature");
     #[cfg(feature = "flex")]

@@ -4,17 +4,18 @@ use burn::tensor::{Int, Tensor};
 #[cfg(feature = "flex")]
 use crate::flex;
 
-/// Each token's window in its sequence, `width` tokens of which `before` stand before it: `[x_(t−before); …; x_(t−before+width−1)]`,
-/// with zeros beyond the sequence's ends.
+/// Each token's window of `width` tokens in its sequence, `before` of them preceding it: `[x_(t−before); …;
+/// x_(t−before+width−1)]`, with zeros beyond the sequence's ends.
 ///
-/// A convolution of packed sequences is one product with it: [`linear`](crate::linear()) with a weight of
-/// `[width · d, d_out]`. No window sees another sequence. With `before` = `width − 1` none sees a later token either.
+/// A convolution of packed sequences is one product with the windows: [`linear`](crate::linear()) with a
+/// weight of `[width · d, d_out]`. No window sees another sequence. With `before` = `width − 1` none sees a
+/// later token either.
 ///
 /// # Shapes
-/// - `x`: `[n_tokens, d]`; returns `[n_tokens, width · d]`, a window's tokens in their order
+/// - `x`: `[n_tokens, d]`; returns `[n_tokens, width · d]`, each window's tokens in order
 ///
 /// # Panics
-/// If other tokens are packed than there are, or `before` is not below `width`.
+/// If the packing does not match the tokens, or `before` is not below `width`.
 pub fn windows(x: Tensor<2>, packing: &Packing, width: usize, before: usize) -> Tensor<2> {
     assert_eq!(x.dims()[0], packing.n_tokens(), "the tokens that are packed, and that there are");
     assert!(

@@ -1,9 +1,9 @@
-//! The best of many rows.
+//! Top-k selection of rows.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// A row and how well it fits; the greater, the better. Of rows that fit alike, the first one is the better.
+/// A row and its score; higher is better. Ties go to the first row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scored {
     pub score: f32,
@@ -30,7 +30,7 @@ impl PartialEq for Scored {
 
 impl Eq for Scored {}
 
-/// The best so many of the rows that it is shown.
+/// Keeps the best rows pushed to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Best {
     /// The worst of them on top.
@@ -39,14 +39,14 @@ pub(crate) struct Best {
 }
 
 impl Best {
-    /// Of at most `most` rows, one at least.
+    /// Keeps at most `most` rows, at least one.
     pub fn new(most: usize) -> Self {
         let most = most.max(1);
         // A user may ask for any number.
         Self { heap: BinaryHeap::with_capacity(most.min(1 << 10) + 1), most }
     }
 
-    /// The score that a row must exceed, or reach with a lower number.
+    /// The score that a row must exceed, or equal with a lower index.
     #[inline]
     pub fn floor(&self) -> f32 {
         if self.heap.len() < self.most {
@@ -55,7 +55,7 @@ impl Best {
         self.heap.peek().map_or(f32::NEG_INFINITY, |worst| worst.0.score)
     }
 
-    /// Whether there are as many as there may be.
+    /// Whether it holds the maximum number of rows.
     pub fn is_full(&self) -> bool {
         self.heap.len() >= self.most
     }
@@ -71,7 +71,7 @@ impl Best {
         }
     }
 
-    /// Them, the best one first.
+    /// The rows, best first.
     pub fn into_sorted(self) -> Vec<Scored> {
         self.heap.into_sorted_vec().into_iter().map(|Reverse(scored)| scored).collect()
     }

@@ -1,4 +1,4 @@
-//! A set of rows, a bit for each.
+//! A set of rows as a bitmap.
 
 /// A set of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,8 @@ impl Bits {
         bits
     }
 
-    /// What [`words`](Self::words) gave of `len` rows; none if it has another length or rows beyond.
+    /// The set from the [`words`](Self::words) of `len` rows; `None` if the length differs or rows
+    /// are out of range.
     pub fn of_words(words: Vec<u64>, len: usize) -> Option<Self> {
         let bits = Self { words, len };
         let mut cut = bits.clone();
@@ -46,17 +47,17 @@ impl Bits {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Keeps the rows that `other` has too.
+    /// Keeps the rows also in `other`.
     pub fn keep(&mut self, other: &Self) {
         self.words.iter_mut().zip(&other.words).for_each(|(a, b)| *a &= b);
     }
 
-    /// Removes the rows that `other` has.
+    /// Removes the rows in `other`.
     pub fn remove(&mut self, other: &Self) {
         self.words.iter_mut().zip(&other.words).for_each(|(a, b)| *a &= !b);
     }
 
-    /// No row beyond the last one.
+    /// Clears the bits after the last row.
     fn cut(&mut self) {
         if let (rest @ 1.., Some(last)) = (self.len % 64, self.words.last_mut()) {
             *last &= (1 << rest) - 1;

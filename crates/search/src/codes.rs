@@ -1,7 +1,7 @@
 //! Short codes of vectors: 8-bit numbers, and signs.
 
-/// Writes `vector` as numbers from −127 to 127, and returns what makes floats of them again by a product. A vector of
-/// zeros has zeros, and 0.
+/// Writes `vector` as numbers from −127 to 127, and returns the scale that converts them back to floats. A
+/// zero vector gives zeros and scale 0.
 pub(crate) fn encode_int8(vector: &[f32], codes: &mut [i8]) -> f32 {
     let greatest = vector.iter().fold(0f32, |greatest, x| greatest.max(x.abs()));
     let scale = greatest / 127.0;
@@ -24,7 +24,7 @@ pub(crate) fn encode_binary(vector: &[f32]) -> Vec<u64> {
     vector.chunks(64).map(word).collect()
 }
 
-/// The upper half of a float, rounded to the nearest, of two alike to the even one.
+/// The upper half of a float, rounded to nearest, ties to even.
 pub(crate) fn bf16(x: f32) -> u16 {
     let bits = x.to_bits();
     ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16) as u16

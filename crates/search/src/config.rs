@@ -1,4 +1,4 @@
-//! What an index is made of, and what it is asked.
+//! Settings of an index and of searches.
 
 use crate::{Condition, Result, SearchError};
 use serde::{Deserialize, Serialize};
@@ -6,20 +6,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// How near two vectors are.
+/// The similarity of two vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
     /// The cosine of the angle between them: vectors are scaled to length 1.
     #[default]
     Cosine,
-    /// Their product.
+    /// Their dot product.
     Dot,
-    /// Their distance; the smaller, the nearer.
+    /// Their distance; smaller is nearer.
     Euclidean,
 }
 
-/// What rows are compared by. Codes come with the vectors in 32 bits, by which the best ones are compared again.
+/// The numbers by which rows are compared. Codes are stored with the 32-bit vectors, used to rescore the best
+/// rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -27,24 +28,24 @@ pub enum Precision {
     F32,
     /// bfloat16; nothing else is stored.
     Bf16,
-    /// 8-bit numbers, then the vectors.
+    /// 8-bit numbers, rescored by the vectors.
     #[default]
     Int8,
-    /// A bit for each feature, its sign, then the vectors.
+    /// A sign bit per feature, rescored by the vectors.
     Binary,
 }
 
-/// Of the graph (hierarchical navigable small worlds, Malkov and Yashunin 2018).
+/// Settings of the graph (hierarchical navigable small worlds, Malkov and Yashunin 2018).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphConfig {
-    /// The neighbours of a row in the upper layers, the paper's `M`; in the lowest one twice as many.
+    /// The neighbours of a row in the upper layers, the paper's `M`; twice as many in the lowest one.
     pub neighbours: usize,
-    /// How many rows are looked at for a new row's neighbours, the paper's `efConstruction`.
+    /// Number of candidates kept for a new row's neighbours, the paper's `efConstruction`.
     pub breadth: usize,
-    /// Fewer rows than this have no graph.
+    /// Minimum number of rows for a graph.
     pub from_rows: usize,
-    /// Decides in which layers a row is.
+    /// The seed for assigning rows to layers.
     pub seed: u64,
 }
 
@@ -54,24 +55,24 @@ impl Default for GraphConfig {
     }
 }
 
-/// Which model made the vectors, so that no other one's are compared with them.
+/// The model that made the vectors, so that another model's vectors are not compared with them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelIdentity {
-    /// What the model was called; not compared.
+    /// The model's name; not compared.
     pub name: String,
-    /// A hash of the files that it is read from, [`ModelIdentity::hash_of`].
+    /// A hash of the model's files, [`ModelIdentity::hash_of`].
     pub hash: String,
-    /// How a text's states become one vector.
+    /// How a text's states are pooled into one vector.
     pub pooling: String,
     /// Whether vectors are scaled to length 1.
     pub normalize: bool,
 }
 
-/// A model's configuration, and what sentence-transformers keeps beside it.
+/// A model's configuration, and sentence-transformers' own files.
 const SETTINGS: [&str; 4] =
     ["config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"];
-/// A tokenizer, and its settings; a folder without it has some of the others.
+/// A tokenizer with its settings; a folder without it has some of the others.
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_SETTINGS: &str = "tokenizer_config.json";
 const OTHER_TOKENIZERS: [&str; 12] = [
@@ -88,7 +89,7 @@ const OTHER_TOKENIZERS: [&str; 12] = [
     "vocab.json",
     "vocab.txt",
 ];
-/// Weights, of which the first are read, and the end of an index of shards.
+/// Weights, of which the first found are read, and the suffix of a shard index.
 const WEIGHTS: [&str; 4] = [
     "model.safetensors",
     "model.safetensors.index.json",
@@ -98,8 +99,8 @@ const WEIGHTS: [&str; 4] = [
 const INDEX: &str = ".index.json";
 
 impl ModelIdentity {
-    /// A hash of what a model's folder is read from, with the files' names: its weights, its configuration and its tokenizer; in
-    /// a folder of sentence-transformers, of its modules `Dense` too. Other files in the folder change nothing.
+    /// A hash of a model folder's relevant files and their names: weights, configuration and tokenizer, and
+    /// for sentence-transformers also its `Dense` modules. Other files have no effect.
     ///
     /// # Errors
     /// [`SearchError::Io`].
@@ -125,7 +126,7 @@ impl ModelIdentity {
         hash_files(folder, names)
     }
 
-    /// The hash that earlier versions made of a folder: of all files at its top whose names end as those of a model do.
+    /// The hash computed by earlier versions: of all top-level files whose names end like a model's.
     ///
     /// # Errors
     /// [`SearchError::Io`].
@@ -150,7 +151,7 @@ impl ModelIdentity {
     }
 }
 
-/// A hash of files and their names, in the order of these.
+/// A hash of files and their names, in name order.
 fn hash_files(folder: &Path, mut names: Vec<String>) -> Result<String> {
     names.sort();
     let mut all = blake3::Hasher::new();
@@ -166,7 +167,7 @@ fn hash_files(folder: &Path, mut names: Vec<String>) -> Result<String> {
     Ok(all.finalize().to_hex().to_string())
 }
 
-/// The files that an index of shards names; none for one that is malformed, which whoever reads the model says.
+/// The files named by a shard index; empty if malformed, which is reported when the model is read.
 fn shards(path: &Path) -> Result<BTreeSet<String>> {
     #[derive(Default, Deserialize)]
     struct Index {
@@ -177,8 +178,8 @@ fn shards(path: &Path) -> Result<BTreeSet<String>> {
     Ok(index.weight_map.into_values().collect())
 }
 
-/// The folders of the maps of embeddings in a folder of sentence-transformers; none for a `modules.json` that is missing or
-/// malformed, which whoever reads the model says.
+/// The folders of the dense modules in a sentence-transformers folder; empty if `modules.json` is missing or
+/// malformed, which is reported when the model is read.
 fn dense_modules(folder: &Path) -> Result<Vec<String>> {
     #[derive(Deserialize)]
     struct Module {
@@ -200,24 +201,24 @@ fn dense_modules(folder: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
-/// What an index is made of.
+/// Settings of an index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IndexConfig {
-    /// The features of a vector.
+    /// Number of features per vector.
     pub width: usize,
-    /// How near two vectors are.
+    /// The similarity of two vectors.
     pub metric: Metric,
     /// What rows are compared by.
     pub precision: Precision,
-    /// The graph; none if all rows are compared with each query.
+    /// The graph; `None` to compare each query with all rows.
     pub graph: Option<GraphConfig>,
-    /// Which model made the vectors, if that is known.
+    /// The model that made the vectors, if known.
     pub model: Option<ModelIdentity>,
 }
 
 impl IndexConfig {
-    /// Cosines by 8-bit numbers, with a graph, of vectors of any model.
+    /// Cosines by 8-bit numbers, with a graph, for vectors of any model.
     pub fn new(width: usize) -> Self {
         Self {
             width,
@@ -238,34 +239,34 @@ impl IndexConfig {
     }
 }
 
-/// The most features of a vector: so many products of 8-bit numbers can be added in 32 bits.
+/// Maximum features per vector: this many products of 8-bit numbers can be summed in 32 bits.
 pub(crate) const MOST_FEATURES: usize = 1 << 16;
 
 /// How rows are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Method {
-    /// By the graph where a part of the index has one, else by codes, else all vectors.
+    /// The graph if a part of the index has one, else codes, else all vectors.
     #[default]
     Auto,
     /// Each vector is compared with the query: the true neighbours.
     Exact,
-    /// Each code is compared with the query, and the best ones' vectors after that.
+    /// Each code is compared with the query, then the best ones' vectors.
     Codes,
 }
 
-/// What an index is asked.
+/// Settings of a search.
 #[derive(Debug, Clone)]
 pub struct SearchConfig {
-    /// How many rows are wanted.
+    /// Number of rows to return.
     pub k: usize,
     /// How rows are found.
     pub method: Method,
-    /// How many rows the graph's search keeps, the paper's `ef`: more of them find more of the true neighbours, and
+    /// Number of rows kept during graph search, the paper's `ef`: more find more of the true neighbours, but
     /// take longer. At least `k` are kept.
     pub breadth: usize,
-    /// Of codes, how many times `k` rows have their vectors compared.
+    /// With codes, how many times `k` rows are rescored by their vectors.
     pub rescored: usize,
-    /// What all rows must have.
+    /// Conditions that all rows must meet.
     pub conditions: Vec<Condition>,
 }
 
@@ -283,7 +284,7 @@ impl SearchConfig {
     }
 }
 
-/// The most rows that can be asked for.
+/// Maximum number of rows to return.
 const MOST: usize = 1_000_000;
 
 fn range(setting: &'static str, value: usize, least: usize, most: usize) -> Result<()> {

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, SearchError>;
 
-/// Errors in an index, in what is put into it, and in what it is asked.
+/// Errors in an index, its rows and its queries.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SearchError {
     /// A file or folder could not be read, written or created.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -35,14 +35,14 @@ pub enum SearchError {
         found: &'static str,
     },
 
-    /// An index that another process is writing.
+    /// Another process is writing the index.
     #[error("another process is writing the index {}: try again when it is done", folder.display())]
     Busy {
         /// The folder.
         folder: PathBuf,
     },
 
-    /// A file that is not as it was written.
+    /// A damaged file.
     #[error("{}: {problem}; the index is damaged: restore it from a copy, or make it anew", path.display())]
     Damaged {
         /// The file.
@@ -51,7 +51,7 @@ pub enum SearchError {
         problem: String,
     },
 
-    /// A setting without a meaning.
+    /// An invalid setting.
     #[error("{setting} is {found}; expected {expected}")]
     Setting {
         /// The setting.
@@ -62,7 +62,7 @@ pub enum SearchError {
         expected: String,
     },
 
-    /// Another model than that which made the index's vectors.
+    /// The model differs from the one that made the index's vectors.
     #[error("the index was made with another model: its {part} is {expected}, that of this model is {found}")]
     OtherModel {
         /// What differs.
@@ -84,7 +84,7 @@ pub enum SearchError {
         problem: String,
     },
 
-    /// An id that is there already, or twice among the new ones.
+    /// An id that already exists, or is repeated among the new ones.
     #[error("row {place}: the id {id:?} {found}; ids are unique")]
     DuplicateId {
         /// The row's place among those given, from 0.
@@ -95,7 +95,7 @@ pub enum SearchError {
         found: &'static str,
     },
 
-    /// A field with lists and objects so deep within one another that it could not be read again.
+    /// A field with lists and objects nested too deeply to be read back.
     #[error(
         "row {place}: the field {field:?} has lists or objects more than {most} deep within one another; expected {most} at most"
     )]
@@ -104,11 +104,11 @@ pub enum SearchError {
         place: usize,
         /// The field.
         field: String,
-        /// How deep they may be.
+        /// The maximum depth.
         most: usize,
     },
 
-    /// An id that is not there.
+    /// An unknown id.
     #[error("the index has no row with the id {id:?}")]
     UnknownId {
         /// The id.
@@ -139,7 +139,7 @@ impl From<FileError> for SearchError {
 }
 
 impl SearchError {
-    /// Makes an [`Io`](Self::Io) of a system's error.
+    /// Makes an [`Io`](Self::Io) error from a system error.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
@@ -149,7 +149,7 @@ impl SearchError {
         Self::Damaged { path: path.to_owned(), problem: problem.into() }
     }
 
-    /// Whether the caller asked for something impossible, rather than something failed.
+    /// Whether the caller made an invalid request, as opposed to a failure.
     pub fn is_wrong_usage(&self) -> bool {
         matches!(
             self,

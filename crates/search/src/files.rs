@@ -1,4 +1,4 @@
-//! Files that are written once, and read only as they were written.
+//! Write-once files, verified when read.
 
 use crate::{Result, SearchError};
 use cloze_files::flush_folder;
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What the manifest says of a file.
+/// A file's record in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileRecord {
@@ -18,7 +18,7 @@ pub(crate) struct FileRecord {
     pub hash: String,
 }
 
-/// A file that is being written.
+/// A file being written.
 pub(crate) struct Writer {
     path: PathBuf,
     file: BufWriter<File>,
@@ -27,7 +27,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Begins a file, in place of what a killed writer may have left.
+    /// Creates a file, replacing any left by a killed writer.
     pub fn create(path: PathBuf) -> Result<Self> {
         let file = File::create(&path).map_err(SearchError::io("write", &path))?;
         Ok(Self {
@@ -44,7 +44,7 @@ impl Writer {
         self.file.write_all(bytes).map_err(SearchError::io("write", &self.path))
     }
 
-    /// Flushes it to the disk.
+    /// Flushes it to disk.
     pub fn finish(self) -> Result<FileRecord> {
         let written = self.file.into_inner().map_err(std::io::IntoInnerError::into_error);
         written.and_then(|file| file.sync_all()).map_err(SearchError::io("write", &self.path))?;
@@ -53,19 +53,19 @@ impl Writer {
     }
 }
 
-/// Writes a file at once.
+/// Writes a whole file.
 pub(crate) fn write(path: PathBuf, bytes: &[u8]) -> Result<FileRecord> {
     let mut writer = Writer::create(path)?;
     writer.write(bytes)?;
     writer.finish()
 }
 
-/// A file in memory that lies on the disk.
+/// A memory-mapped file.
 #[derive(Debug)]
 pub(crate) struct Mapped(Option<Mmap>);
 
 impl Mapped {
-    /// Maps a file that is as it was written.
+    /// Maps a file after verifying it.
     ///
     /// # Errors
     /// [`SearchError::Damaged`] if it is not.
@@ -107,14 +107,14 @@ impl Mapped {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Its numbers. It begins where a page does, so any type's alignment is met.
+    /// Its contents as numbers. It is page-aligned, so any type's alignment is met.
     pub fn numbers<T: bytemuck::AnyBitPattern>(&self) -> &[T] {
         let bytes = self.bytes();
         bytemuck::cast_slice(&bytes[..bytes.len() / size_of::<T>() * size_of::<T>()])
     }
 }
 
-/// Puts a file in place of another at once: beside it, flushed, and renamed.
+/// Replaces a file atomically: a temporary file is written, flushed and renamed.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = |partial: &Path| write(partial.to_owned(), bytes).map(drop);
     cloze_files::replace(path, write, SearchError::io("write", path))?;

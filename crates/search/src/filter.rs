@@ -1,7 +1,7 @@
-//! Conditions on rows' fields, and where ids and values are found.
+//! Conditions on rows' fields, and the lookup of ids and values.
 //!
-//! A row is found by a hash of its id, and by one for each value of its fields: 128 bits of BLAKE3, so two that are the
-//! same are of the same text. They lie sorted in a file, each with its row, and are looked up there by halving.
+//! Rows are found by hashes of their ids and of their fields' values: 128 bits of BLAKE3, so equal hashes
+//! mean equal texts. They are stored sorted in a file, each with its row, and looked up by binary search.
 
 use crate::bits::Bits;
 use serde_json::{Map, Value};
@@ -13,15 +13,15 @@ pub(crate) const ENTRY: usize = 24;
 
 /// A condition: `key=value`, or `key!=value`.
 ///
-/// A row meets the first if its field `key` is this text, or a number, `true` or `false` that is written so, or a list with
-/// such an element. It meets the second if it does not meet the first.
+/// A row meets the first if its field `key` is this text, a number, `true` or `false` written this way, or a
+/// list with such an element. It meets the second if it does not meet the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     /// The field's name.
     pub key: String,
     /// The value as text.
     pub value: String,
-    /// Whether it must be another one.
+    /// Whether the condition is negated.
     pub is_not: bool,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Condition {
 }
 
 impl Condition {
-    /// The rows of `len` that meet it, by the entries of their fields.
+    /// The rows, of `len`, that meet it according to the field entries.
     pub(crate) fn rows(&self, entries: &[u8], len: usize) -> Bits {
         let mut with = Bits::none(len);
         rows_of(entries, &hash(&self.key, &self.value)).for_each(|row| with.insert(row as usize));
@@ -78,7 +78,7 @@ fn hash(key: &str, value: &str) -> Hash {
     first_half(hasher.finalize())
 }
 
-/// The half of a hash that is kept.
+/// The stored half of a hash.
 pub(crate) fn first_half(hash: blake3::Hash) -> Hash {
     let mut half = Hash::default();
     half.copy_from_slice(&hash.as_bytes()[..16]);
@@ -107,7 +107,7 @@ pub(crate) fn hashes(fields: &Map<String, Value>) -> Vec<Hash> {
     found
 }
 
-/// Hashes with their rows as they lie in a file.
+/// Hashes with their rows, in file form.
 pub(crate) fn sorted(mut pairs: Vec<(Hash, u32)>) -> Vec<u8> {
     pairs.sort_unstable();
     let entry = |(hash, row): (Hash, u32)| hash.into_iter().chain(u64::from(row).to_le_bytes());

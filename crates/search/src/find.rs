@@ -1,4 +1,4 @@
-//! The nearest rows of an index.
+//! Nearest-neighbour search in an index.
 
 use crate::best::Scored;
 use crate::bits::Bits;
@@ -12,43 +12,44 @@ use rayon::prelude::*;
 /// A row that was found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
-    /// The cosine, the product, or the Euclidean distance, of the stored vector.
+    /// The cosine, dot product or Euclidean distance of the stored vector.
     pub score: f64,
     /// Which row it is, for [`Index::row`].
     pub place: Place,
 }
 
-/// A row's place in an index, as long as the index is open.
+/// A row's place in an index, valid while the index is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     pub(crate) segment: usize,
     pub(crate) row: u32,
 }
 
-/// Queries that are answered together, and candidates of all of them; more of either wait.
+/// Maximum queries processed together, and their total candidates.
 const AT_ONCE: usize = 1024;
 const CANDIDATES: usize = 1 << 22;
-/// Rows beyond `k` whose scores are computed again in 64 bits, so that rounding leaves out none.
+/// Rows beyond `k` that are rescored in 64 bits, so that rounding misses none.
 const MARGIN: usize = 8;
-/// Candidates whose memory is asked for before they are compared again.
+/// Candidates whose memory is prefetched before rescoring.
 const AHEAD: usize = 4;
-/// Where rows are so alike that 8 bits may have their order wrong, so many times as many are compared again, and so many at most.
+/// If rows are so similar that 8 bits may order them wrongly, this many times as many are rescored; also the
+/// limit.
 const WIDER: usize = 4;
 const MOST_RESCORED: usize = 4096;
-/// Scores that differ by no more than this share of them are those of one text.
+/// Scores with a smaller relative difference belong to the same text.
 const ALIKE: f64 = 1e-6;
-/// Rows that a walk through a graph compares with a query, for each that it keeps.
+/// Rows that a graph search compares with a query, per row kept.
 const STEPS: usize = 24;
 
 impl Index {
-    /// The `k` nearest rows of each query, the nearest one first; fewer if the index has fewer that meet the conditions.
-    /// Of rows that are as near, those that were added first.
+    /// The `k` nearest rows of each query, nearest first; fewer if fewer rows meet the conditions. Ties go to
+    /// the rows added first.
     ///
-    /// `queries` are vectors of [`width`](IndexConfig::width) features, one after the other.
+    /// `queries` are vectors of [`width`](IndexConfig::width) features, concatenated.
     ///
     /// # Errors
-    /// [`SearchError::Setting`]; [`SearchError::UnknownField`]; [`SearchError::Vector`] for queries of another width, with features that are not finite,
-    /// or without length if cosines are wanted.
+    /// [`SearchError::Setting`]; [`SearchError::UnknownField`]; [`SearchError::Vector`] for queries of
+    /// another width, with non-finite features, or zero if the metric is cosine.
     pub fn find(&self, queries: &[f32], config: &SearchConfig) -> Result<Vec<Vec<Found>>> {
         config.check()?;
         self.check_fields(config)?;
@@ -73,7 +74,7 @@ impl Index {
         Ok(found)
     }
 
-    /// Checks that there are rows with the fields that conditions ask for.
+    /// Checks that the fields in conditions exist.
     fn check_fields(&self, config: &SearchConfig) -> Result<()> {
         let Some(fields) = self.fields().filter(|_| !self.is_empty()) else { return Ok(()) };
         let unknown = config.conditions.iter().find(|condition| !fields.contains(&condition.key));
@@ -87,7 +88,7 @@ impl Index {
         })
     }
 
-    /// Which share of the true neighbours `config` finds: the mean over all queries that have any.
+    /// The share of true neighbours that `config` finds, averaged over all queries that have any.
     ///
     /// # Errors
     /// As [`find`](Self::find).
@@ -98,13 +99,13 @@ impl Index {
 }
 
 impl SearchConfig {
-    /// Rows at most whose vectors are compared with a query once they were found by shorter codes.
+    /// Maximum rows rescored by their vectors after a search by codes.
     fn candidates(&self) -> usize {
         self.k.saturating_mul(self.rescored).max(self.k.saturating_add(MARGIN))
     }
 }
 
-/// Which share of the true neighbours of each query was found: the mean over all queries that have any, 1 if none has.
+/// The share of true neighbours found, averaged over all queries that have any; 1 if none has.
 pub fn recall(found: &[Vec<Found>], truth: &[Vec<Found>]) -> f64 {
     let shares = found.iter().zip(truth).filter(|(_, truth)| !truth.is_empty()).map(|(found, truth)| {
         let hits = truth.iter().filter(|truth| found.iter().any(|found| found.place == truth.place));
@@ -114,13 +115,13 @@ pub fn recall(found: &[Vec<Found>], truth: &[Vec<Found>]) -> f64 {
     if n == 0 { 1.0 } else { sum / f64::from(n) }
 }
 
-/// Vectors as they are compared and stored: finite, and for cosines of length 1.
+/// Vectors in the form compared and stored: finite, and of length 1 for cosines.
 pub(crate) fn prepared(vectors: &[f32], config: &IndexConfig, what: &'static str) -> Result<Vec<f32>> {
     let width = config.width;
     let wrong = |place, problem| Err(SearchError::Vector { what, place, problem });
     if !vectors.len().is_multiple_of(width) {
         let problem =
-            format!("{} features for vectors of {width}; the index has {width} a vector", vectors.len());
+            format!("{} features for vectors of {width}; the index has {width} per vector", vectors.len());
         return wrong(vectors.len() / width, problem);
     }
     let mut prepared = vectors.to_vec();
@@ -259,14 +260,14 @@ fn of_segment(
     scanned(&queries)
 }
 
-/// Rows that were compared again, the best ones.
+/// The best rescored rows.
 struct Compared {
     found: Vec<Found>,
-    /// Whether no row with a lower score by its code can be better, as far as codes were wrong here.
+    /// Whether no row with a lower code score can be better, judging by the codes' errors here.
     is_sure: bool,
 }
 
-/// A score of a vector as codes' scores are: greater where it is nearer.
+/// A vector's score on the codes' scale: greater means nearer.
 fn comparable(metric: Metric, score: f64) -> f64 {
     match metric {
         Metric::Cosine | Metric::Dot => score,
@@ -274,7 +275,7 @@ fn comparable(metric: Metric, score: f64) -> f64 {
     }
 }
 
-/// The rows that may be found; none if all may.
+/// The rows that may be found; `None` if all may.
 fn allowed(segment: &Segment, config: &SearchConfig) -> Option<Bits> {
     if config.conditions.is_empty() && segment.deleted().is_none() {
         return None;

@@ -1,19 +1,20 @@
-//! Hierarchical navigable small worlds (Malkov and Yashunin 2018): a graph in which a query's neighbours are found by
-//! going from row to row.
+//! Hierarchical navigable small worlds (Malkov and Yashunin 2018): a graph in which a query's neighbours are
+//! found by walking from row to row.
 //!
-//! It is our own, as crates that were measured take longer than FAISS (benches/README.md). Five things are unlike the paper:
+//! It is our own implementation, since the crates measured are slower than FAISS (benches/README.md). Five
+//! things differ from the paper:
 //!
-//! - A node is a vector, not a row. Rows with the same numbers, and those that differ by less than codes do by rounding, are
-//!   in the lists of one node ([`Lists`]). Else a thousand equal rows would have links to one another alone: nobody would get
-//!   out of them, and no row that is put in later would be reached.
+//! - A node is a vector, not a row. Rows with the same numbers, or that differ by less than the codes'
+//!   rounding, are in the lists of one node ([`Lists`]). Otherwise a thousand equal rows would link only to
+//!   one another: a search could not leave them, and rows inserted later would be unreachable.
 //! - A row's layers are a function of its number and the seed.
-//! - Rows are put in by groups. All of a group look for their neighbours in the graph that is there, on all threads; then
-//!   they are linked. So the graph depends on neither threads nor time, and nothing is locked. A group is a sixteenth of the
-//!   rows that are there at most: that few more neighbours cost nothing that can be measured.
-//! - A new row takes as many neighbours in the lowest layer as fit there, twice `M`, as in FAISS.
-//! - When a graph is done, some of its nodes are searched for ([`GraphBuilder::mend`]). If too many of them are not found, all are
-//!   searched for, and those that are not found are linked anew. One that is lost still is a stray: each query is compared
-//!   with it.
+//! - Rows are inserted in groups. All rows of a group search their neighbours in the existing graph, on all
+//!   threads; then they are linked. So the graph depends on neither threads nor timing, and nothing is
+//!   locked. A group is at most a sixteenth of the existing rows, which has no measurable effect on recall.
+//! - A new row takes up to twice `M` neighbours in the lowest layer, as in FAISS.
+//! - When a graph is done, some of its nodes are searched for ([`GraphBuilder::mend`]). If too many are not
+//!   found, all nodes are searched for, and lost ones are relinked. Nodes still lost are strays: each query
+//!   is compared with them.
 
 use crate::best::{Best, Scored};
 use crate::bits::Bits;
@@ -25,21 +26,21 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 /// No neighbour.
 const NONE: u32 = u32::MAX;
-/// Rows of a group at most.
+/// Maximum rows per group.
 const GROUP: usize = 1024;
-/// Layers at most, above the lowest one: with two neighbours there are no more among 2³² rows, almost surely.
+/// Maximum layers above the lowest one: with two neighbours, 2³² rows almost surely have no more.
 const MOST_LAYERS: usize = 31;
 /// The first word of a file, and of one whose nodes are rows.
 const MAGIC: u32 = 0x3248_5243;
 const MAGIC_OF_ROWS: u32 = 0x3148_5243;
-/// The most vectors of a node beside its own: as many are compared with a query that comes by.
+/// Maximum vectors of a node besides its own, all compared with a passing query.
 const MOST_NEAR: usize = 256;
-/// The nodes that are searched for when a graph is done, and the breadth of that search.
+/// Number of nodes searched for when a graph is finished, and the breadth of that search.
 const SAMPLE: usize = 500;
 const BREADTH: usize = 64;
-/// A step of a walk through the graph takes as long as it takes to scan so many rows.
+/// Cost of one graph step, in scanned rows.
 pub(crate) const SCANNED: usize = 4;
-/// How often nodes that are not found are linked anew.
+/// Number of rounds of relinking lost nodes.
 const ROUNDS: usize = 3;
 
 /// A graph that can be searched.
@@ -47,24 +48,24 @@ const ROUNDS: usize = 3;
 pub(crate) struct Graph<'a> {
     /// Neighbours of a row in the upper layers.
     m: usize,
-    /// Neighbours of each row in the lowest layer, `2·m` places each.
+    /// Neighbours of each row in the lowest layer, in `2·m` slots each.
     ground: &'a [u32],
     /// The layers above it, the lowest one first.
     upper: Vec<Layer<'a>>,
-    /// Of a vector's first row, the others with the same numbers.
+    /// For a vector's first row, the other rows with the same numbers.
     equal: Lists<'a>,
-    /// Of a node, the first rows of the vectors that are as good as its own.
+    /// For a node, the first rows of the vectors equivalent to its own.
     near: Lists<'a>,
-    /// Nodes that no way leads to.
+    /// Unreachable nodes.
     strays: &'a [u32],
-    /// Whether a node is a vector; in graphs of earlier versions it was a row.
+    /// Whether a node is a vector; in graphs of earlier versions a node was a row.
     is_current: bool,
 }
 
 /// Lists of rows, for some rows.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lists<'a> {
-    /// The rows that have a list, in their order.
+    /// The rows that have a list, in order.
     of: &'a [u32],
     /// Where each list ends.
     ends: &'a [u32],
@@ -94,37 +95,37 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// Which rows may be found.
+/// The rows that may be found.
 #[derive(Debug)]
 pub(crate) struct Allowed<'a> {
     rows: &'a Bits,
     /// The nodes that have such a row.
     nodes: Bits,
-    /// How many rows there are.
+    /// Number of rows.
     count: usize,
 }
 
-/// What is asked of a graph.
+/// A graph query's settings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
-    /// Nodes that are kept on the way.
+    /// Nodes kept during the search.
     pub breadth: usize,
-    /// Rows of the answer at most.
+    /// Maximum rows returned.
     pub rows: usize,
-    /// Those that may be found; none if all may.
+    /// The rows that may be found; `None` if all may.
     pub allowed: Option<&'a Allowed<'a>>,
 }
 
 /// A layer of some of the rows.
 #[derive(Debug, Clone, Copy)]
 struct Layer<'a> {
-    /// The rows in it, in their order.
+    /// The rows in it, in order.
     nodes: &'a [u32],
-    /// The neighbours of each, `m` places each.
+    /// The neighbours of each, in `m` slots each.
     links: &'a [u32],
 }
 
-/// A graph that grows.
+/// A graph under construction.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct GraphBuilder {
     m: usize,
@@ -133,11 +134,11 @@ pub(crate) struct GraphBuilder {
     equal: BTreeMap<u32, Vec<u32>>,
     near: BTreeMap<u32, Vec<u32>>,
     strays: Vec<u32>,
-    /// How many rows are nodes.
+    /// Number of rows that are nodes.
     nodes: usize,
 }
 
-/// What a search needs, kept from one to the next.
+/// Scratch memory of a search, reused.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     /// The number of the search that last saw each row, of the last 255.
@@ -147,7 +148,7 @@ pub(crate) struct Walk {
     rows: Vec<u32>,
     scores: Vec<f32>,
     scratch: Scratch,
-    /// Rows that were compared.
+    /// Number of rows compared.
     compared: usize,
 }
 
@@ -172,7 +173,7 @@ impl Walk {
         is_new
     }
 
-    /// The rows that were compared last, with their scores.
+    /// The rows compared last, with their scores.
     fn scored(&self) -> impl Iterator<Item = Scored> {
         self.scores.iter().zip(&self.rows).map(|(score, row)| Scored { score: *score, row: *row })
     }
@@ -186,7 +187,7 @@ impl Walk {
 }
 
 impl<'a> Graph<'a> {
-    /// What [`GraphBuilder::words`] made; none if it is something else.
+    /// A graph from [`GraphBuilder::words`]; `None` if invalid.
     pub fn of_words(words: &'a [u32], rows: usize) -> Option<Self> {
         let (&[magic, found, m, n_upper], words) = words.split_first_chunk()?;
         let m = m as usize;
@@ -240,17 +241,17 @@ impl<'a> Graph<'a> {
             && self.strays.iter().all(is_row)
     }
 
-    /// Whether rows with equal vectors are one node, as in graphs that are made now.
+    /// Whether rows with equal vectors are one node, as in graphs of the current version.
     pub fn is_current(&self) -> bool {
         self.is_current
     }
 
-    /// How many nodes are compared with each query, as no way leads to them.
+    /// Number of unreachable nodes, which are compared with each query.
     pub fn strays(&self) -> usize {
         self.strays.len()
     }
 
-    /// What a search that may find only these rows goes by.
+    /// The filter for a search that may find only these rows.
     pub fn allow<'b>(&self, rows: &'b Bits, count: usize) -> Allowed<'b> {
         let mut nodes = rows.clone();
         for lists in [self.equal, self.near] {
@@ -263,7 +264,7 @@ impl<'a> Graph<'a> {
         Allowed { rows, nodes, count }
     }
 
-    /// The neighbours of a row in a layer, of which the lowest one is 0.
+    /// The neighbours of a row in a layer; 0 is the lowest.
     #[inline]
     fn links(&self, layer: usize, row: u32) -> &'a [u32] {
         let Some(above) = layer.checked_sub(1) else {
@@ -275,7 +276,7 @@ impl<'a> Graph<'a> {
         &links[place * self.m..][..self.m]
     }
 
-    /// Where every search begins: the first row of the highest layer.
+    /// The entry point of every search: the first row of the highest layer.
     fn entry(&self) -> u32 {
         self.upper.last().map_or(0, |layer| layer.nodes[0])
     }
@@ -284,8 +285,8 @@ impl<'a> Graph<'a> {
         self.ground.len() / (2 * self.m)
     }
 
-    /// The best rows, the best one first, as far as they are found by keeping [`Wanted::breadth`] nodes; none if few of the rows
-    /// that may be found are near the query, so that it takes no longer to look at each of them.
+    /// The best rows, best first, found while keeping [`Wanted::breadth`] nodes; `None` if so few allowed
+    /// rows are near the query that scanning them is as fast.
     pub fn search(
         &self,
         space: &Space<'_>,
@@ -314,7 +315,7 @@ impl<'a> Graph<'a> {
         Some(best.into_sorted())
     }
 
-    /// Shows `best` the rows of a vector.
+    /// Pushes the rows of a vector to `best`.
     fn push(&self, vector: Scored, allowed: Option<&Bits>, best: &mut Best) {
         let is_allowed = |row: &u32| allowed.is_none_or(|allowed| allowed.has(*row as usize));
         for row in std::iter::once(vector.row).chain(self.equal.get(vector.row).iter().copied()) {
@@ -328,7 +329,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The row nearest to the query that is reached by going downhill in all layers above `to`.
+    /// The row nearest to the query reached by greedy descent through all layers above `to`.
     fn descend(&self, space: &Space<'_>, query: &Query, to: usize, walk: &mut Walk) -> Scored {
         walk.rows.clear();
         walk.rows.push(self.entry());
@@ -403,7 +404,7 @@ impl<'a> Graph<'a> {
         Some(found.into_sorted())
     }
 
-    /// The best nodes of a layer, of all.
+    /// The best nodes of a layer, unfiltered.
     fn nodes(
         &self,
         space: &Space<'_>,
@@ -426,7 +427,7 @@ impl GraphBuilder {
         Self { m: config.neighbours, ground, upper, equal, near, strays, nodes: 0 }
     }
 
-    /// A copy of a graph, to go on from.
+    /// A copy of a graph, to extend.
     pub fn of(graph: &Graph<'_>) -> Self {
         let upper = graph.upper.iter().map(|layer| (layer.nodes.to_vec(), layer.links.to_vec())).collect();
         let lists = |lists: Lists<'_>| lists.iter().map(|(of, list)| (of, list.to_vec())).collect();
@@ -446,7 +447,7 @@ impl GraphBuilder {
         self.ground.len() / (2 * self.m)
     }
 
-    /// The graph as it lies in a file.
+    /// The graph in file form.
     pub fn words(&self) -> Vec<u32> {
         let counts = self.upper.iter().map(|(nodes, _)| nodes.len() as u32);
         let mut words = vec![MAGIC, self.rows() as u32, self.m as u32, self.upper.len() as u32];
@@ -480,7 +481,7 @@ impl GraphBuilder {
         Graph { m: self.m, ground: &self.ground, upper, equal, near, strays: &[], is_current: true }
     }
 
-    /// Puts in the rows up to `to`; `progress` is told how many there are.
+    /// Inserts the rows up to `to`; `progress` receives the number inserted.
     pub fn extend(
         &mut self,
         space: &Space<'_>,
@@ -513,7 +514,7 @@ impl GraphBuilder {
         }
     }
 
-    /// Puts in a group of rows with vectors that are not there yet, and makes room for all rows up to `to`.
+    /// Inserts a group of rows with new vectors, and makes room for all rows up to `to`.
     fn insert(&mut self, space: &Space<'_>, squares: &[f32], rows: &[u32], to: usize, config: &GraphConfig) {
         let graph = self.links();
         let part = rows.len().div_ceil(4 * rayon::current_num_threads()).max(1);
@@ -577,8 +578,8 @@ impl GraphBuilder {
         }
     }
 
-    /// Searches for some nodes, and if too many are not found, for all. Those that are not found are linked from the nodes nearest to
-    /// them, in place of the farthest link; those that are lost still are strays.
+    /// Searches for some nodes and, if too many are not found, for all. Lost nodes are linked from the nodes
+    /// nearest to them, replacing the farthest link; those still lost are strays.
     pub fn mend(&mut self, space: &Space<'_>) {
         let listed: std::collections::HashSet<u32> =
             self.equal.values().chain(self.near.values()).flatten().copied().collect();
@@ -617,8 +618,8 @@ impl GraphBuilder {
         }
     }
 
-    /// Of these nodes those that a search for them does not find, though there is none as near, each with the nearest ones that
-    /// it found.
+    /// The nodes that a search for them does not find, although none is as near, each with the nearest nodes
+    /// found.
     fn lost(&self, space: &Space<'_>, nodes: &[u32]) -> Vec<(u32, Vec<Scored>)> {
         let graph = self.links();
         let part = nodes.len().div_ceil(4 * rayon::current_num_threads()).max(1);
@@ -656,7 +657,7 @@ impl GraphBuilder {
 }
 
 impl Graph<'_> {
-    /// The neighbours that a new row is to have in each of its layers (algorithm 1), and the nodes that are as good as it.
+    /// A new row's neighbours in each of its layers (algorithm 1), and the nodes equivalent to it.
     fn neighbours(
         &self,
         space: &Space<'_>,
@@ -684,13 +685,13 @@ impl Graph<'_> {
         Neighbours { layers, near }
     }
 
-    /// Neighbours of a row in a layer at most.
+    /// Maximum neighbours of a row in a layer.
     fn places(&self, layer: usize) -> usize {
         if layer == 0 { 2 * self.m } else { self.m }
     }
 
-    /// Of candidates for a row's neighbours, the best one first, those that are nearer to the row than to any chosen one
-    /// before them (algorithm 4).
+    /// From a row's candidate neighbours, best first, selects those nearer to the row than to any neighbour
+    /// already chosen (algorithm 4).
     fn chosen(&self, space: &Space<'_>, candidates: &[Scored], most: usize, walk: &mut Walk) -> Vec<Scored> {
         let mut chosen: Vec<Scored> = Vec::with_capacity(most);
         for candidate in candidates {
@@ -712,7 +713,7 @@ impl Graph<'_> {
         chosen
     }
 
-    /// A row's neighbours in a layer once `new` ones, all of that row and layer, have linked to it.
+    /// A row's neighbours in a layer after adding the links `new`, all for that row and layer.
     fn linked(
         &self,
         space: &Space<'_>,
@@ -736,15 +737,15 @@ impl Graph<'_> {
     }
 }
 
-/// What is found of a new row before it is put in.
+/// The search results for a new row before insertion.
 struct Neighbours {
-    /// Its neighbours in each of its layers, the lowest one first.
+    /// Its neighbours in each of its layers, lowest first.
     layers: Vec<Vec<Scored>>,
-    /// The nodes that are as good as it.
+    /// The nodes equivalent to it.
     near: Vec<u32>,
 }
 
-/// A hash of the numbers that a row is compared by.
+/// A hash of the numbers by which a row is compared.
 fn hash(space: &Space<'_>, row: u32) -> Hash {
     let mut hasher = blake3::Hasher::new();
     let half = space.halves.map_or(0.0, |halves| halves[row as usize]);
@@ -760,7 +761,7 @@ fn hash(space: &Space<'_>, row: u32) -> Hash {
     first_half(hasher.finalize())
 }
 
-/// The square of the length of a row's numbers; 0 for bits, which need none.
+/// The squared norm of a row's numbers; 0 for bits, which do not need it.
 fn square(space: &Space<'_>, row: u32) -> f32 {
     if matches!(space.rows, Rows::Binary(_)) {
         return 0.0;
@@ -770,8 +771,8 @@ fn square(space: &Space<'_>, row: u32) -> f32 {
     score[0] + 2.0 * space.half(row)
 }
 
-/// Whether a row's numbers differ from those that it was compared with by no more than rounding and the computation of both may
-/// make of the same text: by 0.3 % of its length, in 8 bits by 1.4 %, in bits by 2 % of them.
+/// Whether a row's numbers differ from those compared only as much as rounding and computation may cause for
+/// the same text: by 0.3 % of its norm, 1.4 % in 8 bits, or 2 % of its bits.
 fn is_near(space: &Space<'_>, squares: &[f32], row: u32, found: Scored) -> bool {
     if matches!(space.rows, Rows::Binary(_)) {
         return -found.score <= 0.02 * space.width as f32;
@@ -783,7 +784,7 @@ fn is_near(space: &Space<'_>, squares: &[f32], row: u32, found: Scored) -> bool 
     own + other - 2.0 * product <= most * own
 }
 
-/// The highest layer that a row is in: layer `l` has one of `mˡ` rows.
+/// A row's highest layer: layer `l` has one in `mˡ` rows.
 fn top_layer(row: u32, m: usize, seed: u64) -> usize {
     // SplitMix64 (Steele, Lea and Flood 2014).
     let mut bits = seed.wrapping_add(u64::from(row).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -798,7 +799,7 @@ fn top_layer(row: u32, m: usize, seed: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// Points on a line of 16 features, in an order like any other.
+    /// Points on a line of 16 features, in an arbitrary order.
     fn points(n: usize) -> Vec<f32> {
         (0..n * 16).map(|i| ((i * 7919 + i / 16 * 104_729) % 1000) as f32 / 500.0 - 1.0).collect()
     }
@@ -902,7 +903,7 @@ mod tests {
         assert_eq!((found.len(), found[0].row), (50, 0));
     }
 
-    /// Nodes without a way to them are linked, and what is not linked is compared with each query.
+    /// Unreachable nodes are linked, and those not linked are compared with each query.
     #[test]
     fn what_no_way_leads_to_is_mended() {
         let values = points(600);

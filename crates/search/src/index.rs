@@ -1,4 +1,4 @@
-//! An index that is open for reading.
+//! An index open for reading.
 
 use crate::manifest::Manifest;
 use crate::segment::{Row, Segment};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An index as it was when it was opened: what is written later changes nothing in it. Threads may share one.
+/// A snapshot of an index as it was when opened: later writes do not change it. Threads may share one.
 #[derive(Debug, Clone)]
 pub struct Index {
     folder: PathBuf,
@@ -17,32 +17,32 @@ pub struct Index {
     pub(crate) segments: Vec<Arc<Segment>>,
 }
 
-/// What is in an index.
+/// Statistics of an index.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct IndexInfo {
     /// Rows that can be found.
     pub rows: usize,
-    /// Rows that are deleted, and still take space.
+    /// Deleted rows that still take space.
     pub deleted: usize,
-    /// Parts that are searched one after the other.
+    /// Parts, which are searched in turn.
     pub parts: usize,
     /// Rows of parts with a graph.
     pub rows_with_graph: usize,
-    /// Rows of parts with a graph of an earlier version, which loses rows where many vectors are equal:
-    /// [`compact`](crate::IndexWriter::compact) makes it anew.
+    /// Rows of parts with a graph of an earlier version, which loses rows if many vectors are equal:
+    /// [`compact`](crate::IndexWriter::compact) rebuilds it.
     pub rows_with_old_graph: usize,
-    /// Vectors that no way in a graph leads to, and that each query is compared with.
+    /// Vectors unreachable in a graph, which are compared with each query.
     pub strays: usize,
     /// Bytes of all files.
     pub bytes: u64,
-    /// The names of its rows' fields; none if the index was made before they were kept.
+    /// The names of its rows' fields; `None` if the index predates their storage.
     pub fields: Option<BTreeSet<String>>,
-    /// What the index is made of.
+    /// The index's settings.
     pub config: IndexConfig,
 }
 
 impl Index {
-    /// Opens an index, once each of its files is found to be as it was written.
+    /// Opens an index after verifying each of its files.
     ///
     /// # Errors
     /// [`SearchError::NoIndex`], [`SearchError::Damaged`] with the file, [`SearchError::Io`].
@@ -84,7 +84,7 @@ impl Index {
         &self.folder
     }
 
-    /// What the index is made of.
+    /// The index's settings.
     pub fn config(&self) -> &IndexConfig {
         &self.manifest.config
     }
@@ -93,7 +93,7 @@ impl Index {
         &self.segments
     }
 
-    /// The names of its rows' fields, of deleted rows too; none if the index was made before they were kept.
+    /// The names of its rows' fields, including deleted rows; `None` if the index predates their storage.
     pub fn fields(&self) -> Option<&BTreeSet<String>> {
         self.manifest.fields.as_ref()
     }
@@ -114,13 +114,13 @@ impl Index {
     /// [`SearchError::Damaged`].
     ///
     /// # Panics
-    /// If the place is one of another index.
+    /// If the place belongs to another index.
     pub fn row(&self, place: Place) -> Result<Row> {
         self.segments[place.segment].row(&self.folder, place.row)
     }
 
-    /// Each row that can be found with its vector, of [`IndexConfig::width`] features, in the order of the files: without changes
-    /// in between that in which they were added. If distances are cosines, vectors have length 1.
+    /// All live rows with their vectors of [`IndexConfig::width`] features, in file order, which is the order
+    /// of addition unless rows were changed. With the cosine metric, vectors have length 1.
     ///
     /// # Errors
     /// [`SearchError::Damaged`] for each row that cannot be read.
@@ -141,7 +141,7 @@ impl Index {
         self.segments.iter().any(|segment| segment.find(&hash).is_some())
     }
 
-    /// Some vectors of the index, evenly spread over its rows: queries to measure recall by.
+    /// Some vectors of the index, evenly spread over its rows, as queries to measure recall.
     pub fn sample(&self, most: usize) -> Vec<f32> {
         let width = self.config().width;
         let live =
@@ -158,7 +158,7 @@ impl Index {
         values
     }
 
-    /// What is in it.
+    /// Statistics of the index.
     pub fn info(&self) -> IndexInfo {
         let with_graph = self.segments.iter().filter(|segment| segment.record.graph.is_some());
         IndexInfo {
@@ -179,7 +179,7 @@ impl Index {
         }
     }
 
-    /// Checks that a model is the one that made the vectors, where that is known.
+    /// Checks that a model is the one that made the vectors, if known.
     ///
     /// # Errors
     /// [`SearchError::OtherModel`].

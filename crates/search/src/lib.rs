@@ -1,16 +1,17 @@
-//! Vectors with their texts in a folder, and the nearest ones to a query: exact, by short codes, or by a graph.
+//! An on-disk index of vectors with their texts, and nearest-neighbour search: exact, by short codes, or by a
+//! graph.
 //!
 //! ```text
 //! rows ─ IndexWriter::add ─► a segment: vectors, codes, texts, ids, fields ─ maintain ─► fewer segments, with graphs
 //! queries ─ Index::find ─► conditions ─► scan, or graph ─► best rows ─► their vectors compared again ─► Found
 //! ```
 //!
-//! - **What was acknowledged stays.** A change is new files, flushed, and then another manifest in place of the old one.
-//!   Whoever is killed at any moment leaves the index before or after the change.
-//! - **Nothing damaged is read.** Each file has a BLAKE3 hash in the manifest, which has one itself; opening an index
-//!   compares them all.
-//! - **Files lie in memory as they lie on the disk:** they are mapped, so the system decides what stays.
-//! - **The same rows give the same answers,** bit for bit, whatever the number of threads.
+//! - **Acknowledged changes are durable.** A change writes and flushes new files, then replaces the manifest.
+//!   A process killed at any moment leaves the index as before or after the change.
+//! - **Nothing damaged is read.** Each file has a BLAKE3 hash in the manifest, which has its own; opening an
+//!   index verifies them all.
+//! - **Files are memory-mapped,** so the system decides what stays in memory.
+//! - **The same rows give the same answers,** bit for bit, regardless of the number of threads.
 //!
 //! ```
 //! use cloze_search::{Index, IndexConfig, IndexWriter, NewRow, OnId, SearchConfig};

@@ -1,4 +1,4 @@
-//! The manifest: which files make the index. Replacing it is what makes a change.
+//! The manifest: the list of an index's files. Replacing it commits a change.
 
 use crate::files::{self, FileRecord};
 use crate::{IndexConfig, Result, SearchError};
@@ -10,27 +10,27 @@ use std::path::Path;
 
 /// The manifest's name.
 pub(crate) const NAME: &str = "manifest";
-/// What it is called until it is whole.
+/// Its name until complete.
 pub(crate) const PARTIAL: &str = "manifest.partial";
-/// What its first line begins with, before a hash of the rest.
+/// The beginning of its first line, before a hash of the rest.
 const MAGIC: &str = "cloze-search 1 ";
 
-/// What an index consists of.
+/// The contents of an index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
     pub config: IndexConfig,
     /// The number of the next file.
     pub next: u64,
-    /// The next id of a row without one: how many rows were ever added, and the ids that were passed over.
+    /// The next id for a row without one: the number of rows ever added plus skipped ids.
     pub added: u64,
-    /// The names of all rows' fields; not known of an index that was made before they were kept.
+    /// The names of all rows' fields; `None` for an index that predates their storage.
     #[serde(default)]
     pub fields: Option<BTreeSet<String>>,
     pub segments: Vec<SegmentRecord>,
 }
 
-/// Rows that were written together.
+/// The files of a segment: rows written together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SegmentRecord {
@@ -43,7 +43,7 @@ pub(crate) struct SegmentRecord {
     pub codes: Option<FileRecord>,
     /// A JSON object for each row.
     pub texts: FileRecord,
-    /// Where each row's ends.
+    /// The end of each row's text.
     pub ends: FileRecord,
     /// Hashes of the ids.
     pub ids: FileRecord,
@@ -67,7 +67,7 @@ impl Manifest {
         Self { config, next: 0, added: 0, fields: Some(BTreeSet::new()), segments: Vec::new() }
     }
 
-    /// Reads a folder's.
+    /// Reads a folder's manifest.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(NAME);
         let bytes = fs::read(&path).map_err(|error| match error.kind() {
@@ -86,7 +86,7 @@ impl Manifest {
         serde_json::from_slice(json).map_err(|error| damaged(&format!("it cannot be read: {error}")))
     }
 
-    /// Writes it in place of the one before: from then on the index is what it says.
+    /// Replaces the previous manifest, which commits the change.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let json = serde_json::to_string_pretty(self).expect("plain values serialise") + "\n";
         let text = format!("{MAGIC}{}\n{json}", blake3::hash(json.as_bytes()).to_hex());

@@ -1,8 +1,8 @@
-//! The best of all rows: a panel of rows at a time, which stays in the cache for all queries.
+//! Exhaustive scan: one panel of rows at a time, which stays in the cache for all queries.
 //!
-//! Laying rows side by side takes as long as comparing them with a few queries; so few queries go row by row. Products of
-//! floats are then summed in another order. The answer is the same nevertheless, unless rounding changes the order of more
-//! rows than those beyond the wanted ones that are compared again in 64 bits.
+//! Interleaving rows takes as long as comparing them with a few queries, so few queries go row by row. Float
+//! products are then summed in another order. The answer is still the same, unless rounding reorders more
+//! rows than the extra ones rescored in 64 bits.
 
 use crate::best::Scored;
 use crate::bits::Bits;
@@ -12,13 +12,13 @@ use crate::sieve::Sieve;
 use crate::space::{Query, Rows, Scratch, Space, of, widen};
 use rayon::prelude::*;
 
-/// Fours of queries whose scores with a panel are computed before they are looked at.
+/// Fours of queries scored against a panel before the scores are examined.
 const TOGETHER: usize = 6;
 
 /// Fewer queries go row by row.
 const MANY: usize = FOUR;
 
-/// The best `most` rows of each query, of all that are allowed.
+/// The best `most` allowed rows of each query.
 pub(crate) fn scan(
     space: &Space<'_>,
     queries: &[Query],
@@ -81,7 +81,7 @@ pub(crate) fn scan(
     (0..queries.len()).into_par_iter().map(of_query).collect()
 }
 
-/// Queries as [`panels`] takes them: in fours, number after number.
+/// Queries in the form of [`panels`]: interleaved in fours.
 enum Fours {
     Floats(Vec<Vec<[f32; FOUR]>>),
     /// With each query's scale.
@@ -103,7 +103,7 @@ impl Fours {
     }
 }
 
-/// Four queries side by side each; where the last ones are fewer, with zeros.
+/// Queries interleaved in fours; the last four is padded with zeros.
 fn in_fours<T: Copy + Default>(queries: &[Query], numbers: impl Fn(&Query) -> Vec<T>) -> Vec<Vec<[T; FOUR]>> {
     let four = |four: &[Query]| {
         let four: Vec<Vec<T>> = four.iter().map(&numbers).collect();
@@ -113,13 +113,13 @@ fn in_fours<T: Copy + Default>(queries: &[Query], numbers: impl Fn(&Query) -> Ve
     queries.chunks(FOUR).map(four).collect()
 }
 
-/// Rows side by side, and what belongs to each. Places beyond the rows hold anything.
+/// Interleaved rows with their data. Slots beyond the rows hold anything.
 struct Panel {
     rows: Vec<u32>,
     numbers: Numbers,
-    /// What to multiply a row's products by; of 8-bit numbers only.
+    /// The scale of each row's products; for 8-bit numbers only.
     scales: [f32; PANEL],
-    /// Half the square of a row's length; of Euclidean distances only.
+    /// Half of each row's squared norm; for Euclidean distances only.
     halves: Option<[f32; PANEL]>,
 }
 
@@ -147,7 +147,7 @@ impl Panel {
         Self { rows: Vec::with_capacity(PANEL), numbers, scales: [0.0; PANEL], halves }
     }
 
-    /// Lays `self.rows` of `space` side by side.
+    /// Interleaves `self.rows` of `space`.
     fn lay(&mut self, space: &Space<'_>) {
         if let (Some(to), Some(halves)) = (&mut self.halves, space.halves) {
             to.iter_mut().zip(&self.rows).for_each(|(to, row)| *to = halves[*row as usize]);
@@ -186,7 +186,7 @@ impl Panel {
         }
     }
 
-    /// `out[q][r]`, the score of each of the `queries`, which are those of `fours` from `first` on, with each row.
+    /// `out[q][r]`, the scores of the queries of `fours` from `first` on with each row.
     fn scores(&mut self, fours: &Fours, first: usize, queries: &[Query], out: &mut [[f32; PANEL]]) {
         let here = first..first + queries.len().div_ceil(FOUR);
         match (&mut self.numbers, fours) {
@@ -209,7 +209,7 @@ impl Panel {
     }
 }
 
-/// Lays rows of floats side by side.
+/// Interleaves rows of floats.
 fn lay_floats<'a>(rows: impl Iterator<Item = &'a [f32]>, panel: &mut [[f32; PANEL]]) {
     let mut words: [&[Word]; PANEL] = [&[]; PANEL];
     let mut n = 0;
@@ -224,7 +224,7 @@ fn lay_floats<'a>(rows: impl Iterator<Item = &'a [f32]>, panel: &mut [[f32; PANE
 mod tests {
     use super::*;
 
-    /// Whole numbers, whose products are exact in whichever order.
+    /// Integers, whose products are exact in any order.
     fn numbers(n: usize, step: usize) -> Vec<f32> {
         (0..n).map(|i| (i * step % 15) as f32 - 7.0).collect()
     }

@@ -16,19 +16,20 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// What it is called; no two rows share one.
+    /// Its unique id.
     pub id: String,
     /// Its text.
     pub text: String,
-    /// Whatever else is known of it.
+    /// Its other data.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub fields: Map<String, Value>,
 }
 
-/// Lists and objects within one another, in a field, at most: `serde_json` reads 127, and a row with its fields is two.
+/// Maximum nesting of lists and objects in a field: `serde_json` reads 127 levels, and a row with its fields
+/// takes two.
 pub(crate) const MOST_NESTED: usize = 125;
 
-/// Whether lists and objects lie within one another deeper than this many levels.
+/// Whether lists and objects are nested deeper than this many levels.
 pub(crate) fn is_deeper(value: &Value, levels: usize) -> bool {
     let mut within: Box<dyn Iterator<Item = &Value>> = match value {
         Value::Array(values) => Box::new(values.iter()),
@@ -38,7 +39,7 @@ pub(crate) fn is_deeper(value: &Value, levels: usize) -> bool {
     levels == 0 || within.any(|value| is_deeper(value, levels - 1))
 }
 
-/// Rows at most: the greatest number stands for none.
+/// Maximum rows: the highest number is reserved for none.
 pub(crate) const MOST_ROWS: usize = u32::MAX as usize;
 
 /// An open segment.
@@ -58,7 +59,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Opens a segment; `check` compares each file with its hash, for files that another process wrote.
+    /// Opens a segment; `check` verifies each file's hash, for files written by another process.
     pub fn open(folder: &Path, record: &SegmentRecord, config: &IndexConfig, check: bool) -> Result<Self> {
         let open = |record: &FileRecord| match check {
             true => Mapped::open(folder, record),
@@ -93,7 +94,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Whether the files fit each other: then nothing in them leads out of them.
+    /// Checks that the files are consistent, so that nothing points outside them.
     fn check(&self, folder: &Path, config: &IndexConfig) -> Result<()> {
         let (rows, record) = (self.record.rows, &self.record);
         let size = |file: &FileRecord, bytes: Option<usize>| match bytes == Some(file.bytes as usize) {
@@ -161,7 +162,7 @@ impl Segment {
         self.halves.as_ref().map(Mapped::numbers)
     }
 
-    /// The rows by their vectors.
+    /// The rows' vectors.
     pub fn vectors(&self, config: &IndexConfig) -> Space<'_> {
         let rows = match config.precision {
             Precision::Bf16 => Rows::Bf16(self.vectors.numbers()),
@@ -170,7 +171,7 @@ impl Segment {
         Space { rows, width: config.width, halves: self.halves() }
     }
 
-    /// The rows by their codes, or by their vectors if there are none.
+    /// The rows' codes, or their vectors if there are none.
     pub fn short(&self, config: &IndexConfig) -> Space<'_> {
         let rows = match (&self.scales, &self.codes) {
             (Some(scales), Some(codes)) => Rows::Int8 { scales: scales.numbers(), codes: codes.numbers() },
@@ -197,7 +198,7 @@ impl Segment {
         self.fields.bytes()
     }
 
-    /// A row's text and what else is known of it.
+    /// A row's text and other data.
     pub fn row(&self, folder: &Path, row: u32) -> Result<Row> {
         let ends = self.ends.numbers::<u64>();
         let start = row.checked_sub(1).map_or(0, |before| ends[before as usize]);
@@ -208,7 +209,7 @@ impl Segment {
     }
 }
 
-/// A segment that is being written.
+/// A segment being written.
 pub(crate) struct SegmentWriter<'a> {
     config: &'a IndexConfig,
     base: PathBuf,
@@ -258,7 +259,7 @@ impl<'a> SegmentWriter<'a> {
         })
     }
 
-    /// Adds a row and its vector, which for cosines has length 1.
+    /// Adds a row and its vector, which must have length 1 for cosines.
     pub fn push(&mut self, row: &Row, vector: &[f32]) -> Result<()> {
         if self.rows == MOST_ROWS {
             return Err(SearchError::TooMany { most: MOST_ROWS });

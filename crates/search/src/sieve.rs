@@ -1,12 +1,12 @@
-//! The best of very many rows that come in their order.
+//! Top-k selection from very many rows in order.
 
 use crate::best::Scored;
 
-/// Rows beyond the best ones that are let through before the best are selected again, at least.
+/// Minimum number of rows accepted before the best are selected again.
 const ROOM: usize = 32;
 
-/// Keeps the best so many rows of all that pass its floor. The floor rises now and then only: selecting the best of twice as
-/// many takes less time than a heap does for each row.
+/// Keeps the best of all rows above its floor. The floor rises only occasionally: selecting the best of twice
+/// as many is cheaper than a heap operation per row.
 #[derive(Debug, Clone)]
 pub(crate) struct Sieve {
     kept: Vec<Scored>,
@@ -15,17 +15,17 @@ pub(crate) struct Sieve {
 }
 
 impl Sieve {
-    /// Of at most `most` rows, one at least.
+    /// Keeps at most `most` rows, at least one.
     pub fn new(most: usize) -> Self {
         Self { kept: Vec::new(), most: most.max(1), floor: f32::NEG_INFINITY }
     }
 
-    /// What a row must score more than. `most` earlier rows score at least as much.
+    /// The score a row must exceed. At least `most` earlier rows reach it.
     pub fn floor(&self) -> f32 {
         self.floor
     }
 
-    /// Lets through a row above the floor that comes after all others.
+    /// Accepts a row above the floor, which must come after all others.
     #[inline]
     pub fn push(&mut self, scored: Scored) {
         // Of the two zeros one, since they are alike for the floor but not in the order of rows.
@@ -43,7 +43,7 @@ impl Sieve {
         }
     }
 
-    /// The best `most` rows of several sieves, the best one first.
+    /// The best `most` rows of several sieves, best first.
     pub fn best<'a>(most: usize, sieves: impl Iterator<Item = &'a Self>) -> Vec<Scored> {
         let mut all = Self::new(most);
         sieves.for_each(|sieve| all.kept.extend(&sieve.kept));

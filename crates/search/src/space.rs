@@ -1,10 +1,10 @@
-//! How rows are compared: by their vectors, or by shorter codes of these.
+//! How rows are compared: by their vectors or by shorter codes.
 
 use crate::Metric;
 use crate::codes::{encode_binary, encode_int8};
 use crate::kernels::{RAISED, rows as kernels};
 
-/// Rows whose list needs no memory on the heap.
+/// Maximum rows listed without heap allocation.
 const LISTED: usize = 64;
 
 /// Numbers of a row.
@@ -14,30 +14,31 @@ pub(crate) enum Rows<'a> {
     F32(&'a [f32]),
     /// The upper halves of 32-bit floats.
     Bf16(&'a [u16]),
-    /// 8-bit numbers and what to multiply each row's by.
+    /// 8-bit numbers and each row's scale.
     Int8 { scales: &'a [f32], codes: &'a [i8] },
     /// The signs of the features.
     Binary(&'a [u64]),
 }
 
-/// Rows of a segment, in one form. Scores are greater where rows are nearer: the product of query and row, or for
-/// Euclidean distances minus half the square of the distance. Binary codes' are minus the differing bits.
+/// Rows of a segment in one representation. Greater scores mean nearer rows: the dot product of query and
+/// row, or minus half the squared distance for Euclidean; for binary codes, minus the number of differing
+/// bits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Space<'a> {
     pub rows: Rows<'a>,
     pub width: usize,
-    /// Half the square of each row's length; of Euclidean distances only, and not of bits.
+    /// Half of each row's squared norm; only for Euclidean distances, and not for bits.
     pub halves: Option<&'a [f32]>,
 }
 
-/// A query as rows are compared with it.
+/// A query in the rows' representation.
 #[derive(Debug, Clone)]
 pub(crate) enum Query {
     Floats {
         values: Vec<f32>,
         half: f32,
     },
-    /// Numbers from −127 to 127, with [`RAISED`] added.
+    /// Numbers from −127 to 127, plus [`RAISED`].
     Int8 {
         values: Vec<u8>,
         scale: f32,
@@ -46,7 +47,7 @@ pub(crate) enum Query {
     Binary(Vec<u64>),
 }
 
-/// Memory that comparing needs, kept from one call to the next.
+/// Scratch memory for comparisons, reused.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     floats: Vec<f32>,
@@ -97,8 +98,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// Asks for the memory of a row that is compared soon, so that a graph waits for all rows of a step at once and
-    /// not for one after the other.
+    /// Prefetches a row, so that a graph step waits for all its rows at once instead of one by one.
     #[inline]
     pub fn fetch(&self, row: u32) {
         match self.rows {
@@ -109,7 +109,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// Half the square of a row's length, where scores have it in them; else 0.
+    /// Half of a row's squared norm if scores include it, else 0.
     pub fn half(&self, row: u32) -> f32 {
         self.halves.map_or(0.0, |halves| halves[row as usize])
     }
@@ -152,7 +152,7 @@ impl<'a> Space<'a> {
     }
 }
 
-/// Rows as slices, without memory of their own on the heap where they are few.
+/// Rows as slices, without heap allocation if they are few.
 enum Listed<T> {
     Few([T; LISTED], usize),
     Many(Vec<T>),
@@ -180,7 +180,7 @@ impl Query {
     /// The features.
     ///
     /// # Panics
-    /// If the query is compared by codes; so the next two if it is not by theirs.
+    /// If the query is in codes; the next two methods likewise panic on other representations.
     pub fn floats(&self) -> &[f32] {
         match self {
             Self::Floats { values, .. } => values,
@@ -188,7 +188,7 @@ impl Query {
         }
     }
 
-    /// The 8-bit numbers with [`RAISED`] added, and their scale.
+    /// The 8-bit numbers plus [`RAISED`], and their scale.
     pub fn codes(&self) -> (&[u8], f32) {
         match self {
             Self::Int8 { values, scale, .. } => (values, *scale),
@@ -204,7 +204,7 @@ impl Query {
         }
     }
 
-    /// Half the square of its length.
+    /// Half its squared norm.
     pub fn half(&self) -> f32 {
         match self {
             Self::Floats { half, .. } | Self::Int8 { half, .. } => *half,
@@ -217,26 +217,26 @@ fn raised(codes: &[i8]) -> Vec<u8> {
     codes.iter().map(|code| code.cast_unsigned() ^ RAISED).collect()
 }
 
-/// The row's part of `values`, which has `width` for each.
+/// The row's part of `values`, which has `width` values per row.
 #[inline]
 pub(crate) fn of<T>(values: &[T], width: usize, row: u32) -> &[T] {
     &values[row as usize * width..][..width]
 }
 
-/// The floats whose upper halves these are.
+/// The floats with these upper halves.
 pub(crate) fn widen(from: &[u16], to: &mut [f32]) {
     for (from, to) in from.iter().zip(to) {
         *to = f32::from_bits(u32::from(*from) << 16);
     }
 }
 
-/// Half the square of a vector's length.
+/// Half of a vector's squared norm.
 pub(crate) fn half_square(vector: &[f32]) -> f32 {
     (vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>() / 2.0) as f32
 }
 
-/// What is told of a row: cosine or product, or the distance; summed in 64 bits, in an order that depends on nothing
-/// but the width.
+/// A row's reported score: cosine, dot product or distance, summed in 64 bits in an order that depends only
+/// on the width.
 pub(crate) fn exact(metric: Metric, query: &[f32], row: &[f32]) -> f64 {
     let term = |a: f32, b: f32| match metric {
         Metric::Cosine | Metric::Dot => f64::from(a) * f64::from(b),

@@ -1,5 +1,5 @@
-//! Changes of an index. Each writes new files, flushes them, and then replaces the manifest, which is flushed too: the
-//! change is made when that is done, and before it nothing has changed.
+//! Changes to an index. Each writes and flushes new files, then replaces and flushes the manifest, which
+//! commits the change.
 
 use crate::bits::Bits;
 use crate::files;
@@ -18,31 +18,31 @@ use std::sync::Arc;
 
 /// The name of the file that a writer locks.
 const LOCK: &str = "lock";
-/// Parts with fewer rows are always joined.
+/// Parts with fewer rows are always merged.
 const SMALL: usize = 4096;
 
 /// A row to add.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NewRow {
-    /// What it is called; the next number that is no row's id, if nothing.
+    /// Its id; if `None`, the next unused number.
     pub id: Option<String>,
     /// Its text.
     pub text: String,
-    /// Whatever else is known of it; see [`Condition`](crate::Condition).
+    /// Its other data; see [`Condition`](crate::Condition).
     pub fields: Map<String, Value>,
 }
 
-/// What is done if a row with an id is there already, or not there.
+/// What to do if a row with an id exists, or does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnId {
-    /// It is an error, and nothing is changed.
+    /// Fail without changing anything.
     #[default]
     Error,
-    /// A row that is there is replaced; one that is not there need not be deleted.
+    /// Replace an existing row; ignore the deletion of a missing one.
     Accept,
 }
 
-/// An index that is open for changes: one process at a time has one.
+/// An index open for changes, by one process at a time.
 #[derive(Debug)]
 pub struct IndexWriter {
     index: Index,
@@ -51,7 +51,7 @@ pub struct IndexWriter {
 }
 
 impl IndexWriter {
-    /// Makes an index in a new folder, an empty one, or one with an index to which no row was ever added.
+    /// Creates an index in a new or empty folder, or in one with an index to which no row was ever added.
     ///
     /// # Errors
     /// [`SearchError::Taken`], [`SearchError::Busy`], [`SearchError::Setting`], [`SearchError::Io`].
@@ -85,7 +85,7 @@ impl IndexWriter {
         Ok(Self { index: Index::of(folder, manifest, Vec::new()), _lock: lock })
     }
 
-    /// Opens an index, and removes what a killed writer left.
+    /// Opens an index, and removes the remains of a killed writer.
     ///
     /// # Errors
     /// [`SearchError::Busy`], and those of [`Index::open`].
@@ -108,8 +108,8 @@ impl IndexWriter {
         self.index.config()
     }
 
-    /// Adds rows with their vectors, `[rows · width]`. When it returns they are on the disk. Returns how many rows were
-    /// replaced.
+    /// Adds rows with their vectors, `[rows · width]`. They are on disk when it returns. Returns the number
+    /// of rows replaced.
     ///
     /// # Errors
     /// [`SearchError::Vector`], [`SearchError::DuplicateId`], [`SearchError::Nested`], [`SearchError::Io`]; then no row was
@@ -166,7 +166,7 @@ impl IndexWriter {
         })
     }
 
-    /// Makes a change. What was written of one that fails is removed: a full disk is as full as before.
+    /// Makes a change. Files of a failed change are removed, so a full disk is no fuller than before.
     fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let changed = change(self);
         // It may have failed after the manifest was replaced: then all is of the index.
@@ -177,8 +177,8 @@ impl IndexWriter {
         changed
     }
 
-    /// The rows' ids. One without any gets its number among all that were ever added, or the next one that is no row's id;
-    /// `next` goes on with them.
+    /// The rows' ids. A row without one gets its number among all rows ever added, or the next unused id;
+    /// `next` is advanced.
     fn ids(&self, rows: &[NewRow], next: &mut u64) -> Vec<String> {
         let given: HashSet<&str> = rows.iter().filter_map(|row| row.id.as_deref()).collect();
         let is_taken = |id: &str| given.contains(id) || self.index.contains(id);
@@ -196,7 +196,8 @@ impl IndexWriter {
         (0..).zip(rows).map(id).collect()
     }
 
-    /// Deletes the rows of these ids. When it returns that is on the disk. Returns how many there were.
+    /// Deletes the rows of these ids. The change is on disk when it returns. Returns the number of rows
+    /// deleted.
     ///
     /// # Errors
     /// [`SearchError::UnknownId`], [`SearchError::Io`]; then no row was deleted.
@@ -219,12 +220,12 @@ impl IndexWriter {
         })
     }
 
-    /// Joins small parts and builds graphs where they are due, so that the next search is fast. It costs, for each row
-    /// that was ever added, a number of steps that grows with the logarithm of the rows; a graph that is there is gone on
-    /// with. `progress` is told how many rows of how many are in the graph that is built.
+    /// Merges small parts and builds missing graphs, so that the next search is fast. The amortised cost per
+    /// added row is logarithmic in the number of rows; existing graphs are extended. `progress` receives the
+    /// number of rows in the graph being built, and the total.
     ///
     /// # Errors
-    /// [`SearchError::Io`]; then the index is as it was.
+    /// [`SearchError::Io`]; the index is then unchanged.
     pub fn maintain(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
         let rows: Vec<usize> = self.index.segments.iter().map(|segment| segment.live()).collect();
         let mut start = rows.len();
@@ -244,10 +245,11 @@ impl IndexWriter {
         })
     }
 
-    /// Makes one part of all rows, without the deleted ones, with a graph of this version. `progress` as for [`maintain`](Self::maintain).
+    /// Merges all live rows into one part, with a graph of this version. `progress` as for
+    /// [`maintain`](Self::maintain).
     ///
     /// # Errors
-    /// [`SearchError::Io`]; then the index is as it was.
+    /// [`SearchError::Io`]; the index is then unchanged.
     pub fn compact(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
         let info = self.index.info();
         self.change(|writer| {
@@ -258,7 +260,7 @@ impl IndexWriter {
         })
     }
 
-    /// Joins the parts from `start` on.
+    /// Merges the parts from `start` on.
     fn join(&mut self, start: usize, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
         let folder = self.index.folder().to_owned();
         let old = &self.index.segments[start..];
@@ -294,7 +296,7 @@ impl IndexWriter {
         self.commit(manifest)
     }
 
-    /// Builds the graphs of parts that are to have one; `anew`, also in place of one of an earlier version.
+    /// Builds the missing graphs; `anew` also replaces those of earlier versions.
     fn build_graphs(&mut self, anew: bool, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
         let Some(config) = self.config().graph.clone() else { return Ok(()) };
         for place in 0..self.index.segments.len() {
@@ -313,7 +315,7 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Puts the rest of a part's rows into a graph, and writes it.
+    /// Inserts the rest of a part's rows into a graph, and writes it.
     fn grow(
         &self,
         mut builder: GraphBuilder,
@@ -341,7 +343,7 @@ impl IndexWriter {
         self.index.segments.iter().map(|segment| Bits::none(segment.rows())).collect()
     }
 
-    /// Writes the parts' deleted rows, with `gone` among them; how many these are.
+    /// Writes the parts' deleted rows, including `gone`; returns the number in `gone`.
     fn mark_deleted(&self, manifest: &mut Manifest, gone: &[Bits]) -> Result<usize> {
         let mut count = 0;
         for (place, gone) in gone.iter().enumerate().filter(|(_, gone)| gone.count() > 0) {
@@ -356,7 +358,7 @@ impl IndexWriter {
         Ok(count)
     }
 
-    /// Makes a change: from then on the index is what `manifest` says.
+    /// Commits a change: `manifest` becomes the index.
     fn commit(&mut self, manifest: Manifest) -> Result<()> {
         let folder = self.index.folder().to_owned();
         // Unchanged parts are open already; of new ones this process has just written the files.
@@ -388,7 +390,7 @@ fn lock(folder: &Path) -> Result<File> {
     }
 }
 
-/// Removes files of an index that it no longer has. Where a system keeps a file that is still read, a later writer
+/// Removes an index's unused files. If the system keeps a file that is still being read, a later writer
 /// removes it.
 fn remove_unused(folder: &Path, manifest: &Manifest) {
     let _ = fs::remove_file(folder.join(manifest::PARTIAL));
@@ -400,7 +402,7 @@ fn remove_unused(folder: &Path, manifest: &Manifest) {
     }
 }
 
-/// Whether a file's name is one that the parts of an index have.
+/// Whether a file's name is that of an index part.
 fn is_of_index(name: &str) -> bool {
     let (number, kind) = name.split_once('.').unwrap_or((name, ""));
     number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit()) && KINDS.contains(&kind)

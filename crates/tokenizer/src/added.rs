@@ -1,4 +1,4 @@
-//! Tokens found in the text before anything else looks at it.
+//! Added tokens, matched in the text before anything else.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::{
     unicode::{SPACE, WORD, is},
 };
 
-/// A token that the text is searched for before the model sees it.
+/// A token matched in the text before the model runs.
 ///
 /// ```
 /// # use cloze_tokenizer::{AddedToken, Tokenizer, Vocab};
@@ -38,22 +38,22 @@ pub struct AddedToken {
     /// Match whole words only.
     #[serde(default)]
     pub single_word: bool,
-    /// Take white space on the left with it.
+    /// Include white space on the left.
     #[serde(default)]
     pub lstrip: bool,
-    /// Take white space on the right with it.
+    /// Include white space on the right.
     #[serde(default)]
     pub rstrip: bool,
     /// Match the normalised token in the normalised text.
     #[serde(default)]
     pub normalized: bool,
-    /// Left out by decoding on request.
+    /// Omitted by decoding on request.
     #[serde(default)]
     pub special: bool,
 }
 
 impl AddedToken {
-    /// A special token, matched in the text as it stands.
+    /// A special token, matched in the unnormalised text.
     pub fn special(content: impl Into<String>) -> Self {
         Self {
             content: content.into(),
@@ -71,7 +71,7 @@ impl AddedToken {
     }
 }
 
-/// The added tokens and what finds them.
+/// The added tokens and their matchers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AddedVocabulary {
     tokens: Vec<Entry>,
@@ -81,21 +81,22 @@ pub(crate) struct AddedVocabulary {
     normalized: Option<Matcher>,
     /// Special tokens are not searched for.
     pub ignore_special: bool,
-    /// What texts, and parts of texts behind an added token, may begin with.
+    /// The codes that texts, and parts after an added token, may begin with.
     pub codes: Option<Codes>,
 }
 
-/// The bytes that an added token may have. The automaton that finds the tokens takes dozens of bytes for each of theirs.
+/// Maximum bytes of an added token. The automaton that finds tokens needs dozens of bytes for each of their
+/// bytes.
 const MAX_TOKEN_BYTES: usize = 10_000;
 
-/// The bytes that all added tokens may have together.
+/// Maximum bytes of all added tokens together.
 const MAX_BYTES: usize = 4 << 20;
 
 #[derive(Debug, Clone)]
 struct Entry {
     id: u32,
     token: AddedToken,
-    /// The normalised content, where the token is matched in normalised text.
+    /// The normalised content, if the token is matched in normalised text.
     text: String,
 }
 
@@ -113,7 +114,7 @@ impl AddedVocabulary {
         Self { codes, ..Self::default() }
     }
 
-    /// Adds tokens: with the id that the model gives them, else the wanted one, else the next free one.
+    /// Adds tokens, with the model's id for them, else the wanted one, else the next free one.
     pub fn add(
         &mut self,
         tokens: impl IntoIterator<Item = (Option<u32>, AddedToken)>,
@@ -220,7 +221,7 @@ impl AddedVocabulary {
         self.by_id.get(&id).map(|&e| self.tokens[e].text.as_str())
     }
 
-    /// All of them with their ids, by id.
+    /// All tokens with their ids, ordered by id.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &AddedToken)> {
         let mut all: Vec<_> = self.tokens.iter().map(|e| (e.id, &e.token)).collect();
         all.sort_unstable_by_key(|(id, _)| *id);
@@ -258,20 +259,20 @@ impl AddedVocabulary {
         Ok(splits)
     }
 
-    /// The length in bytes of the longest token that texts are searched for.
+    /// The length in bytes of the longest token matched in texts.
     pub fn longest(&self) -> usize {
         let code = self.codes.as_ref().map_or(0, |_| Codes::LONGEST);
         self.tokens.iter().map(|e| e.token.content.len().max(e.text.len())).max().unwrap_or(0).max(code)
     }
 
-    /// Whether any token is in a text, as it stands or normalised.
+    /// Whether a text contains any token, raw or normalised.
     pub fn is_in(&self, text: &str, normalized: &str) -> bool {
         let finds =
             |matcher: &Option<Matcher>, text| matcher.as_ref().is_some_and(|m| m.automaton.is_match(text));
         finds(&self.raw, text) || finds(&self.normalized, normalized)
     }
 
-    /// Calls `piece` with every part of `text`, found tokens with their ids.
+    /// Calls `piece` with every part of `text`; matched tokens come with their ids.
     fn find(
         &self,
         matcher: Option<&Matcher>,

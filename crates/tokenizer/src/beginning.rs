@@ -1,8 +1,8 @@
-//! Reading no more of a text than decides its first pieces.
+//! Reads only as much of a text as determines its first pieces.
 //!
-//! A beginning is cut where the text on either side is normalised alone, the first cutting stage makes words of it,
-//! and the last of these, which may go on behind the cut, are left out. What is left is what the whole text begins
-//! with.
+//! A beginning is cut where both sides are normalised independently. The first pre-tokenisation stage splits
+//! it into words, and the last words, which may continue after the cut, are dropped. The rest is what the
+//! whole text begins with.
 
 use std::ops::Range;
 
@@ -14,20 +14,20 @@ use crate::{
     Error, Normalizer, Result, Tokenizer, TruncationDirection, normalized::NormalizedText, splits::Splits,
 };
 
-/// Bytes that are read first, at least.
+/// Minimum bytes to read first.
 const FIRST: usize = 1 << 10;
-/// How many times as many are read next.
+/// Growth factor of the bytes read.
 const GROWTH: usize = 4;
-/// Bytes before a wanted cut that are searched for one.
+/// Bytes to search for a cut before the wanted one.
 const SEARCHED: usize = 1 << 10;
-/// Words at the end of a beginning that what follows may change. With the known patterns it is two: a contraction
-/// that has begun, `'l`, and a run of white space, of which line ends and spaces are words of their own.
+/// Words at the end of a beginning that later text may change. With the known patterns this is two: an
+/// unfinished contraction, `'l`, and a run of white space, whose line ends and spaces are separate words.
 const UNCERTAIN: usize = 4;
-/// Longer added tokens and replaced strings are not looked for on both sides of a cut.
+/// Longer added tokens and replaced strings are not searched for across a cut.
 const LONGEST: usize = 64;
 
 impl Tokenizer {
-    /// How many pieces of each text decide what truncation leaves and whether it cuts, if it cuts at the end.
+    /// Number of pieces of each text that determine truncation, if it cuts at the end.
     pub(crate) fn least_pieces(&self) -> Option<usize> {
         let truncation = self.truncation.as_ref()?;
         match truncation.direction {
@@ -36,11 +36,12 @@ impl Tokenizer {
         }
     }
 
-    /// Runs `work` on the words of `text`, or of as much of it as gives `least` pieces; `len` says how many there
-    /// are. The words are complete, and those that the whole text begins with.
+    /// Runs `work` on the words of `text`, or of as much of it as yields `least` pieces; `len` counts them.
+    /// The words are complete, and the whole text begins with them.
     ///
     /// # Errors
-    /// [`Error::Undecided`] if `text` is not the `whole` text and has not so many pieces for certain.
+    /// [`Error::Undecided`] if `text` is not the `whole` text and is not certain to have that many
+    /// pieces.
     pub(crate) fn read<T>(
         &self,
         text: &str,
@@ -79,7 +80,7 @@ impl Tokenizer {
         Ok(work(&self.split(text, track)?))
     }
 
-    /// The words of a beginning that what follows cannot change.
+    /// The words of a beginning that later text cannot change.
     fn certain(&self, beginning: &str, track: bool) -> Result<Splits> {
         let mut splits = self.added.split(beginning, self.normalizer.as_ref(), self.tracks(track))?;
         let mut stages = Vec::new();
@@ -99,7 +100,7 @@ impl Tokenizer {
         Ok(splits)
     }
 
-    /// How many bytes on either side of a cut decide whether it is one; none if any number of them may.
+    /// Number of bytes on either side that determine whether a cut is valid; `None` if unbounded.
     fn margin(&self) -> Option<usize> {
         let mut stages = Vec::new();
         self.pre_tokenizer.as_ref()?.stages(&mut stages);
@@ -109,7 +110,7 @@ impl Tokenizer {
         (stages.first()?.cuts_locally() && longest <= LONGEST).then_some(4 * longest)
     }
 
-    /// The last place at or before `wanted` where `text` can be cut, if one is near.
+    /// The last position at or before `wanted` where `text` can be cut, if one is near.
     fn cut_before(&self, text: &str, wanted: usize, margin: usize) -> Result<Option<usize>> {
         let end = text.floor_char_boundary(wanted);
         let mut after = text[end..].chars().next();
@@ -130,7 +131,7 @@ impl Tokenizer {
         Ok(None)
     }
 
-    /// Whether neither an added token nor a replaced string is near a cut.
+    /// Whether no added token or replaced string is near a cut.
     fn nothing_spans(&self, text: &str, cut: usize, margin: usize) -> Result<bool> {
         if margin == 0 {
             return Ok(true);
@@ -161,8 +162,8 @@ impl Tokenizer {
     }
 }
 
-/// Whether text may be cut between two characters: both are visible and no marks, or one of them is a space; they are
-/// in different grapheme clusters whatever stands around them, and no normalisation form makes one of both.
+/// Whether text may be cut between two characters: both are visible non-marks, or one is a space; they are in
+/// different grapheme clusters in any context, and no normalisation form merges them.
 fn can_part(before: char, after: char) -> bool {
     let visible = |c: char| {
         c.is_ascii_graphic()

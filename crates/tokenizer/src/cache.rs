@@ -1,4 +1,4 @@
-//! Words already encoded.
+//! Cache of encoded words.
 
 use std::{
     cell::Cell,
@@ -10,13 +10,13 @@ use std::{
 
 use crate::models::Piece;
 
-/// Longer words, and words of more pieces, are rare and not kept.
+/// Longer words, and words with more pieces, are rare and not cached.
 const LONGEST: usize = 24;
 const PIECES: usize = 7;
 
-/// How many words a thread remembers unless set otherwise: 1 MB, which stays near the processor.
+/// Default number of words cached per thread: 1 MB, which fits the processor's cache.
 pub(crate) const WORDS: usize = 1 << 14;
-/// A cache begins with room for this many.
+/// Initial capacity of a cache.
 const FIRST: usize = 1 << 8;
 
 /// A word and its pieces, in one cache line.
@@ -33,7 +33,7 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
-/// The bytes of a word, and how many.
+/// The bytes of a word, and their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Key {
     bytes: [u64; LONGEST / 8],
@@ -75,7 +75,7 @@ impl Key {
         Some(Self { bytes, len: len as u8 })
     }
 
-    /// A hash: products with odd constants, folded. Who makes words collide makes them slow, not wrong.
+    /// A hash: folded products with odd constants. Collisions cost speed, not correctness.
     #[inline]
     fn hash(&self) -> usize {
         let [a, b, c] = self.bytes;
@@ -88,18 +88,18 @@ impl Key {
     }
 }
 
-/// The pieces of words. Of two words whose hashes meet, the older makes way: what is frequent comes back
-/// at once, and a cache follows its text.
+/// The pieces of words. On a hash collision, the older word is evicted: frequent words return at once,
+/// and the cache adapts to its text.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     /// A power of two, or none yet.
     entries: Vec<Entry>,
-    /// Words entered since the cache last grew.
+    /// Words inserted since the cache last grew.
     entered: usize,
     scratch: Vec<Piece>,
 }
 
-/// Pieces, kept or just made.
+/// Pieces, cached or just made.
 pub(crate) enum Pieces<'a> {
     /// The first `count` of these.
     Kept {
@@ -111,7 +111,7 @@ pub(crate) enum Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Appends the ids; how many there are.
+    /// Appends the ids; returns their number.
     #[inline]
     pub fn ids(&self, out: &mut Vec<u32>) -> usize {
         match self {
@@ -143,8 +143,7 @@ impl Pieces<'_> {
 }
 
 impl Cache {
-    /// The pieces of `text[start..end]`, which `make` appends if they are not known. At most `words` are
-    /// kept.
+    /// The pieces of `text[start..end]`; `make` appends them if not cached. At most `words` are cached.
     #[inline]
     pub fn pieces(
         &mut self,
@@ -206,12 +205,12 @@ impl Cache {
     }
 }
 
-/// The caches of a tokenizer: a thread takes the one of its number, or the next that is free, so that
-/// nothing waits for another.
+/// The caches of a tokenizer: a thread takes the one with its number, or the next free one, so that
+/// no thread waits.
 #[derive(Debug)]
 pub(crate) struct Caches {
     slots: Box<[Slot]>,
-    /// How many words each keeps at most: a power of two, or 0.
+    /// Maximum words per cache: a power of two, or 0.
     pub words: usize,
 }
 
@@ -220,7 +219,7 @@ pub(crate) struct Caches {
 #[repr(align(128))]
 struct Slot(Mutex<Cache>);
 
-/// More threads than this at once do without.
+/// Concurrent threads beyond this number have no cache.
 const SLOTS: usize = 64;
 
 impl Caches {
@@ -265,7 +264,7 @@ impl Clone for Caches {
     }
 }
 
-/// A number for every thread, in the order they first ask.
+/// A number for every thread, in order of first use.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static NUMBER: Cell<Option<usize>> = const { Cell::new(None) });

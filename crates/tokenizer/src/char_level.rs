@@ -1,14 +1,14 @@
-//! Tokenizers of characters.
+//! Character-level tokenizers.
 
 use crate::{AddedToken, Bpe, BpeConfig, Decoder, Model, Result, Tokenizer, Vocab};
 
 impl Tokenizer {
     /// A tokenizer of single characters: the special tokens have the first ids, then come the characters of
-    /// `alphabet`, sorted, each once. `unk_token` stands for any other character; without one they are left
-    /// out. In `tokenizer.json` it is a BPE model without merges.
+    /// `alphabet`, sorted, each once. `unk_token` stands for any other character; without one, other
+    /// characters are dropped. In `tokenizer.json` it is a BPE model without merges.
     ///
     /// # Errors
-    /// `unk_token` is no special token; a special token comes twice.
+    /// `unk_token` is not a special token; a special token is repeated.
     ///
     /// ```
     /// use cloze_tokenizer::Tokenizer;

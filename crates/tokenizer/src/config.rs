@@ -1,4 +1,4 @@
-//! `tokenizer_config.json`: the parts that tokens play, and what the older files say nowhere else.
+//! `tokenizer_config.json`: the roles of tokens, and what older files say nowhere else.
 
 use std::collections::BTreeMap;
 
@@ -10,47 +10,47 @@ use crate::{
     TemplateProcessing, Tokenizer, families::ModelConfig,
 };
 
-/// Lengths from here on are how transformers writes "no limit".
+/// Lengths from here up mean "no limit" in transformers.
 const NO_LIMIT: f64 = 1e9;
 
-/// What a `tokenizer_config.json` declares, as far as it concerns text and ids. Keys that make other ids and are not followed
-/// are refused; others are in [`ignored`](Self::ignored), unless they are known to change nothing.
+/// The contents of a `tokenizer_config.json` that concern text and ids. Unsupported keys that change ids are
+/// errors; other unsupported keys are in [`ignored`](Self::ignored), unless known to have no effect.
 ///
-/// Beside a `tokenizer.json` it only names tokens and lengths; beside a `vocab.txt`, or a `vocab.json` and
-/// `merges.txt`, or a SentencePiece model, it also decides how the stages are set; there `special_tokens_map.json`
-/// and `added_tokens.json` of older models are read too.
+/// Next to a `tokenizer.json` it only names tokens and lengths; next to a `vocab.txt`, a `vocab.json` and
+/// `merges.txt`, or a SentencePiece model, it also configures the stages, and `special_tokens_map.json` and
+/// `added_tokens.json` of older models are read too.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TokenizerConfig {
     /// transformers' class, such as `BertTokenizer`.
     pub tokenizer_class: Option<String>,
-    /// The most pieces the model takes, special tokens included; `None` without a limit. Encoding does not
-    /// truncate to it: see [`Tokenizer::set_truncation`].
+    /// The model's maximum length in pieces, including special tokens; `None` means no limit. Encoding
+    /// does not truncate to it: see [`Tokenizer::set_truncation`].
     #[serde(deserialize_with = "length")]
     pub model_max_length: Option<usize>,
     /// BERT: lower-case the text.
     pub do_lower_case: Option<bool>,
-    /// BERT: strip accents; `None` as lower-casing does.
+    /// BERT: strip accents; `None` follows lower-casing.
     pub strip_accents: Option<bool>,
     /// BERT: each Chinese character is a word.
     pub tokenize_chinese_chars: Option<bool>,
     /// GPT-2, RoBERTa: treat the first word like those after a space.
     pub add_prefix_space: Option<bool>,
-    /// GPT-2 and SentencePiece models: put `bos_token` before each text.
+    /// GPT-2 and SentencePiece models: add `bos_token` before each text.
     pub add_bos_token: Option<bool>,
-    /// GPT-2 and SentencePiece models: put `eos_token` behind each text.
+    /// GPT-2 and SentencePiece models: add `eos_token` after each text.
     pub add_eos_token: Option<bool>,
     /// ALBERT, XLNet: keep accents; `None` drops them.
     pub keep_accents: Option<bool>,
     /// DeBERTa: each punctuation sign is a word.
     pub split_by_punct: Option<bool>,
-    /// T5, Llama: `false` puts no space in front of what follows a special token.
+    /// T5, Llama: `false` adds no space after a special token.
     pub legacy: Option<bool>,
-    /// T5: so many sentinels stand behind the vocabulary.
+    /// T5: number of sentinels after the vocabulary.
     pub extra_ids: Option<u32>,
-    /// The inputs that the model takes, as transformers names them; `None` as the model's family does.
+    /// The model's inputs, as named by transformers; `None` means the family's default.
     pub model_input_names: Option<Vec<String>>,
-    /// The side on which transformers pads, `left` or `right`; `None` as the model's family does.
+    /// The side on which transformers pads, `left` or `right`; `None` means the family's default.
     pub padding_side: Option<String>,
     /// Begins a text.
     #[serde(deserialize_with = "token")]
@@ -64,7 +64,7 @@ pub struct TokenizerConfig {
     /// Ends a segment.
     #[serde(deserialize_with = "token")]
     pub sep_token: Option<AddedToken>,
-    /// Fills up short sequences.
+    /// Pads short sequences.
     #[serde(deserialize_with = "token")]
     pub pad_token: Option<AddedToken>,
     /// Begins a sequence that is classified.
@@ -73,14 +73,15 @@ pub struct TokenizerConfig {
     /// Hides a piece.
     #[serde(deserialize_with = "token")]
     pub mask_token: Option<AddedToken>,
-    /// Special tokens without such a part.
+    /// Special tokens without a role.
     #[serde(deserialize_with = "tokens")]
     pub additional_special_tokens: Vec<AddedToken>,
     /// Added tokens by id.
     pub added_tokens_decoder: BTreeMap<u32, AddedToken>,
     /// Special tokens in a text are ordinary text.
     pub split_special_tokens: Option<bool>,
-    /// Keys with a value that are not followed: what is known to change results, as `truncation_side`, and what is not known.
+    /// Keys that are set but not supported: unknown ones, and those known to change results, such as
+    /// `truncation_side`.
     #[serde(skip)]
     pub ignored: Vec<String>,
 }
@@ -114,8 +115,8 @@ const FOLLOWED: &[&str] = &[
     "unk_token",
 ];
 
-/// Keys of transformers' classes, of 4.57 and of 5.24, that change no ids: names of files, where a tokenizer comes from, how
-/// texts are shown, what its fast tokenizers pass over, and what belongs to Marian's files or to chats.
+/// Keys of transformers' classes (4.57 and 5.24) that do not change ids: file names, a tokenizer's origin,
+/// display settings, keys ignored by fast tokenizers, and keys for Marian's files or chats.
 const HARMLESS: &[&str] = &[
     "_commit_hash",
     "_name_or_path",
@@ -167,7 +168,7 @@ const HARMLESS: &[&str] = &[
     "vocab_type",
 ];
 
-/// Keys that make other ids, the value that does not, and what to do about others.
+/// Keys that change ids, the value that does not, and what to do about other values.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("subword_tokenizer_type", "wordpiece", "save the folder with a tokenizer.json"),
     ("word_tokenizer_type", "basic", "cut the words beforehand"),
@@ -231,7 +232,7 @@ impl TokenizerConfig {
         Ok(config)
     }
 
-    /// Takes what is said in another way than by a key for each field, and finds what is not followed.
+    /// Reads settings that have no field of their own, and collects the unsupported keys.
     fn follow(&mut self, keys: &Map<String, Value>) -> Result<()> {
         // Version 5's name for additional special tokens.
         let extra: Vec<Value> = match keys.get("extra_special_tokens") {
@@ -271,7 +272,7 @@ impl TokenizerConfig {
         Ok(())
     }
 
-    /// The special tokens with their parts, under their names in the file.
+    /// The special tokens with their roles, by name in the file.
     pub(crate) fn parts(&self) -> [(&'static str, &Option<AddedToken>); 7] {
         [
             ("bos_token", &self.bos_token),
@@ -284,7 +285,7 @@ impl TokenizerConfig {
         ]
     }
 
-    /// The parts that the usual names play in a tokenizer that declares none: BERT's, RoBERTa's, GPT-2's.
+    /// Roles from the usual names (BERT's, RoBERTa's, GPT-2's), for a tokenizer that declares none.
     fn usual(tokenizer: &Tokenizer) -> Self {
         let known = |names: &[&str]| {
             let mut added = tokenizer.added_tokens();
@@ -303,7 +304,7 @@ impl TokenizerConfig {
         }
     }
 
-    /// Makes special tokens of those that the file names.
+    /// Adds the tokens that the file names as special tokens.
     pub(crate) fn add_tokens(&self, tokenizer: &mut Tokenizer) -> Result<()> {
         let by_id = self.added_tokens_decoder.iter().map(|(id, token)| (Some(*id), token.clone()));
         tokenizer.add_with_ids(by_id).map_err(|error| rename(error, "added_tokens_decoder"))?;
@@ -338,9 +339,9 @@ impl TokenizerConfig {
         Ok(tokenizer)
     }
 
-    /// Takes what the files of older models say: `special_tokens_map` names tokens, and `added_tokens` has the
-    /// ids of those outside the vocabulary. As transformers does, only where the config has no
-    /// `added_tokens_decoder`, which replaced both.
+    /// Reads older models' files: `special_tokens_map` names tokens, and `added_tokens` has the ids of those
+    /// outside the vocabulary. As in transformers, only if the config has no `added_tokens_decoder`, which
+    /// replaced both.
     pub(crate) fn older_files(&mut self, map: Self, added: BTreeMap<String, u32>) {
         if !self.added_tokens_decoder.is_empty() {
             return;
@@ -407,7 +408,7 @@ impl TokenizerConfig {
         Ok(tokenizer)
     }
 
-    /// Names the tokens of Marian's that the file does not name.
+    /// Names Marian's tokens that the file does not name.
     pub(crate) fn with_marian_names(mut self) -> Self {
         for (token, usual) in
             [(&mut self.unk_token, "<unk>"), (&mut self.eos_token, "</s>"), (&mut self.pad_token, "<pad>")]
@@ -472,13 +473,13 @@ impl TokenizerConfig {
         Ok(tokenizer)
     }
 
-    /// The parts that tokens play: what was declared, else the usual names.
+    /// The roles of tokens: as declared, else by the usual names.
     fn declared_or_usual(&self, tokenizer: &Tokenizer) -> Option<Self> {
         let declared = self.parts().iter().any(|(_, token)| token.is_some());
         (!declared).then(|| Self::usual(tokenizer))
     }
 
-    /// The text of the `special_tokens_map.json` that transformers 4 reads, and 5 has no more.
+    /// The text of the `special_tokens_map.json` that transformers 4 reads and 5 dropped.
     pub(crate) fn special_tokens_json(&self, tokenizer: &Tokenizer) -> String {
         let usual = self.declared_or_usual(tokenizer);
         let object = |token: &AddedToken| {
@@ -500,8 +501,8 @@ impl TokenizerConfig {
         serde_json::to_string_pretty(&file).expect("maps with text for keys become JSON")
     }
 
-    /// The text of the file that makes transformers read the `tokenizer.json` beside it as it stands, and make of it
-    /// what `model` takes.
+    /// The text of the file that makes transformers read the accompanying `tokenizer.json` unchanged and
+    /// produce the inputs of `model`.
     pub(crate) fn to_json(&self, tokenizer: &Tokenizer, model: &ModelConfig) -> String {
         let usual = self.declared_or_usual(tokenizer);
         let mut file = Map::new();
@@ -541,7 +542,7 @@ impl TokenizerConfig {
     }
 }
 
-/// Says where in this file an added token stands.
+/// Adds the location of an added token in this file.
 fn rename(error: Error, at: &str) -> Error {
     match error {
         Error::Invalid { message, .. } => Error::invalid(at, message),

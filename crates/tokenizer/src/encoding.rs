@@ -1,53 +1,52 @@
-//! What encoding a text gives.
+//! The result of encoding a text.
 
 use std::ops::Range;
 
 use crate::{Span, TruncationDirection};
 
-/// The pieces of a text, or of a pair, with everything known about them. All vectors have one entry
-/// for each piece.
+/// The pieces of a text, or of a pair, with all their attributes. All vectors have one entry per
+/// piece.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Encoding {
     /// Ids.
     pub ids: Vec<u32>,
-    /// The pieces as they stand in the vocabulary; of an added token, the text it matched.
+    /// The pieces as in the vocabulary; for an added token, the text it matched.
     pub tokens: Vec<String>,
     /// 0 for the first segment, 1 for the second (BERT's `token_type_ids`).
     pub type_ids: Vec<u32>,
-    /// Ranges of the original text (of its word, where the text was given as words), in bytes unless
+    /// Ranges in the original text (in the word, if the text was given as words), in bytes unless
     /// [`OffsetUnit::Chars`](crate::OffsetUnit) was asked for; `(0, 0)` for special tokens and padding.
     ///
-    /// Not always ends of characters: the byte level trims one byte for each character of white space, as
-    /// the reference does, also where an added token took a wide one such as U+2003. Cut with `str::get`.
+    /// Not always character boundaries: the byte level trims one byte per white-space character, as in
+    /// the reference, even if an added token included a wide one such as U+2003. Slice with `str::get`.
     pub offsets: Vec<Span>,
     /// The number of the word in its text; `None` for special tokens and padding.
     pub word_ids: Vec<Option<u32>>,
     /// 0 for the first text, 1 for the second; `None` for special tokens and padding.
     pub sequence_ids: Vec<Option<u32>>,
-    /// 1 for tokens the post-processor or padding added.
+    /// 1 for tokens added by the post-processor or padding.
     pub special_tokens_mask: Vec<u32>,
     /// 0 for padding, else 1.
     pub attention_mask: Vec<u32>,
-    /// What truncation cut off, in parts of the same length that overlap by the stride; none where a tokenizer
-    /// does [not keep it](crate::Tokenizer::set_keep_overflow).
+    /// What truncation cut off, in parts of the same length that overlap by the stride; empty if the
+    /// tokenizer does [not keep it](crate::Tokenizer::set_keep_overflow).
     pub overflowing: Vec<Encoding>,
-    /// Whether truncation cut off pieces of a text. The parts that it cut off are not truncated themselves.
+    /// Whether truncation cut off pieces of a text. `false` for the overflowing parts themselves.
     pub truncated: bool,
 }
 
 impl Encoding {
-    /// How many pieces there are.
+    /// Number of pieces.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no pieces.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// The pieces of text `sequence` (0 or 1), without the special tokens around them; `None` where it
-    /// has no pieces.
+    /// The pieces of text `sequence` (0 or 1), without special tokens; `None` if it has no pieces.
     pub fn sequence_range(&self, sequence: u32) -> Option<Range<usize>> {
         let of_sequence = |id: &Option<u32>| *id == Some(sequence);
         let start = self.sequence_ids.iter().position(of_sequence)?;
@@ -56,7 +55,7 @@ impl Encoding {
     }
 
     /// The piece that covers position `char` of text `sequence` (0 or 1), a byte unless the encoding was
-    /// made with offsets in characters. The first, where several stand for one character.
+    /// made with offsets in characters. The first, if several cover one character.
     ///
     /// ```
     /// # use cloze_tokenizer::{OffsetUnit, Tokenizer, Vocab};
@@ -80,22 +79,24 @@ impl Encoding {
         self.word_ids[self.char_to_token(char, sequence)?]
     }
 
-    /// The text that piece `token` is of, and its offsets there; `None` for special tokens and padding.
+    /// The text that piece `token` belongs to, and its offsets there; `None` for special tokens and
+    /// padding.
     pub fn token_to_chars(&self, token: usize) -> Option<(u32, Span)> {
         Some((self.token_to_sequence(token)?, self.offsets[token]))
     }
 
-    /// The text that piece `token` is of, and the number of its word; `None` for special tokens and padding.
+    /// The text that piece `token` belongs to, and the number of its word; `None` for special tokens and
+    /// padding.
     pub fn token_to_word(&self, token: usize) -> Option<(u32, u32)> {
         Some((self.token_to_sequence(token)?, self.word_ids[token]?))
     }
 
-    /// The text that piece `token` is of; `None` for special tokens and padding.
+    /// The text that piece `token` belongs to; `None` for special tokens and padding.
     pub fn token_to_sequence(&self, token: usize) -> Option<u32> {
         self.sequence_ids.get(token).copied().flatten()
     }
 
-    /// The pieces of word `word` of text `sequence`; `None` where there is no such word.
+    /// The pieces of word `word` of text `sequence`; `None` if there is no such word.
     ///
     /// ```
     /// # use cloze_tokenizer::{Tokenizer, Vocab};
@@ -136,7 +137,7 @@ impl Encoding {
         Some((self.offsets[tokens.start].0, self.offsets[tokens.end - 1].1))
     }
 
-    /// Counts the offsets, which are bytes of `text`, in its characters.
+    /// Converts byte offsets in `text` to character offsets.
     pub(crate) fn count_chars(&mut self, text: &str) {
         if text.is_ascii() {
             return;
@@ -162,7 +163,7 @@ impl Encoding {
         self.attention_mask.push(1);
     }
 
-    /// Appends a piece of a text; [`complete`](Self::complete) fills in what is the same for all of them.
+    /// Appends a piece of a text; [`complete`](Self::complete) fills in what they share.
     #[inline]
     pub(crate) fn push_piece(&mut self, id: u32, token: &str, offsets: Span, word: u32) {
         self.ids.push(id);

@@ -1,4 +1,4 @@
-//! What can go wrong, with the place in the file or the setting that caused it.
+//! Errors, with the location in the file or the setting that caused them.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub enum Error {
         #[source]
         source: Box<Error>,
     },
-    /// Text that is not JSON, or not of the expected shape.
+    /// Text that is not JSON, or has an unexpected structure.
     #[error("not a valid {what}, line {line}, column {column}: {message}")]
     Json {
         /// What was being read.
@@ -45,7 +45,7 @@ pub enum Error {
         line: usize,
         /// 1-based column.
         column: usize,
-        /// The parser's complaint.
+        /// The parser's message.
         message: String,
     },
     /// A component of a `tokenizer.json` that this crate does not support.
@@ -74,7 +74,7 @@ pub enum Error {
         /// What is wrong and what was expected.
         message: String,
     },
-    /// A regular expression of the tokenizer that was given up on a text, after too many attempts or too deep a
+    /// A regular expression of the tokenizer gave up on a text, after too many attempts or too deep a
     /// recursion.
     #[error(
         "the tokenizer's pattern {pattern:?} gave up on a text of {bytes} bytes ({problem}): cut the text into \
@@ -83,23 +83,23 @@ pub enum Error {
     PatternGaveUp {
         /// The expression, or the beginning of a long one.
         pattern: String,
-        /// The length of the text that it was searched for in.
+        /// The length of the searched text.
         bytes: usize,
         /// The engine's message.
         problem: String,
     },
-    /// One of several texts that were encoded together.
+    /// One of several texts encoded together failed.
     #[error("text {} of {texts}", index + 1)]
     Batch {
         /// The text's index among them.
         index: usize,
-        /// How many there are.
+        /// The number of texts.
         texts: usize,
         /// What is wrong with it.
         #[source]
         source: Box<Error>,
     },
-    /// A text without any token for the model.
+    /// A text yields no tokens for the model.
     #[error("the tokenizer makes no tokens of the text and adds no special ones")]
     NoTokens,
     /// A beginning of a text that does not determine how the text is encoded; see

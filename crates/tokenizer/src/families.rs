@@ -1,5 +1,5 @@
-//! What transformers' classes of tokenizers do that a folder's files leave unsaid: which inputs a model takes, on which
-//! side it is padded, and how a SentencePiece file becomes a tokenizer.
+//! Behaviour of transformers' tokenizer classes that a folder's files do not state: a model's inputs, its
+//! padding side, and how a SentencePiece file becomes a tokenizer.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::{
 
 const MODEL_CONFIG: &str = "config.json";
 
-/// What a tokenizer needs to know of the model beside it: a few keys of `config.json`.
+/// What a tokenizer needs to know about its model: a few keys of `config.json`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ModelConfig {
@@ -23,7 +23,7 @@ pub(crate) struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// Reads the `config.json` of a folder; all is empty if there is none.
+    /// Reads a folder's `config.json`; everything is empty if there is none.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(MODEL_CONFIG);
         if !path.is_file() {
@@ -32,8 +32,7 @@ impl ModelConfig {
         in_file(&path, |text| serde_json::from_str(text).map_err(|error| Error::json(MODEL_CONFIG, &error)))
     }
 
-    /// The names of the inputs that the model takes, under which transformers' tokenizer makes them. `None` for a model
-    /// that is not known.
+    /// The names of the model's inputs in transformers; `None` for an unknown model.
     pub fn input_names(&self) -> Option<Vec<String>> {
         let kind = self.model_type.as_deref()?;
         let takes_types = match kind {
@@ -53,7 +52,7 @@ impl ModelConfig {
         Some(names.iter().map(|name| (*name).to_owned()).collect())
     }
 
-    /// The side on which transformers' class for the model pads.
+    /// The padding side of the model's transformers class.
     pub fn padding_side(&self) -> Option<&'static str> {
         match self.model_type.as_deref()? {
             "xlnet" | "llama" | "mistral" => Some("left"),
@@ -62,7 +61,7 @@ impl ModelConfig {
     }
 }
 
-/// A class of transformers whose models are published with a SentencePiece file alone.
+/// A transformers class whose models are published with only a SentencePiece file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Albert,
@@ -73,7 +72,7 @@ pub(crate) enum Class {
     Xlnet,
 }
 
-/// The classes whose SentencePiece files are read as [`Spm::tokenizer`] does.
+/// The classes whose SentencePiece files are read by [`Spm::tokenizer`].
 const PLAIN: &[&str] =
     &["LlamaTokenizer", "PreTrainedTokenizer", "TokenizersBackend", "SentencePieceBackend"];
 
@@ -88,10 +87,10 @@ impl Class {
         ("XLNetTokenizer", Self::Xlnet),
     ];
 
-    /// The class that a folder's files name: that of the tokenizer, else that of the model's tokenizer.
+    /// The class named by a folder's files: the tokenizer's class, else the model's default one.
     ///
     /// # Errors
-    /// A class whose files are not read here.
+    /// A class whose files are not supported.
     pub fn named(config: Option<&TokenizerConfig>, model: &ModelConfig) -> Result<Option<Self>> {
         let declared = config.and_then(|config| config.tokenizer_class.as_deref());
         let declared = declared.map(|name| name.strip_suffix("Fast").unwrap_or(name));
@@ -122,9 +121,9 @@ impl Class {
         })
     }
 
-    /// The tokenizer that transformers' converter of the class makes of a SentencePiece file.
+    /// The tokenizer that transformers' converter for the class makes from a SentencePiece file.
     ///
-    /// Versions 4 and 5 differ in corners. It is that of 4.57.6, which follows the file's rules for characters and its
+    /// Versions 4 and 5 differ in edge cases. This follows 4.57.6, which uses the file's character rules and
     /// scores, as the published models were trained.
     pub fn tokenizer(self, spm: &Spm, mut config: TokenizerConfig) -> Result<Tokenizer> {
         self.complete(&mut config);
@@ -177,7 +176,7 @@ impl Class {
         }
     }
 
-    /// Where the pieces' ids are not those of the file.
+    /// Where ids differ from the file's.
     fn layout(self, config: &TokenizerConfig) -> Layout {
         let piece = |text: &str| (text.to_owned(), 0.0);
         let plain = Layout::default();
@@ -211,7 +210,7 @@ impl Class {
         }
     }
 
-    /// What comes before the file's rules for characters.
+    /// The normalisers before the file's character rules.
     fn normalizers(self, config: &TokenizerConfig) -> Vec<Normalizer> {
         let mut stages = Vec::new();
         if matches!(self, Self::Albert | Self::Xlnet) {
@@ -244,7 +243,7 @@ impl Class {
         serde_json::json!({"type": "Sequence", "pretokenizers": [punctuation, metaspace]})
     }
 
-    /// The special tokens with the class's flags, where the files only name them.
+    /// The special tokens with the class's flags, if the files only name them.
     fn special(self, config: &TokenizerConfig) -> Vec<AddedToken> {
         let mut tokens = Vec::new();
         for (part, token) in config.parts() {
@@ -265,7 +264,7 @@ impl Class {
         tokens
     }
 
-    /// What stands around one text and around two.
+    /// The special tokens around one text and around two.
     fn template(self, tokenizer: &Tokenizer, config: &TokenizerConfig) -> Result<Option<TemplateProcessing>> {
         let token = |part: &Option<AddedToken>| -> Result<(String, u32)> {
             let content = part.as_ref().map_or("", |token| &token.content);

@@ -101,7 +101,7 @@ pub(crate) fn in_file<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T>) -> 
 }
 
 /// BERT's `vocab.txt`. Whether to lower-case is in `tokenizer_config.json`; without it, a vocabulary with
-/// capital letters is taken for a cased one.
+/// capital letters counts as cased.
 fn load_vocab_txt(path: &Path, config: &Path) -> Result<Tokenizer> {
     let vocab = in_file(path, parse_vocab_txt)?;
     let declared = read_config(config)?;
@@ -120,7 +120,7 @@ fn read_if_there<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T>) -> Resul
     path.is_file().then(|| in_file(path, parse)).transpose()
 }
 
-/// The `tokenizer_config.json` with what the files beside it add, if there is any of them.
+/// The `tokenizer_config.json` merged with its companion files, if any exist.
 pub(crate) fn read_config(path: &Path) -> Result<Option<TokenizerConfig>> {
     fn json<T: DeserializeOwned>(what: &'static str) -> impl FnOnce(&str) -> Result<T> {
         move |text| serde_json::from_str(text).map_err(|error| Error::json(what, &error))
@@ -137,8 +137,8 @@ pub(crate) fn read_config(path: &Path) -> Result<Option<TokenizerConfig>> {
     Ok(Some(config))
 }
 
-/// The pieces by line. Of a piece that comes twice the last line counts, as in transformers: no text becomes the ids of the
-/// others, whose names say so.
+/// The pieces by line. The last occurrence of a repeated piece counts, as in transformers; the other ids are
+/// never produced, and their names say so.
 fn parse_vocab_txt(text: &str) -> Result<Vocab> {
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     let last: HashMap<&str, usize> = lines.iter().enumerate().map(|(i, piece)| (*piece, i)).collect();
@@ -202,7 +202,7 @@ fn pair(line: &str) -> Option<(&str, &str)> {
     line.split_once(' ').filter(|(a, b)| !a.is_empty() && !b.is_empty() && !b.contains(' '))
 }
 
-/// `tokenizer.json` as it stands.
+/// The raw `tokenizer.json`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TokenizerFile {
@@ -236,7 +236,7 @@ struct AddedTokenEntry {
     special: bool,
 }
 
-/// A model of any type: which fields must be there depends on `type`.
+/// A model of any type; `type` decides which fields are required.
 #[derive(Deserialize)]
 struct ModelFile {
     #[serde(rename = "type")]
@@ -423,7 +423,8 @@ pub(crate) fn decoder_from_value(value: Option<Value>) -> Result<Option<Decoder>
     component(value, "decoder", Decoder::TYPES, "decoders")
 }
 
-/// Reads a component after making sure that it and all inside it (in `list`, for a sequence) exist here.
+/// Reads a component after checking that it and everything inside it (in `list`, for a sequence) are
+/// supported.
 fn component<T: DeserializeOwned>(
     value: Option<Value>,
     at: &str,

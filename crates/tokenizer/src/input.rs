@@ -1,21 +1,21 @@
-//! What can be encoded beside one plain text: pairs, and texts that are already cut into words.
+//! Inputs other than one plain text: pairs, and pre-split texts.
 
 use rayon::prelude::*;
 
 use crate::{Encoding, Result, Tokenizer, splits::Splits, tokenizer::in_order};
 
-/// A text, as it stands or as a list of words.
+/// A text, whole or as a list of words.
 ///
-/// Each word goes through normaliser, pre-tokenizer and model on its own; all its pieces have its place
-/// in the list as word id, and offsets in it.
+/// Each word passes through normaliser, pre-tokenizer and model on its own; its pieces have its index
+/// as word id, and offsets within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sequence<'a> {
     /// A text.
     Text(&'a str),
-    /// Words, as of a corpus with a label for each.
+    /// Words, for example of a corpus with word labels.
     Words(&'a [&'a str]),
-    /// The beginning of a text that goes on: it is encoded as the whole text is where truncation makes the rest
-    /// not matter, and refused ([`Error::Undecided`](crate::Error::Undecided)) where it might. No overflow is kept.
+    /// The beginning of a longer text: encoded like the whole text if truncation makes the rest irrelevant,
+    /// and otherwise an error ([`Error::Undecided`](crate::Error::Undecided)). No overflow is kept.
     ///
     /// So a line of any length can be encoded from a part that fits in memory.
     ///

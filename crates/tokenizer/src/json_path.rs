@@ -1,19 +1,20 @@
-//! Where in a JSON value an error arose, which serde forgets when it reads an enum by its `type`.
+//! Locates an error in a JSON value, since serde loses the location when it reads an enum by its
+//! `type`.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
 
-/// A field that nothing has, and a number that nothing wants.
+/// A field that nothing has, and a value that nothing accepts.
 const NO_FIELD: &str = "\u{10ffff}";
 const NO_VALUE: f64 = -8.593_75e-7;
 
-/// The error of reading `value`, which stands `at` a path, as a `T`: with the path of what is wrong in it.
+/// The error of reading `value`, found `at` a path, as a `T`, with the path of the culprit.
 ///
-/// Entries are read in order, and the first wrong one ends the reading. So an error is that of an entry if
-/// it stays the same when the entries behind it are replaced by one that is certainly wrong, and the least
-/// number of entries for which it stays ends with the culprit.
+/// Entries are read in order, and the first bad one ends reading. So an error belongs to an entry if it
+/// stays the same when the entries after it are replaced by an invalid one; the smallest number of entries
+/// that preserves the error ends with the culprit.
 pub(crate) fn blame<T: DeserializeOwned>(mut value: Value, at: &str, message: &str) -> Error {
     let same = |value: &Value| T::deserialize(value).is_err_and(|error| error.to_string() == message);
     let mut path = at.to_owned();
@@ -35,8 +36,8 @@ pub(crate) fn blame<T: DeserializeOwned>(mut value: Value, at: &str, message: &s
     }
 }
 
-/// The entry at fault of the list or object at `pointer`, and whether it is a list; none where it is the
-/// whole.
+/// The bad entry of the list or object at `pointer`, and whether that is a list; `None` if the whole
+/// value is at fault.
 fn culprit(root: &mut Value, pointer: &str, same: &impl Fn(&Value) -> bool) -> Option<(String, bool)> {
     let whole = root.pointer_mut(pointer)?.take();
     let entries = match &whole {

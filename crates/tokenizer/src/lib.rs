@@ -1,4 +1,4 @@
-//! Tokenizers: text to ids and back, with the ids that the `tokenizers` crate gives, in Rust alone.
+//! Tokenizers: text to ids and back, in pure Rust, with the same ids as the `tokenizers` crate.
 //!
 //! A [`Tokenizer`] is a pipeline of small stages, each an enum named as in `tokenizer.json`:
 //!
@@ -11,7 +11,7 @@
 //! | [`Decoder`] | pieces back to text | `WordPiece`, `ByteLevel`, `BPEDecoder`, `ByteFallback`, `Fuse`, `Strip`, `Replace`, `Metaspace`, `CTC`, `Marian`, `Sequence` |
 //!
 //! Before them, added and special tokens are cut out of the text; after them, an encoding is truncated and
-//! padded as set. A file with anything else in it is refused, with the JSON path of what is not supported.
+//! padded as set. A file with anything else is an error with the JSON path of the unsupported part.
 //!
 //! # Worked example
 //!
@@ -41,44 +41,46 @@
 //! # Ok::<_, cloze_tokenizer::Error>(())
 //! ```
 //!
-//! For what a model reads, [`Tokenizer::encode_ids_batch`] gives ids alone, many times as fast, on all threads. For a
+//! For model input, [`Tokenizer::encode_ids_batch`] gives only ids, many times as fast, on all threads. For a
 //! corpus, [`Tokenizer::encode_into`] gives ids and word starts only.
 //!
 //! # Exactness
 //!
 //! The tests compare ids, tokens, offsets, word ids and decoded text with `tokenizers` 0.23.2 (its
-//! `fancy-regex` build). What differs, on purpose:
+//! `fancy-regex` build). Intentional differences:
 //!
 //! - Truncation keeps all overflowing parts (0.23 drops what lies beyond `max_length` pieces before it
-//!   cuts), keeps word ids when cutting from the left, and does not fail where the named text of
-//!   `OnlyFirst` or `OnlySecond` is too short, but cuts the other as well.
-//! - An added token keeps the id its file gives, or the file is refused; the reference assigns another.
+//!   cuts), keeps word ids when cutting from the left, and if the text named by `OnlyFirst` or
+//!   `OnlySecond` is too short, cuts the other as well instead of failing.
+//! - An added token keeps the id in its file, or the file is an error; the reference assigns another
+//!   id.
 //! - Training numbers pieces with a prefix or suffix in order; the reference does in random order. Counts
 //!   are 64-bit; those of the reference overflow at 2³¹.
 //! - Decoding no tokens at all gives no text; the reference's BPE decoder panics. So does its `Strip`
-//!   decoder on a token that is nothing but the character, and shorter than what may go.
+//!   decoder on a token that consists only of the character and is shorter than the allowed strip.
 //! - `FixedLength` of 0 is an error; the reference panics when it encodes.
-//! - BPE dropout draws from a generator that is passed in, or that begins anew with each call; the
-//!   reference draws from one of the process.
-//! - The bytes that stand for an unknown character with a prefix or suffix end where the word does; the
-//!   reference counts on.
+//! - BPE dropout uses a generator that is passed in or restarted with each call; the reference's is
+//!   global.
+//! - The byte pieces of an unknown character with a prefix or suffix end with the word; the reference
+//!   counts beyond it.
 //! - Cut and padded pieces keep their text's number as sequence id, and padding has none (0.23 loses some
-//!   of them). The maps of an [`Encoding`] find nothing in a second text that is not there, where the
-//!   reference searches the first.
-//! - The overflowing parts of a pair stand in one list, each once, with the type ids of the whole (0.23
-//!   hangs some below others, and gives RoBERTa's type id 0 to them only with special tokens).
-//! - Decoding without special tokens leaves out also those whose normal form is another text. Of two added
-//!   tokens with the same normal form the first is found (the reference takes either, at random), and white
-//!   space that one added token took is not found again by the next.
-//! - The `ByteFallback` decoder takes two hexadecimal digits for a byte; the reference also `<0x+5>`.
+//!   of them). The maps of an [`Encoding`] find nothing in a missing second text; the reference searches
+//!   the first.
+//! - The overflowing parts of a pair are in one list, each once, with the type ids of the whole (0.23
+//!   nests some below others, and gives them RoBERTa's type id 0 only with special tokens).
+//! - Decoding without special tokens also omits those whose normal form differs. Of two added tokens with
+//!   the same normal form, the first matches (the reference picks one at random), and white space consumed
+//!   by one added token is not matched by the next.
+//! - The `ByteFallback` decoder accepts two hexadecimal digits for a byte; the reference also accepts
+//!   `<0x+5>`.
 //! - A known splitting pattern (see [`Pattern`]) never gives up; the reference's engine fails on very long
-//!   runs of white space. Where another pattern gives up, encoding fails, and names it.
+//!   runs of white space. If another pattern gives up, encoding fails with its name.
 //! - Unknown fields and components are errors.
 //! - Unigram sampling draws a path in proportion to its probability to the power of alpha (Kudo 2018); the
-//!   reference applies alpha again at every piece. A piece that comes twice is an error.
-//! - Settings of a SentencePiece model that transformers' converter passes over (no prefix, extra spaces
+//!   reference applies alpha again at every piece. A repeated piece is an error.
+//! - Settings of a SentencePiece model that transformers' converter ignores (no prefix, extra spaces
 //!   kept, byte fallback of Unigram) are honoured.
-//! - Models without an unknown token leave out what they cannot spell, where the reference fails.
+//! - Models without an unknown token drop what they cannot encode; the reference fails.
 //!
 //! Unicode versions are the reference's: general categories of `unicode_categories` 0.1, normalisation of
 //! Unicode 9, regular-expression classes those of `regex-syntax` 0.8, case, numbers and white space the

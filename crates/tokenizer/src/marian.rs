@@ -1,4 +1,4 @@
-//! The tokenizers in a folder of Marian's, as the OPUS-MT models have them.
+//! The tokenizers in a Marian model folder, such as an OPUS-MT model.
 
 use std::path::Path;
 
@@ -14,11 +14,11 @@ const TARGET_VOCAB: &str = "target_vocab.json";
 /// The tokenizers of a Marian or OPUS-MT model: two SentencePiece models, `source.spm` and `target.spm`, whose pieces
 /// have the ids of `vocab.json`.
 ///
-/// Ids and texts are those of transformers' `MarianTokenizer`: a piece that the vocabulary lacks is `<unk>`, a code
-/// such as `>>fr<<` that a text begins with is one token (if it has 64 bytes at most), `</s>` ends every text. Nothing
-/// but SentencePiece's own rules normalises a text: transformers, too, no longer applies Moses' rules for punctuation
-/// in encoding. What [`Tokenizer::save`] writes of them is for cloze alone; transformers reads the files of the
-/// folder.
+/// Ids and texts are those of transformers' `MarianTokenizer`: a piece that the vocabulary lacks is `<unk>`,
+/// a leading code such as `>>fr<<` is one token (if at most 64 bytes), and `</s>` ends every text. Only
+/// SentencePiece's own rules normalise a text: transformers, too, no longer applies Moses' punctuation rules
+/// when encoding. The output of [`Tokenizer::save`] is for cloze alone; transformers reads the original
+/// files.
 ///
 /// ```no_run
 /// # use cloze_tokenizer::MarianTokenizers;
@@ -30,13 +30,13 @@ const TARGET_VOCAB: &str = "target_vocab.json";
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct MarianTokenizers {
-    /// Of what is translated.
+    /// For source texts.
     pub source: Tokenizer,
-    /// Of translations.
+    /// For target texts.
     pub target: Tokenizer,
 }
 
-/// What `tokenizer_config.json` says for Marian alone.
+/// Marian's own keys of `tokenizer_config.json`.
 #[derive(Default, Deserialize)]
 struct Settings {
     /// Whether the target's ids are those of `target_vocab.json`.
@@ -45,7 +45,7 @@ struct Settings {
 }
 
 impl MarianTokenizers {
-    /// The files that are read of a folder; those after the first three may be missing.
+    /// The files read from a folder; all but the first three are optional.
     pub const FILES: [&str; 7] =
         [SOURCE, TARGET, VOCAB, TARGET_VOCAB, files::CONFIG, files::SPECIAL, files::ADDED];
 
@@ -58,7 +58,7 @@ impl MarianTokenizers {
     /// that declares `separate_vocabs`, the target's ids are those of `target_vocab.json`.
     ///
     /// # Errors
-    /// A file that is not there or cannot be read, by name; a model that is no Unigram; a vocabulary without `<unk>`,
+    /// A missing or unreadable file, by name; a model that is not Unigram; a vocabulary without `<unk>`,
     /// `</s>` or `<pad>`.
     pub fn load(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();

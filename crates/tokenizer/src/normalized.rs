@@ -1,4 +1,4 @@
-//! Text on its way through the normaliser, with the place in the original each byte came from.
+//! Text being normalised, with the origin of each byte.
 
 use std::ops::Range;
 
@@ -13,7 +13,8 @@ pub(crate) struct NormalizedText {
     spans: Option<Vec<Span>>,
     /// Where this piece begins in the original text.
     start: usize,
-    /// Spans are kept but not written down: every character still stands for the one in its place.
+    /// Spans are tracked but not yet stored: every character still stands for the original one at
+    /// its position.
     in_place: bool,
 }
 
@@ -23,20 +24,19 @@ impl NormalizedText {
         Self { text: text.to_owned(), spans: None, start, in_place: track }
     }
 
-    /// Writes the spans down before they change.
+    /// Stores the spans before they change.
     fn write_spans(&mut self) {
         if std::mem::take(&mut self.in_place) {
             self.spans = Some(spans_in_place(&self.text, self.start));
         }
     }
 
-    /// Where the text begins in the original, if every character of it still stands for the one in its
-    /// place.
+    /// Start of the text in the original, if every character still stands for the one at its position.
     pub fn in_place(&self) -> Option<usize> {
         self.in_place.then_some(self.start)
     }
 
-    /// Replaces every character of text that is all ASCII by another of ASCII.
+    /// Maps every character of all-ASCII text to another ASCII character.
     pub fn map_ascii(&mut self, map: impl Fn(u8) -> u8) {
         let mut bytes = std::mem::take(&mut self.text).into_bytes();
         for byte in &mut bytes {
@@ -58,9 +58,9 @@ impl NormalizedText {
         (self.text, self.spans)
     }
 
-    /// Replaces the text by `chars`. Each comes with its change: `0` replaces the next old character,
-    /// `1` is inserted (and stands for the same range as the character before it), `-n` replaces one
-    /// and drops the `n` old characters after it. `dropped` old characters are dropped at the front.
+    /// Replaces the text by `chars`. Each has a change: `0` replaces the next old character, `1`
+    /// inserts (with the range of the character before it), `-n` replaces one and drops the `n` old
+    /// characters after it. `dropped` old characters are dropped at the front.
     pub fn transform(&mut self, chars: impl IntoIterator<Item = (char, isize)>, dropped: usize) {
         self.write_spans();
         let Some(spans) = &mut self.spans else {
@@ -117,7 +117,7 @@ impl NormalizedText {
         self.transform(kept, dropped);
     }
 
-    /// Keeps the bytes of this range only.
+    /// Keeps only the bytes of this range.
     pub fn keep(&mut self, range: Range<usize>) {
         if range == (0..self.text.len()) {
             return;
@@ -131,7 +131,7 @@ impl NormalizedText {
         }
     }
 
-    /// Puts `front`, which stands for the first character, before text that is not empty.
+    /// Prepends `front`, which stands for the first character, to non-empty text.
     pub fn prepend(&mut self, front: &str) {
         if self.text.is_empty() {
             return;
@@ -144,8 +144,8 @@ impl NormalizedText {
         }
     }
 
-    /// Replaces the parts that are marked by `content`, which stands for the last character of each. The
-    /// parts are the whole text, in order.
+    /// Replaces each marked part by `content`, which stands for the part's last character. The parts
+    /// cover the text in order.
     pub fn replace(&mut self, parts: &[(Range<usize>, bool)], content: &str) {
         self.write_spans();
         let mut text = String::with_capacity(self.text.len());
@@ -164,7 +164,7 @@ impl NormalizedText {
         (self.text, self.spans) = (text, spans);
     }
 
-    /// Replaces every character by one other.
+    /// Maps every character to one other.
     pub fn map(&mut self, map: impl Fn(char) -> char) {
         if self.text.chars().any(|c| map(c) != c) {
             let chars: Vec<_> = self.text.chars().map(|c| (map(c), 0)).collect();

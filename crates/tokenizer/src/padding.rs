@@ -1,13 +1,13 @@
-//! Filling encodings up to a length.
+//! Padding encodings to a length.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Encoding, Error, Result};
 
-/// Longer padding is taken for a mistake: it would not fit in memory.
+/// Longer padding is considered a mistake: it would not fit in memory.
 const LONGEST: usize = 1 << 24;
 
-/// The length to fill up to.
+/// The length to pad to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PaddingStrategy {
     /// That of the longest in the batch.
@@ -16,7 +16,7 @@ pub enum PaddingStrategy {
     Fixed(usize),
 }
 
-/// Which end is filled.
+/// Which end is padded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PaddingDirection {
     /// The beginning.
@@ -25,7 +25,7 @@ pub enum PaddingDirection {
     Right,
 }
 
-/// How to fill up encodings, as `tokenizer.json` writes it.
+/// How to pad encodings, as in `tokenizer.json`.
 ///
 /// ```
 /// # use cloze_tokenizer::{Padding, PaddingDirection, PaddingStrategy, Tokenizer, Vocab};
@@ -46,18 +46,18 @@ pub enum PaddingDirection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Padding {
-    /// The length to fill up to.
+    /// The length to pad to.
     pub strategy: PaddingStrategy,
-    /// Which end is filled.
+    /// Which end is padded.
     pub direction: PaddingDirection,
     /// Round the length up to a multiple.
     #[serde(default)]
     pub pad_to_multiple_of: Option<usize>,
-    /// The id to fill with.
+    /// The id to pad with.
     pub pad_id: u32,
-    /// The type id to fill with.
+    /// The type id to pad with.
     pub pad_type_id: u32,
-    /// The token to fill with.
+    /// The token to pad with.
     pub pad_token: String,
 }
 
@@ -75,7 +75,7 @@ impl Padding {
         Ok(())
     }
 
-    /// Fills every encoding of a batch up to the same length.
+    /// Pads every encoding of a batch to the same length.
     pub(crate) fn apply(&self, batch: &mut [Encoding]) {
         let length = self.length(batch.iter().map(Encoding::len).max().unwrap_or(0));
         for encoding in batch {
@@ -110,7 +110,7 @@ impl Padding {
         }
     }
 
-    /// The length that a batch is padded to whose longest text has `longest` pieces.
+    /// The padded length of a batch whose longest text has `longest` pieces.
     fn length(&self, longest: usize) -> usize {
         let length = match self.strategy {
             PaddingStrategy::Fixed(length) => length,

@@ -1,4 +1,4 @@
-//! What to search for: a string, or a regular expression. And what becomes of the places found.
+//! Patterns (a string or a regular expression), and what to do with the matches.
 
 use std::{
     ops::Range,
@@ -17,8 +17,9 @@ use crate::{
 /// A string or a regular expression (with look-around and back-references).
 ///
 /// In a file, `{"String": "..."}` or `{"Regex": "..."}`. The splitting patterns of GPT-2, `cl100k_base` and
-/// Llama 3, Qwen 2, and `o200k_base` (GPT-4o) are known letter by letter, and found in one pass. All others run on
-/// an engine that tries, and gives up ([`Error::PatternGaveUp`]) on a text that makes it try too often.
+/// Llama 3, Qwen 2, and `o200k_base` (GPT-4o) are recognised verbatim and matched in one pass. All others run
+/// on a backtracking engine, which gives up ([`Error::PatternGaveUp`]) on a text that needs too many
+/// attempts.
 ///
 /// ```
 /// use cloze_tokenizer::{Normalizer, Pattern, Replace};
@@ -34,9 +35,9 @@ use crate::{
 #[serde(try_from = "Source", into = "Source")]
 pub struct Pattern {
     source: Source,
-    /// None for a string that is searched for as it stands.
+    /// `None` for a literal string.
     regex: Option<Arc<Regex>>,
-    /// Finds the same, faster.
+    /// A faster equivalent.
     splitter: Option<Splitter>,
 }
 
@@ -89,17 +90,18 @@ impl Pattern {
     /// A regular expression.
     ///
     /// # Errors
-    /// It is not one.
+    /// It is invalid.
     pub fn regex(pattern: &str) -> Result<Self> {
         Source::Regex(pattern.to_owned()).try_into()
     }
 
-    /// What finds the matches where they cover every text: for the patterns of well-known models.
+    /// The hand-written matcher for the patterns of well-known models, whose matches cover every
+    /// text.
     pub(crate) fn splitter(&self) -> Option<Splitter> {
         self.splitter
     }
 
-    /// The string that is searched for as it stands.
+    /// The literal string, if it is one.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.source {
             Source::String(text) if !text.is_empty() => Some(text),
@@ -115,7 +117,7 @@ impl Pattern {
         }
     }
 
-    /// The whole of `text` in parts, those that match and those between.
+    /// All of `text` in parts: matches and what is between them.
     ///
     /// # Errors
     /// [`Error::PatternGaveUp`].
@@ -141,16 +143,16 @@ impl Pattern {
     }
 }
 
-/// Tries an expression on longer and longer beginnings of a long text, and says so when it takes too long: an
-/// expression that looks far ahead from every place, as `(?=(a+))\1b` does, needs the square of the text's length.
+/// Tries an expression on ever longer beginnings of a long text, and fails when it takes too long: an
+/// expression that looks far ahead from every position, such as `(?=(a+))\1b`, takes quadratic time.
 ///
-/// The engine counts how often it tries, not how far it looks, and cannot be stopped: so this tries it first. Where
-/// the time grows with the length as it should, that doubles it, for texts of more than [`BEGINNING`] bytes alone. A run
-/// of more bytes than that, without any match, may be refused though what follows it would have made a match.
+/// The engine limits the number of attempts, not how far it looks, and cannot be interrupted: hence this
+/// trial. For linear expressions it doubles the time, for texts of more than [`BEGINNING`] bytes only. A
+/// longer run without any match may be rejected even if later text would complete a match.
 fn in_reasonable_time(regex: &Regex, text: &str) -> std::result::Result<(), String> {
-    /// Bytes that the square of the length takes half a second for.
+    /// Bytes for which quadratic time takes half a second.
     const BEGINNING: usize = 1 << 14;
-    /// A thousand times what a beginning takes an expression whose time grows with the length.
+    /// A thousand times what a linear expression needs for a beginning.
     const PATIENCE: Duration = Duration::from_secs(1);
     let mut length = BEGINNING;
     while length < text.len() {
@@ -168,7 +170,7 @@ fn in_reasonable_time(regex: &Regex, text: &str) -> std::result::Result<(), Stri
     Ok(())
 }
 
-/// The whole of `text` in parts: the matches, and what is between them.
+/// All of `text` in parts: matches and what is between them.
 fn parts(text: &str, matches: impl Iterator<Item = Range<usize>>) -> Vec<(Range<usize>, bool)> {
     let mut parts = Vec::new();
     let mut end = 0;
@@ -185,12 +187,12 @@ fn parts(text: &str, matches: impl Iterator<Item = Range<usize>>) -> Vec<(Range<
     parts
 }
 
-/// The same, where every character that is `wanted` is a match.
+/// The same, where every `wanted` character is a match.
 pub(crate) fn char_parts(text: &str, wanted: impl Fn(char) -> bool) -> Vec<(Range<usize>, bool)> {
     parts(text, text.char_indices().filter(|(_, c)| wanted(*c)).map(|(at, c)| at..at + c.len_utf8()))
 }
 
-/// What becomes of the delimiter that text is cut at. For `-` in `the-final--countdown`:
+/// What to do with the delimiter at which text is split. For `-` in `the-final--countdown`:
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SplitBehavior {
     /// `the`, `final`, `countdown`
@@ -206,7 +208,7 @@ pub enum SplitBehavior {
 }
 
 impl SplitBehavior {
-    /// The ranges that remain of parts with and without a match.
+    /// The resulting ranges from parts with and without a match.
     pub(crate) fn ranges(self, parts: Vec<(Range<usize>, bool)>) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::with_capacity(parts.len());
         let mut before = false;

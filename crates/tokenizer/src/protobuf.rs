@@ -1,10 +1,10 @@
-//! Reading protocol buffers: the fields of a message as they stand on the wire, checked.
+//! Reads protocol buffers: the raw fields of a message, with checks.
 //!
 //! <https://protobuf.dev/programming-guides/encoding/>
 
 use crate::{Error, Result};
 
-/// A message, and where in the file it begins.
+/// A message, and its start in the file.
 #[derive(Debug, Clone)]
 pub(crate) struct Message<'a> {
     bytes: &'a [u8],
@@ -95,7 +95,7 @@ impl<'a> Field<'a> {
         Error::invalid(format!("byte {}", self.at), format!("field {} is not {what}", self.number))
     }
 
-    /// A number, as the signed one it stands for.
+    /// A number, as a signed integer.
     pub fn int(&self) -> Result<i64> {
         match self.value {
             Value::Varint(value) => Ok(value as i64),

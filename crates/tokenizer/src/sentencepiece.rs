@@ -1,8 +1,8 @@
 //! SentencePiece's `.model` files.
 //!
-//! They hold pieces with scores and how the text is to be normalised, as a protocol buffer
-//! (`sentencepiece_model.proto`). What comes of them is what transformers' converters make: `SpmConverter`
-//! for Unigram and for BPE of characters, `LlamaConverter` for BPE with byte fallback.
+//! They hold pieces with scores and normalisation rules, as a protocol buffer
+//! (`sentencepiece_model.proto`). The resulting tokenizer is that of transformers' converters:
+//! `SpmConverter` for Unigram and for BPE of characters, `LlamaConverter` for BPE with byte fallback.
 
 use hashbrown::HashMap;
 use serde_json::{Value, json};
@@ -13,10 +13,10 @@ use crate::{
     protobuf::{Field, Message},
 };
 
-/// What SentencePiece writes for a space.
+/// SentencePiece's symbol for a space.
 const SPACE: &str = "▁";
 
-/// A `.model` file, as far as it matters here.
+/// The relevant parts of a `.model` file.
 pub(crate) struct Spm {
     pieces: Vec<SpmPiece>,
     model_type: i64,
@@ -45,11 +45,11 @@ const NORMAL: i64 = 1;
 /// How the ids of a class of tokenizers differ from those of its SentencePiece file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Layout {
-    /// Pieces with scores in front.
+    /// Pieces with scores to add before.
     pub before: Vec<(String, f64)>,
-    /// So many of the file's first pieces are left out.
+    /// Number of the file's first pieces to skip.
     pub shift: usize,
-    /// Pieces with scores behind.
+    /// Pieces with scores to add after.
     pub after: Vec<(String, f64)>,
     /// The id of the piece for unknown characters, if it is not the file's.
     pub unk: Option<u32>,
@@ -158,7 +158,7 @@ impl Spm {
         Ok(())
     }
 
-    /// BPE with byte fallback takes the whole text for one word.
+    /// Whether the whole text is one word, as in BPE with byte fallback.
     fn whole_text(&self) -> bool {
         self.model_type == BPE && self.byte_fallback
     }
@@ -181,8 +181,8 @@ impl Spm {
         }))
     }
 
-    /// A tokenizer of the pieces alone, with their scores and the ids of `layout`. Unknown characters are not spelt in
-    /// bytes, as transformers' converters leave that out.
+    /// A tokenizer of just the pieces, with their scores and the ids of `layout`. There is no byte fallback,
+    /// as in transformers' converters.
     pub(crate) fn with_layout(&self, layout: &Layout) -> Result<Tokenizer> {
         self.check()?;
         if self.model_type != UNIGRAM {
@@ -211,7 +211,7 @@ impl Spm {
 
     fn unk_id(&self) -> Result<u32> {
         u32::try_from(self.unk_id).map_err(|_| {
-            Error::invalid("trainer_spec.unk_id", format!("{} is no id of a piece", self.unk_id))
+            Error::invalid("trainer_spec.unk_id", format!("{} is not the id of a piece", self.unk_id))
         })
     }
 
@@ -220,14 +220,14 @@ impl Spm {
         (!self.charsmap.is_empty()).then(|| Precompiled::new(self.charsmap.clone())).transpose()
     }
 
-    /// The pieces that texts are searched for: those for control, which are special, and those of the user.
+    /// The pieces matched in texts: control pieces, which are special, and user-defined ones.
     pub(crate) fn added(&self) -> impl Iterator<Item = AddedToken> {
         let added = self.pieces.iter().filter(|p| matches!(p.kind, CONTROL | USER_DEFINED));
         added.map(|p| AddedToken { special: p.kind == CONTROL, ..AddedToken::special(p.text.clone()) })
     }
 
-    /// Every way to make a piece of two others. SentencePiece's scores tell which come first; the ties are
-    /// transformers' (`generate_merges`).
+    /// Every way to make a piece from two others, ordered by SentencePiece's scores; ties are broken as in
+    /// transformers (`generate_merges`).
     fn merges(&self) -> Vec<(&str, &str)> {
         let ids: HashMap<&str, usize> =
             self.pieces.iter().enumerate().map(|(id, p)| (p.text.as_str(), id)).collect();
@@ -246,7 +246,7 @@ impl Spm {
         merges.into_iter().map(|(_, a, b, _)| (a, b)).collect()
     }
 
-    /// The normaliser as `tokenizer.json` has it, after the rules for characters.
+    /// The normalisers after the character rules, in `tokenizer.json` form.
     fn normalizers(&self) -> Vec<Value> {
         let mut stages = Vec::new();
         if self.remove_extra_whitespaces {
@@ -289,7 +289,7 @@ impl Spm {
         json!({"type": "Sequence", "decoders": decoders})
     }
 
-    /// What transformers' converters make of a file whose folder says nothing else.
+    /// The result of transformers' converters for a file without further settings.
     pub(crate) fn tokenizer(&self) -> Result<Tokenizer> {
         self.check()?;
         let mut tokenizer = Tokenizer::new(self.model()?);
@@ -306,8 +306,8 @@ impl Spm {
         Ok(tokenizer)
     }
 
-    /// The pieces that texts are spelt with, with their log probabilities. One that the user defined is taken wherever
-    /// it fits.
+    /// The pieces for segmentation, with their log probabilities. User-defined pieces are used wherever they
+    /// match.
     fn spelling(&self) -> impl Iterator<Item = (&str, f64)> {
         let normal = self.pieces.iter().filter(|piece| piece.kind == NORMAL);
         let best = normal.map(|piece| piece.score).fold(f32::NEG_INFINITY, f32::max);
@@ -319,7 +319,7 @@ impl Spm {
         used.map(move |piece| (piece.text.as_str(), f64::from(score(piece))))
     }
 
-    /// The tokenizer that SentencePiece itself is, with the ids of `vocab`.
+    /// SentencePiece's own tokenizer, with the ids of `vocab`.
     fn marian(&self, vocab: Vocab, unk_token: &str) -> Result<Tokenizer> {
         self.check()?;
         if self.model_type != UNIGRAM {
@@ -357,8 +357,8 @@ fn each<'a>(mut message: Message<'a>, mut read: impl FnMut(Field<'a>) -> Result<
     Ok(())
 }
 
-/// A tokenizer of SentencePiece's pieces with the ids of `vocab`, without a decoder, and whether it spells unknown
-/// characters in bytes.
+/// A tokenizer of SentencePiece's pieces with the ids of `vocab`, without a decoder, and whether it uses byte
+/// fallback.
 pub(crate) fn marian(bytes: &[u8], vocab: Vocab, unk_token: &str) -> Result<(Tokenizer, bool)> {
     let spm = Spm::parse(bytes)?;
     Ok((spm.marian(vocab, unk_token)?, spm.byte_fallback))

@@ -16,17 +16,18 @@ pub(crate) struct Split {
     pub added: Option<u32>,
 }
 
-/// The normalised text of a whole input, with its cuts. Pieces that a stage removes (white space) stay
-/// in the text and are in no split.
+/// The normalised text of a whole input, with its splits. Text that a stage removes (white space)
+/// stays in the text but is in no split.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Splits {
     pub text: String,
     /// For every byte of `text`, the range of the original it stands for, when wanted.
     pub spans: Option<Vec<Span>>,
     pub splits: Vec<Split>,
-    /// Spans are wanted but not written down: every character stands for the one in its place.
+    /// Spans are wanted but not yet stored: every character stands for the original one at its
+    /// position.
     in_place: bool,
-    /// The words are still to be written in the characters that stand for bytes; see
+    /// The words have yet to be written in the characters that stand for bytes; see
     /// [`write_bytes`](Self::write_bytes).
     pub bytes: bool,
 }
@@ -36,7 +37,7 @@ impl Splits {
         Self { in_place: track, ..Self::default() }
     }
 
-    /// Appends normalised text with the cuts already made in it, as ranges of that text.
+    /// Appends normalised text with its existing splits, as ranges of that text.
     pub fn push(&mut self, text: NormalizedText, cuts: impl IntoIterator<Item = Split>) {
         let base = self.text.len();
         let mut spans = None;
@@ -64,8 +65,8 @@ impl Splits {
         );
     }
 
-    /// Cuts every piece that is not an added token: `cut` is given its text and calls its second
-    /// argument with the ranges, within that text, of the words in it.
+    /// Cuts every piece that is not an added token: `cut` receives its text and calls its second
+    /// argument with the ranges of the words in it.
     pub fn cut(&mut self, cut: impl Fn(&str, &mut dyn FnMut(Range<usize>))) {
         let Ok(()) = self.try_cut(|text, word| {
             cut(text, word);
@@ -73,7 +74,7 @@ impl Splits {
         });
     }
 
-    /// The same with what may fail.
+    /// The same, for a fallible `cut`.
     pub fn try_cut<E>(
         &mut self,
         cut: impl Fn(&str, &mut dyn FnMut(Range<usize>)) -> Result<(), E>,
@@ -116,14 +117,14 @@ impl Splits {
         }
     }
 
-    /// Writes the spans down, if they are wanted, for a stage that changes them.
+    /// Stores the spans, if wanted, for a stage that changes them.
     pub fn write_spans(&mut self) {
         if std::mem::take(&mut self.in_place) {
             self.spans = Some(spans_in_place(&self.text, 0));
         }
     }
 
-    /// Writes the words in the characters that stand for bytes, if that is still to be done.
+    /// Writes the words in the characters that stand for bytes, if not done yet.
     pub fn write_bytes(&mut self) {
         if !std::mem::take(&mut self.bytes) {
             return;
@@ -152,9 +153,9 @@ impl Splits {
         self.spans = spans;
     }
 
-    /// Writes every piece that is not an added token anew: `change` is given its text and whether it begins
-    /// the original text, and calls its last argument with the characters and the places in that text that
-    /// they stand for.
+    /// Rewrites every piece that is not an added token: `change` receives its text and whether it begins
+    /// the original text, and calls its last argument with the new characters and the positions in that
+    /// text that they stand for.
     pub fn rewrite(&mut self, change: impl Fn(&str, bool, &mut dyn FnMut(char, usize))) {
         self.write_spans();
         let mut text = String::with_capacity(self.text.len() * 5 / 4);
@@ -182,7 +183,8 @@ impl Splits {
         (self.text, self.spans) = (text, spans);
     }
 
-    /// Puts a space before every piece that `wants` one, which stands for its first character too.
+    /// Adds a space before every piece that `wants` one; it also stands for the piece's first
+    /// character.
     pub fn prefix_spaces(&mut self, wants: impl Fn(&str) -> bool) {
         let wants = |text: &str, split: &Split| split.added.is_none() && wants(&text[split.range.clone()]);
         if !self.splits.iter().any(|split| wants(&self.text, split)) {

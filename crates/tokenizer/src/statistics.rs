@@ -1,10 +1,10 @@
-//! What is in a vocabulary.
+//! Vocabulary statistics.
 
 use std::cmp::Reverse;
 
 use crate::{Model, Tokenizer};
 
-/// How a vocabulary tells pieces at the beginning of a word from those inside it.
+/// How a vocabulary distinguishes pieces at the beginning of a word from those inside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WordMark {
@@ -16,11 +16,11 @@ pub enum WordMark {
     Ending(String),
 }
 
-/// What [`Tokenizer::statistics`] tells of a vocabulary.
+/// The result of [`Tokenizer::statistics`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Tokens in all, the added ones included.
+    /// Total number of tokens, including added ones.
     pub size: usize,
     /// Added tokens that are special, by id.
     pub special: Vec<(u32, String)>,
@@ -28,11 +28,12 @@ pub struct Statistics {
     pub added: Vec<(u32, String)>,
     /// How words are marked, if they are.
     pub mark: Option<WordMark>,
-    /// Pieces that go on with a word, by its mark: with a [`WordMark::Continuing`] mark, or without a
-    /// [`WordMark::Beginning`] one; pieces that a word goes on after, without a [`WordMark::Ending`] one.
+    /// Number of pieces that continue a word, by the mark: with a [`WordMark::Continuing`] mark, or
+    /// without a [`WordMark::Beginning`] one; for [`WordMark::Ending`], pieces without the mark, after
+    /// which the word continues.
     pub continuing: usize,
-    /// How many pieces have this many characters (with byte-level pieces, bytes), not counting the mark.
-    /// These and `continuing` leave added tokens out.
+    /// Number of pieces by length in characters (bytes for byte-level pieces), excluding the mark. This
+    /// and `continuing` exclude added tokens.
     pub lengths: Vec<usize>,
     /// The ten longest pieces, longest first.
     pub longest: Vec<(u32, String)>,
@@ -44,18 +45,18 @@ impl Statistics {
         self.lengths.iter().sum()
     }
 
-    /// The mean length of a piece, as in [`lengths`](Self::lengths); 0 where there are none.
+    /// The mean length of a piece, as in [`lengths`](Self::lengths); 0 if there are none.
     pub fn mean_length(&self) -> f64 {
         let characters: usize = self.lengths.iter().enumerate().map(|(length, count)| length * count).sum();
         characters as f64 / self.pieces().max(1) as f64
     }
 }
 
-/// How many of the longest pieces are named.
+/// Number of longest pieces to list.
 const LONGEST: usize = 10;
 
 impl Tokenizer {
-    /// What is in the vocabulary.
+    /// Statistics of the vocabulary.
     ///
     /// ```
     /// # use cloze_tokenizer::{Tokenizer, Vocab, WordMark};
@@ -111,7 +112,7 @@ impl Tokenizer {
         }
     }
 
-    /// The model's own mark, else the one of the usual two that pieces begin with.
+    /// The model's own mark, else whichever of the two usual marks occurs.
     fn word_mark<'a>(&self, pieces: impl Iterator<Item = &'a str>) -> Option<WordMark> {
         if let Model::WordPiece(model) = self.model() {
             return Some(WordMark::Continuing(model.continuing_subword_prefix().to_owned()));

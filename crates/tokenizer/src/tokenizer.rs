@@ -1,4 +1,4 @@
-//! The pipeline.
+//! The tokenizer pipeline.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub struct Tokenizer {
 /// `[CLS]`, `[SEP]`, `[MASK]`), else RoBERTa's (`<pad>`, `<unk>`, `<s>`, `</s>`, `<mask>`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpecialIds {
-    /// Fills up short sequences.
+    /// Pads short sequences.
     pub pad: Option<u32>,
     /// Stands for what the vocabulary cannot spell.
     pub unk: Option<u32>,
@@ -54,8 +54,8 @@ pub struct SpecialIds {
 }
 
 impl Tokenizer {
-    /// A tokenizer of a model alone, which takes the whole text for one word; add the other stages with
-    /// the `with_…` methods.
+    /// A tokenizer with only a model, which treats the whole text as one word; add the other stages
+    /// with the `with_…` methods.
     pub fn new(model: Model) -> Self {
         Self {
             normalizer: None,
@@ -72,8 +72,8 @@ impl Tokenizer {
         }
     }
 
-    /// BERT's tokenizer for a vocabulary. Those of `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]` that
-    /// the vocabulary has become special tokens.
+    /// BERT's tokenizer for a vocabulary. `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]` become
+    /// special tokens if in the vocabulary.
     ///
     /// # Errors
     /// The vocabulary has no `[UNK]`.
@@ -95,7 +95,7 @@ impl Tokenizer {
         }
     }
 
-    /// A byte-level BPE tokenizer: RoBERTa's where the vocabulary has `<s>` and `</s>`, else GPT-2's.
+    /// A byte-level BPE tokenizer: RoBERTa's if the vocabulary has `<s>` and `</s>`, else GPT-2's.
     ///
     /// # Errors
     /// Does not fail for a valid model.
@@ -130,8 +130,9 @@ impl Tokenizer {
 
     /// Reads a `tokenizer.json`, a `vocab.txt` (any other file name ending in `.txt`), a SentencePiece model
     /// (any file name ending in `.model`), or a folder: its `tokenizer.json`, else `vocab.txt`, else
-    /// `vocab.json` and `merges.txt`, else the source's part of [`MarianTokenizers`](crate::MarianTokenizers), else a
-    /// SentencePiece model, each with what a `tokenizer_config.json` declares.
+    /// `vocab.json` and `merges.txt`, else the source tokenizer of
+    /// [`MarianTokenizers`](crate::MarianTokenizers), else a SentencePiece model, each with the settings of a
+    /// `tokenizer_config.json`.
     ///
     /// # Errors
     /// Names the file, and the line or JSON path in it.
@@ -140,8 +141,8 @@ impl Tokenizer {
     }
 
     /// Writes a `tokenizer.json`; if `path` is a folder, into it, with a `tokenizer_config.json` and a
-    /// `special_tokens_map.json` beside it that let transformers' `AutoTokenizer` read the folder. If a model's `config.json`
-    /// is there, they say which inputs the model takes and on which side it is padded.
+    /// `special_tokens_map.json` so that transformers' `AutoTokenizer` can read the folder. If the folder has
+    /// a model's `config.json`, they include the model's inputs and padding side.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -152,7 +153,7 @@ impl Tokenizer {
     /// Reads the text of a `tokenizer.json`.
     ///
     /// # Errors
-    /// Names line and column, or the JSON path of what is not supported.
+    /// Names line and column, or the JSON path of the unsupported part.
     pub fn from_json(json: &str) -> Result<Self> {
         crate::files::from_json(json)
     }
@@ -162,7 +163,7 @@ impl Tokenizer {
         crate::files::to_json(self)
     }
 
-    /// With this normaliser.
+    /// Sets the normaliser.
     ///
     /// # Errors
     /// The added tokens cannot be normalised (there are too many for their search tables).
@@ -172,13 +173,13 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// With this pre-tokenizer.
+    /// Sets the pre-tokenizer.
     pub fn with_pre_tokenizer(mut self, pre_tokenizer: PreTokenizer) -> Self {
         self.pre_tokenizer = Some(pre_tokenizer);
         self
     }
 
-    /// With this post-processor.
+    /// Sets the post-processor.
     ///
     /// # Errors
     /// Its template names a token that it does not define.
@@ -188,14 +189,14 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// With this decoder.
+    /// Sets the decoder.
     pub fn with_decoder(mut self, decoder: Decoder) -> Self {
         self.decoder = Some(decoder);
         self
     }
 
-    /// Adds tokens: those in the vocabulary keep their ids, the others get the next ones. Returns how
-    /// many were not added before.
+    /// Adds tokens: those in the vocabulary keep their ids, the others get the next ones. Returns the
+    /// number of newly added tokens.
     ///
     /// # Errors
     /// An empty token.
@@ -210,17 +211,18 @@ impl Tokenizer {
         self.added.add(tokens, &self.model, self.normalizer.as_ref())
     }
 
-    /// Makes special tokens of those that the vocabulary has.
+    /// Adds those in the vocabulary as special tokens.
     fn add_known<const N: usize>(&mut self, names: [&str; N]) -> Result<()> {
         let known = names.into_iter().filter(|name| self.model.vocab().id(name).is_some());
         let known: Vec<_> = known.map(AddedToken::special).collect();
         self.add_tokens(known).map(|_| ())
     }
 
-    /// Sets truncation, or switches it off.
+    /// Sets or disables truncation.
     ///
     /// # Errors
-    /// `max_length` leaves no room beside the special tokens, or `stride` none to move on.
+    /// `max_length` leaves no room besides the special tokens, or none to advance by with this
+    /// `stride`.
     pub fn set_truncation(&mut self, truncation: Option<Truncation>) -> Result<()> {
         if let Some(t) = &truncation {
             let added = self.post_processor.as_ref().map_or(0, |p| p.added_tokens(false));
@@ -236,7 +238,7 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// Sets padding, or switches it off.
+    /// Sets or disables padding.
     ///
     /// # Errors
     /// A length of more than 16,777,216 pieces.
@@ -248,18 +250,18 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// The truncation in force, also if a file declared it.
+    /// The current truncation, including one declared by a file.
     pub fn truncation(&self) -> Option<&Truncation> {
         self.truncation.as_ref()
     }
 
-    /// The padding in force, also if a file declared it.
+    /// The current padding, including one declared by a file.
     pub fn padding(&self) -> Option<&Padding> {
         self.padding.as_ref()
     }
 
-    /// Sets how Unigram's pieces are drawn by [`encode_sampled`](Self::encode_sampled), or that they are not;
-    /// [`encode`](Self::encode) stays the same. Files do not say.
+    /// Sets or disables Unigram sampling in [`encode_sampled`](Self::encode_sampled);
+    /// [`encode`](Self::encode) is unaffected. Files do not store this.
     ///
     /// ```
     /// # use cloze_tokenizer::{Model, Sampling, Tokenizer, Unigram};
@@ -277,8 +279,8 @@ impl Tokenizer {
     /// ```
     ///
     /// # Errors
-    /// Settings that [`Unigram::with_sampling`](crate::Unigram::with_sampling) refuses; sampling for a model
-    /// that is no Unigram.
+    /// Settings that [`Unigram::with_sampling`](crate::Unigram::with_sampling) rejects; sampling for a model
+    /// that is not Unigram.
     pub fn set_sampling(&mut self, sampling: Option<Sampling>) -> Result<()> {
         match &mut self.model {
             Model::Unigram(model) => model.set_sampling(sampling)?,
@@ -290,7 +292,7 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// What the `tokenizer_config.json` of the folder declared; all empty if there was none.
+    /// The contents of the folder's `tokenizer_config.json`; empty if there was none.
     pub fn config(&self) -> &TokenizerConfig {
         &self.config
     }
@@ -300,14 +302,14 @@ impl Tokenizer {
         self.config.to_json(self, &ModelConfig::default())
     }
 
-    /// Sets what [`save`](Self::save) declares in a `tokenizer_config.json`: the parts that tokens play and
-    /// the longest input. The stages do not change.
+    /// Sets what [`save`](Self::save) declares in a `tokenizer_config.json`: the roles of tokens and the
+    /// maximum length. The stages do not change.
     pub fn set_config(&mut self, config: TokenizerConfig) {
         self.config = config;
     }
 
-    /// Whether special tokens in a text are taken for ordinary text, as is wise where others write it. Off
-    /// unless set here, or by `split_special_tokens` of a `tokenizer_config.json`.
+    /// Whether special tokens in a text are treated as ordinary text, as is advisable for untrusted text.
+    /// Off unless set here, or by `split_special_tokens` in a `tokenizer_config.json`.
     ///
     /// ```
     /// # use cloze_tokenizer::{Tokenizer, Vocab};
@@ -321,15 +323,17 @@ impl Tokenizer {
         self.added.ignore_special = on;
     }
 
-    /// Whether truncation keeps what it cuts off, as [`Encoding::overflowing`]. On unless set; files do not say.
+    /// Whether truncation keeps what it cuts off, as [`Encoding::overflowing`]. On by default; files do not
+    /// store this.
     ///
-    /// Without it, encoding reads no more of a long text than decides the pieces that stay, where the stages allow
-    /// that: time and memory no longer grow with the text. [`Encoding::truncated`] says whether pieces were cut off.
-    /// The ids, offsets and other fields are the same either way.
+    /// When off, encoding reads only as much of a long text as determines the pieces kept, if the stages
+    /// allow it: time and memory no longer grow with the text. [`Encoding::truncated`] says whether pieces
+    /// were cut off. The ids, offsets and other fields are the same either way.
     ///
-    /// It reads ahead to the end of the text where truncation cuts at the beginning, and where a stage may look
-    /// ahead any distance: a regular expression that is not one of the known ones (see [`Pattern`](crate::Pattern)),
-    /// a `Replace` of more than 64 bytes, `Strip` on the right, or a pre-tokenizer that leaves the text one word.
+    /// The whole text is still read if truncation cuts at the beginning, or if a stage may look arbitrarily
+    /// far ahead: a regular expression that is not one of the known ones (see [`Pattern`](crate::Pattern)), a
+    /// `Replace` of more than 64 bytes, `Strip` on the right, or a pre-tokenizer that leaves the text one
+    /// word.
     ///
     /// ```
     /// # use cloze_tokenizer::{Tokenizer, Truncation, Vocab};
@@ -377,8 +381,8 @@ impl Tokenizer {
 
     /// Encodes a text. Truncation and padding are applied as set.
     ///
-    /// A model with dropout draws from a generator that begins anew at each call, so that a text always
-    /// becomes the same pieces; [`encode_sampled`](Self::encode_sampled) takes one.
+    /// A model with dropout restarts its generator at each call, so a text always becomes the same
+    /// pieces; [`encode_sampled`](Self::encode_sampled) takes a generator.
     ///
     /// # Errors
     /// [`Error::PatternGaveUp`], for a tokenizer with a regular expression that is not one of the known ones.
@@ -394,9 +398,10 @@ impl Tokenizer {
         self.encode_input((a, b), add_special, OffsetUnit::Bytes)
     }
 
-    /// Encodes a text with pieces drawn from `rng`, if the model draws any: BPE with dropout, and Unigram
-    /// with [`Sampling`](crate::Sampling), where each word is drawn on its own. (SentencePiece takes the
-    /// `nbest` of the whole text.) Without a generator Unigram takes the most probable pieces.
+    /// Encodes a text with random pieces from `rng`, if the model is random: BPE with dropout, or Unigram
+    /// with [`Sampling`](crate::Sampling), where each word is sampled independently. (SentencePiece
+    /// samples from the `nbest` of the whole text.) Without a generator, Unigram uses the most probable
+    /// pieces.
     ///
     /// ```
     /// # use cloze_tokenizer::{Bpe, BpeConfig, Model, Tokenizer, Vocab};
@@ -431,10 +436,10 @@ impl Tokenizer {
         self.encode_all(texts, |text| Input::from(text.as_ref()), add_special, OffsetUnit::Bytes)
     }
 
-    /// The ids of a text, with the special tokens around it on request, truncated as set and not padded: what
-    /// [`encode`](Self::encode) gives as ids, but without strings and offsets. The fast way to what a model reads.
+    /// The ids of a text, optionally with special tokens, truncated as set and not padded: the ids of
+    /// [`encode`](Self::encode), without strings and offsets. The fast way to make model input.
     ///
-    /// Of a long text it reads no more than truncation leaves, as without
+    /// Only as much of a long text is read as truncation keeps, as without
     /// [`set_keep_overflow`](Self::set_keep_overflow).
     ///
     /// ```
@@ -454,8 +459,8 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// Appends to `ids` what [`encode_ids`](Self::encode_ids) gives of a text, of its words, or of the beginning of a
-    /// text that goes on. So one vector serves any number of texts.
+    /// Appends to `ids` the [`encode_ids`](Self::encode_ids) of a text, of its words, or of the beginning of
+    /// a longer text. One vector serves any number of texts.
     ///
     /// ```
     /// # use cloze_tokenizer::{Tokenizer, Vocab};
@@ -522,8 +527,7 @@ impl Tokenizer {
         }
     }
 
-    /// The ids of texts as [`encode_ids`](Self::encode_ids) gives them, worked out in parallel, in the order of the
-    /// texts.
+    /// The [`encode_ids`](Self::encode_ids) of texts, computed in parallel and returned in order.
     ///
     /// # Errors
     /// [`Error::Batch`] with the first text that fails.
@@ -550,7 +554,7 @@ impl Tokenizer {
     }
 
     /// Appends the ids of `text`, without special tokens, truncation or padding, and for each whether it
-    /// begins a word. The way to encode a corpus: no offsets, and frequent words are remembered.
+    /// begins a word. Use it to encode a corpus: there are no offsets, and frequent words are cached.
     ///
     /// # Errors
     /// Those of [`encode`](Self::encode); nothing is appended then.
@@ -600,12 +604,12 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// How many bytes the remembered words of all threads take now.
+    /// Current size of all threads' word caches, in bytes.
     pub fn cache_memory(&self) -> usize {
         self.caches.memory()
     }
 
-    /// The text of `ids`; unknown ids are left out, special tokens on request.
+    /// The text of `ids`; unknown ids are omitted, and special tokens on request.
     ///
     /// # Errors
     /// [`Error::PatternGaveUp`], for a decoder with a regular expression.
@@ -619,17 +623,18 @@ impl Tokenizer {
         }
     }
 
-    /// How many tokens there are, the added ones included.
+    /// Number of tokens, including added ones.
     pub fn vocab_size(&self) -> usize {
         let vocab = self.model.vocab();
         let outside = self.added.iter().filter(|(id, _)| vocab.token(*id).is_none());
         vocab.len() + outside.count()
     }
 
-    /// Fails unless all ids are below `vocab_size`. A vocabulary with gaps has fewer tokens than its greatest id says.
+    /// Fails unless all ids are below `vocab_size`. A vocabulary with gaps has fewer tokens than its highest
+    /// id suggests.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the part of a `tokenizer.json` and the first token beyond.
+    /// [`Error::Invalid`] with the part of a `tokenizer.json` and the first token out of range.
     pub fn check_ids(&self, vocab_size: usize) -> Result<()> {
         let ids = self.model.vocab().iter().map(|(id, token)| ("model", id, token));
         let added = self.added.iter().map(|(id, token)| ("added_tokens", id, token.content.as_str()));
@@ -642,9 +647,9 @@ impl Tokenizer {
         }
     }
 
-    /// Fails unless a model of `vocab_size` pieces and `n_token_types` types of tokens (0 for a model without them)
-    /// takes whatever this tokenizer makes of a text, or of a `pair` of texts: all ids, the type ids and special
-    /// tokens of the post-processor, and each text once.
+    /// Fails unless a model of `vocab_size` pieces and `n_token_types` token types (0 for a model without
+    /// them) accepts everything this tokenizer produces for a text, or for a `pair` of texts: all ids, the
+    /// type ids and special tokens of the post-processor, and each text once.
     ///
     /// ```
     /// # use cloze_tokenizer::{PostProcessor, TemplateProcessing, Tokenizer, Vocab};
@@ -656,7 +661,7 @@ impl Tokenizer {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the part of a `tokenizer.json` and what the model does not take.
+    /// [`Error::Invalid`] with the part of a `tokenizer.json` and what the model does not accept.
     pub fn check_inputs(&self, vocab_size: usize, n_token_types: usize, pair: bool) -> Result<()> {
         self.check_ids(vocab_size)?;
         let Some(processor) = &self.post_processor else {
@@ -739,12 +744,12 @@ impl Tokenizer {
         Ok(splits)
     }
 
-    /// Whether the stages have to know where text comes from, if only for themselves.
+    /// Whether the stages must track where text comes from, if only internally.
     pub(crate) fn tracks(&self, wanted: bool) -> bool {
         wanted || self.pre_tokenizer.as_ref().is_some_and(PreTokenizer::needs_spans)
     }
 
-    /// Runs `work` with what gives the pieces of the words in `splits`.
+    /// Runs `work` with the source of the pieces of the words in `splits`.
     fn with_words<T>(
         &self,
         splits: &Splits,
@@ -833,7 +838,7 @@ impl Tokenizer {
     }
 }
 
-/// All results, or the first error with its place.
+/// All results, or the first error with its index.
 pub(crate) fn in_order<T>(results: Vec<Result<T>>) -> Result<Vec<T>> {
     let texts = results.len();
     let named = |(index, result): (usize, Result<T>)| {
@@ -842,14 +847,14 @@ pub(crate) fn in_order<T>(results: Vec<Result<T>>) -> Result<Vec<T>> {
     results.into_iter().enumerate().map(named).collect()
 }
 
-/// What gives the pieces of words: the model, or a cache in front of it.
+/// The source of words' pieces: the model, or a cache in front of it.
 struct Words<'a> {
     model: &'a Model,
     splits: &'a Splits,
     cache: &'a mut Cache,
-    /// How many the cache may keep.
+    /// Maximum number of cached words.
     words: usize,
-    /// What a random model draws from.
+    /// The generator for a random model.
     rng: Option<&'a mut dyn Rng>,
 }
 

@@ -1,4 +1,4 @@
-//! Cutting encodings to a length, and filling them up to one.
+//! Truncation of encodings.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,16 +17,16 @@ pub enum TruncationDirection {
 /// Which of two texts is cut.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TruncationStrategy {
-    /// The longer one, until both are as long; then both.
+    /// The longer one, until both are equal; then both.
     #[default]
     LongestFirst,
-    /// The first. Where that does not suffice the second is cut as well.
+    /// The first. If that does not suffice, the second is cut as well.
     OnlyFirst,
-    /// The second. Where that does not suffice, or there is none, the first is cut as well.
+    /// The second. If that does not suffice, or there is no second, the first is cut as well.
     OnlySecond,
 }
 
-/// How to cut encodings, as `tokenizer.json` writes it.
+/// How to truncate encodings, as in `tokenizer.json`.
 ///
 /// ```
 /// # use cloze_tokenizer::{Tokenizer, Truncation, Vocab};
@@ -44,12 +44,12 @@ pub struct Truncation {
     /// Where to cut.
     #[serde(default)]
     pub direction: TruncationDirection,
-    /// The most pieces, special tokens included.
+    /// Maximum number of pieces, including special tokens.
     pub max_length: usize,
     /// Which of two texts to cut.
     #[serde(default)]
     pub strategy: TruncationStrategy,
-    /// By how many pieces the overflowing parts overlap.
+    /// Overlap of the overflowing parts, in pieces.
     #[serde(default)]
     pub stride: usize,
 }
@@ -65,10 +65,10 @@ impl Truncation {
         }
     }
 
-    /// Cuts to `self.max_length - reserved`; whether pieces were cut off.
+    /// Cuts to `self.max_length - reserved`; returns whether pieces were cut off.
     ///
-    /// The named-sequence strategies never fail: what the named text cannot give, the other gives.
-    /// (The reference reports an error there.)
+    /// The named-sequence strategies never fail: if the named text is too short, the other is cut
+    /// as well. (The reference reports an error there.)
     pub(crate) fn apply(&self, first: &mut Encoding, second: Option<&mut Encoding>, reserved: usize) -> bool {
         let max = self.max_length.saturating_sub(reserved);
         let Some(second) = second else {

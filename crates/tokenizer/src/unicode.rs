@@ -1,8 +1,8 @@
-//! Character classes, one table look-up each.
+//! Character classes, with one table look-up each.
 //!
-//! The tables are those of the reference, the `tokenizers` crate, so that the results are the same:
-//! general categories of BERT's stages from `unicode_categories` 0.1, the classes of regular
-//! expressions (`\p{L}`, `\p{N}`, `\w`) from `regex-syntax`, normalisation from
+//! The tables are those of the reference, the `tokenizers` crate, for identical results: general
+//! categories of BERT's stages from `unicode_categories` 0.1, the classes of regular expressions
+//! (`\p{L}`, `\p{N}`, `\w`) from `regex-syntax`, normalisation from
 //! `unicode-normalization-alignments` (Unicode 9), white space and case from the standard library.
 
 use std::sync::{LazyLock, OnceLock};
@@ -36,7 +36,7 @@ pub(crate) const LOWER: u8 = 2;
 const PAGE: usize = 256;
 const PAGES: usize = 0x11_0000 / PAGE;
 
-/// A byte for each character, in pages that are made when first used.
+/// A byte for each character, in pages made on first use.
 type Table = [OnceLock<Box<[u8; PAGE]>>; PAGES];
 
 static TABLE: Table = [const { OnceLock::new() }; PAGES];
@@ -101,7 +101,7 @@ fn compute(c: char) -> u8 {
     set
 }
 
-/// The blocks that BERT's `_is_chinese_char` lists, as the reference has them.
+/// The blocks that BERT's `_is_chinese_char` lists, as in the reference.
 fn is_chinese(c: char) -> bool {
     matches!(
         c as u32,
@@ -118,13 +118,13 @@ fn is_chinese(c: char) -> bool {
 
 pub(crate) type Ranges = Vec<(char, char)>;
 
-/// The ranges of `\p{L}`, `\p{N}` and `\w`, as the reference's regular expressions know them.
+/// The ranges of `\p{L}`, `\p{N}` and `\w`, as in the reference's regular expressions.
 static CLASSES: LazyLock<[Ranges; 3]> = LazyLock::new(|| [r"\p{L}", r"\p{N}", r"\w"].map(class_ranges));
 
 static CASE_CLASSES: LazyLock<[Ranges; 2]> =
     LazyLock::new(|| [r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"].map(class_ranges));
 
-/// The ranges of a class of regular expressions; of one character, none.
+/// The ranges of a class of regular expressions; empty for a single character.
 pub(crate) fn class_ranges(pattern: &str) -> Ranges {
     let hir = regex_syntax::parse(pattern).expect("a constant, valid pattern");
     match hir.into_kind() {

@@ -1,14 +1,14 @@
-//! Which files a corpus has.
+//! The files of a corpus.
 
 use super::{CorpusConfig, Format};
 use crate::{DataError, Result};
 use std::path::{Path, PathBuf};
 
-/// The files of a corpus, language by language, in the order in which they are listed. Those of a folder or pattern are in the order of
-/// their names.
+/// The files of a corpus, language by language, in the order listed. Files of a folder or pattern are sorted
+/// by name.
 ///
-/// Folders are read recursively. Hidden entries are left out, of folders and of `*`, and a link back to a folder above is
-/// not followed. A file that is listed twice is read twice.
+/// Folders are read recursively. Folders and `*` omit hidden entries, and links to a parent folder are not
+/// followed. A file listed twice is read twice.
 ///
 /// # Errors
 /// [`DataError::NoFiles`] or [`DataError::NoLanguageFiles`] for a path or pattern without files,
@@ -27,7 +27,7 @@ pub fn input_files(config: &CorpusConfig, base: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// The files of these paths and patterns, as [`input_files`].
+/// The files that match these paths and patterns, as in [`input_files`].
 pub(crate) fn files(patterns: &[String], base: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for pattern in patterns {
@@ -66,7 +66,7 @@ pub(crate) fn files(patterns: &[String], base: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// `above` are the folders on the way here, which a link may lead back to.
+/// `above`: the parent folders, to which a link may lead back.
 fn walk(folder: &Path, above: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Result<()> {
     let real = folder.canonicalize().map_err(DataError::io("read", folder))?;
     if above.contains(&real) {
@@ -92,7 +92,8 @@ fn walk(folder: &Path, above: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Re
     Ok(())
 }
 
-/// A file's format: the configured one, or what its ending says once a compression's ending is removed.
+/// A file's format: the configured one, or the one its extension indicates after any compression
+/// extension.
 pub(crate) fn format(path: &Path, configured: Format) -> Format {
     if configured != Format::Auto {
         return configured;

@@ -1,4 +1,4 @@
-//! JSON lines: each line is an object, and each object a document.
+//! JSON lines: each line is an object, and each object is a document.
 
 use super::lines::Lines;
 use super::{CorpusConfig, Piece, Problem, Reader, missing_column};

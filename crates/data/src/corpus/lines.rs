@@ -1,4 +1,4 @@
-//! Lines of a file, compressed or not, within bounds.
+//! Length-limited lines of a file, compressed or not.
 
 use super::Problem;
 use super::utf16::Decoded;
@@ -9,13 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file's text as a stream, and how many bytes of the file are read.
+/// A file's text as a stream, and a counter of the bytes read.
 pub(crate) fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, Arc<AtomicU64>)> {
     decoded(Box::new(File::open(path)?))
 }
 
-/// The text of bytes as a stream, and how many of them are read. gzip and zstd are recognised by their first bytes, and UTF-16
-/// by its byte-order mark.
+/// Bytes decoded to a text stream, and a counter of the bytes read. gzip and zstd are recognised by their
+/// first bytes, and UTF-16 by its byte-order mark.
 pub(crate) fn decoded(source: Box<dyn Read>) -> io::Result<(Box<dyn BufRead>, Arc<AtomicU64>)> {
     let read = Arc::new(AtomicU64::new(0));
     let mut source = BufReader::with_capacity(1 << 18, Counted { source, read: read.clone() });
@@ -33,11 +33,11 @@ pub(crate) struct Lines {
     source: Box<dyn BufRead>,
     read: Arc<AtomicU64>,
     max: usize,
-    /// What the bound is called where the user sets it.
+    /// The user's name for the limit.
     setting: &'static str,
     number: u64,
     buffer: Vec<u8>,
-    /// What lines end in; not known before the first one is read.
+    /// The line terminator; unknown until the first line is read.
     end: Option<u8>,
 }
 
@@ -47,7 +47,7 @@ impl Lines {
         Self::of_opened(open(path), max, setting)
     }
 
-    /// Reads bytes that come from anywhere, as [`open`](Self::open) does those of a file.
+    /// Reads bytes from any source, as [`open`](Self::open) reads a file's.
     pub fn read(source: Box<dyn Read>, max: usize, setting: &'static str) -> Result<Self, Problem> {
         Self::of_opened(decoded(source), max, setting)
     }
@@ -71,7 +71,8 @@ impl Lines {
         Self { source, read, max, setting, number: 0, buffer: Vec::new(), end: None }
     }
 
-    /// What lines end in: `\n`, or `\r` where the file begins with such lines and has no other, as old spreadsheets write it.
+    /// The line terminator: `\n`, or `\r` if the file begins with such lines and has no other, as written by
+    /// old spreadsheets.
     fn end(&mut self) -> io::Result<u8> {
         if let Some(end) = self.end {
             return Ok(end);
@@ -83,12 +84,12 @@ impl Lines {
         Ok(*self.end.insert(if returns { b'\r' } else { b'\n' }))
     }
 
-    /// How many lines were asked for: the number of the last one, from 1.
+    /// Number of lines requested so far, which is the last one's number, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// How many bytes of the file have been read.
+    /// Bytes of the file read so far.
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }

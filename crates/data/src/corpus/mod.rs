@@ -1,7 +1,7 @@
 //! Corpora: files of text as a stream of documents.
 //!
-//! Memory does not grow with the corpus: one document is held at a time, lines and documents have bounds,
-//! and compressed files are read as streams. Of Parquet, one page of the text column is held.
+//! Memory does not grow with the corpus: one document is held at a time, lines and documents have length
+//! limits, and compressed files are streamed. For Parquet, one page of the text column is held.
 
 mod files;
 mod jsonl;
@@ -20,15 +20,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-/// The reason under which a division of a long document is counted.
+/// The reason counted when a long document is divided.
 const DIVIDED: &str = "long document divided";
 
 /// What text to read and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorpusConfig {
-    /// Files, folders (read recursively, in order of name) and glob patterns. Empty where there are
-    /// [`languages`](Self::languages).
+    /// Files, folders (read recursively, sorted by name) and glob patterns. Empty if
+    /// [`languages`](Self::languages) is set.
     #[serde(default)]
     pub files: Vec<String>,
     /// The files' format.
@@ -37,10 +37,10 @@ pub struct CorpusConfig {
     /// The column of JSON lines and Parquet that holds the text.
     #[serde(default = "text_column")]
     pub text_column: String,
-    /// What happens when a place in a file cannot be used.
+    /// What happens when part of a file cannot be used.
     #[serde(default)]
     pub on_error: OnError,
-    /// The longest line that is read, in bytes. A longer line cannot be used.
+    /// The longest line allowed, in bytes. A longer line is unusable.
     #[serde(default = "mebibyte")]
     pub max_line_bytes: usize,
     /// The longest document, in bytes. A longer one is divided at the end of a line; a line that is itself too long is
@@ -50,11 +50,11 @@ pub struct CorpusConfig {
     /// The language whose rules divide text into sentences, as an ISO 639-1 code.
     #[serde(default = "english")]
     pub language: String,
-    /// The texts of several languages, in place of `files`.
+    /// Texts in several languages, instead of `files`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub languages: Vec<LanguageFiles>,
-    /// With several languages, the exponent α of the chances by which they are drawn, see
-    /// [`LanguageSampling`](crate::LanguageSampling): from 0, all alike, to 1, by how much text there is. `None`: 0.7.
+    /// With several languages, the exponent α of their sampling probabilities, from 0 (uniform) to 1
+    /// (proportional to the amount of text); see [`LanguageSampling`](crate::LanguageSampling). `None`: 0.7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_alpha: Option<f64>,
 }
@@ -63,7 +63,7 @@ pub struct CorpusConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LanguageFiles {
-    /// What it is called: an ISO 639-1 code, by whose rules sentences end.
+    /// The language's ISO 639-1 code, which selects the rules for sentence ends.
     pub name: String,
     /// Its files, as [`CorpusConfig::files`].
     #[serde(default)]
@@ -99,14 +99,14 @@ impl Default for CorpusConfig {
 }
 
 impl CorpusConfig {
-    /// The settings that shape the documents, besides the files' contents.
+    /// The settings that affect the documents, apart from the files' contents.
     pub(crate) fn shaping(&self) -> Self {
         let name = |of: &LanguageFiles| LanguageFiles { name: of.name.clone(), files: Vec::new() };
         let languages = self.languages.iter().map(name).collect();
         Self { files: Vec::new(), languages, ..self.clone() }
     }
 
-    /// The corpus of each language, in their order; where there are none, this corpus alone.
+    /// The corpus of each language, in order; this corpus alone if there are no languages.
     pub fn parts(&self) -> Vec<Self> {
         let of = |language: &LanguageFiles| Self {
             files: language.files.clone(),
@@ -122,13 +122,13 @@ impl CorpusConfig {
     }
 }
 
-/// The format of a corpus' files. gzip and zstd are recognised by content around text and JSON lines;
-/// Parquet has its own compression.
+/// The format of a corpus's files. For text and JSON lines, gzip and zstd are detected from the
+/// content; Parquet has its own compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// The file's ending decides: `.jsonl`, `.ndjson` and `.json` are JSON lines, `.parquet` is Parquet, anything else is
-    /// text.
+    /// The file's extension decides: `.jsonl`, `.ndjson` and `.json` are JSON lines, `.parquet` is Parquet,
+    /// anything else is text.
     #[default]
     Auto,
     /// Plain text. A blank line separates documents.
@@ -141,11 +141,11 @@ pub enum Format {
     Parquet,
 }
 
-/// What happens when a place in a file cannot be used.
+/// What happens when part of a file cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
-    /// Fail with an error that names the place.
+    /// Fail with an error that gives the location.
     #[default]
     Fail,
     /// Leave it out and count it.
@@ -183,7 +183,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// The lines that are not blank.
+    /// The non-blank lines.
     pub fn paragraphs(&self) -> impl Iterator<Item = &str> {
         self.text.lines().filter(|line| !line.trim().is_empty())
     }
@@ -193,7 +193,7 @@ impl Document {
         &self.text
     }
 
-    /// Whether the next document is the rest of this one, which was too long to be held.
+    /// Whether the next document continues this one, which was too long to hold in memory.
     pub fn continues(&self) -> bool {
         self.continues
     }
@@ -211,33 +211,33 @@ impl Document {
 
 /// A reader of one file: documents, and problems with places in it.
 trait Reader {
-    /// The next document or problem; none at the end.
+    /// The next document or problem; `None` at the end.
     fn next(&mut self) -> Option<std::result::Result<Piece, Problem>>;
 
-    /// Bytes of the file used up so far.
+    /// Bytes of the file consumed so far.
     fn bytes_read(&self) -> u64;
 }
 
-/// A document, or a part of one that is too long to be held.
+/// A document, or part of one that is too long to hold.
 struct Piece {
     text: String,
-    /// The same document goes on in the next piece.
+    /// Whether the document continues in the next piece.
     continues: bool,
 }
 
-/// A place that cannot be used.
+/// An unusable part of a file.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub line: Option<u64>,
-    /// The kind, which skips are counted by.
+    /// The kind, by which skips are counted.
     pub kind: &'static str,
-    /// The particulars, for the error.
+    /// Details for the error.
     pub detail: String,
-    /// Whether the rest of the file is lost with it.
+    /// Whether the rest of the file is unusable too.
     pub ends_file: bool,
 }
 
-/// The documents of a corpus, one after the other.
+/// Iterator over the documents of a corpus.
 pub struct DocumentStream {
     config: CorpusConfig,
     files: VecDeque<PathBuf>,
@@ -253,7 +253,7 @@ pub struct DocumentStream {
 /// Opens a corpus. Relative paths start at `base`.
 ///
 /// # Errors
-/// A path or pattern without files. Problems inside the files come with the documents.
+/// A path or pattern without files. Problems inside files are reported while iterating.
 pub fn documents(config: &CorpusConfig, base: &Path) -> Result<DocumentStream> {
     let files = input_files(config, base)?;
     let mut bytes_total = 0;
@@ -278,7 +278,7 @@ impl DocumentStream {
         &self.skipped
     }
 
-    /// Bytes of the files used up so far, as they lie on disk.
+    /// Bytes of the files consumed so far, as stored on disk.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_done + self.current.as_ref().map_or(0, |(_, reader)| reader.bytes_read())
     }
@@ -320,7 +320,7 @@ impl DocumentStream {
         self.current = None;
     }
 
-    /// A document within bounds: one that is too long is divided at the ends of lines.
+    /// A document within the length limit: a longer one is divided at line ends.
     fn divide(&mut self, text: String, continues: bool) {
         let max = self.config.max_document_bytes.max(1);
         if text.len() <= max {
@@ -339,7 +339,7 @@ impl DocumentStream {
     }
 }
 
-/// A text in pieces of at most `max` bytes (or one character) that end at white space where there is any.
+/// A text in pieces of at most `max` bytes (or one character) cut at white space if there is any.
 pub(crate) fn pieces(text: &str, max: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -362,12 +362,12 @@ pub(crate) fn pieces(text: &str, max: usize) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The message for a text column that the file lacks. It lists the columns that the file has.
+/// The message for a missing text column. It lists the file's columns.
 fn missing_column<'a>(column: &str, columns: impl Iterator<Item = &'a str>) -> String {
     format!("no column `{column}` (it has: {}); set `corpus.text_column`", shown(columns))
 }
 
-/// Names of columns for a message. Only the first of many are shown.
+/// Column names for a message; a long list is cut.
 pub(crate) fn shown<'a>(columns: impl Iterator<Item = &'a str>) -> String {
     const SHOWN: usize = 20;
     let mut names: Vec<String> =

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::Path;
 
-/// Rows decoded at a time. They share the memory of their pages.
+/// Rows decoded at a time; they share their pages' memory.
 const ROWS: usize = 64;
 
 struct Rows {
@@ -60,7 +60,8 @@ pub(super) fn open(path: &Path, name: &str) -> Result<Box<dyn Reader>, Problem> 
     Ok(Box::new(Rows { file, column, name, group: 0, values: None, decoded, row: 0, n_rows, bytes }))
 }
 
-/// Whether a column holds text: strings, or byte arrays without a declared meaning, which old programs wrote for strings.
+/// Whether a column holds text: strings, or byte arrays without a logical type, as old programs wrote
+/// strings.
 fn is_text(column: &ColumnDescriptor) -> bool {
     let meaning = match column.logical_type_ref() {
         Some(LogicalType::String | LogicalType::Json | LogicalType::Enum) => true,
@@ -75,7 +76,7 @@ fn is_text(column: &ColumnDescriptor) -> bool {
 }
 
 impl Rows {
-    /// Decodes the next rows. If it finds none, the file has no more.
+    /// Decodes the next rows; finds none at the end of the file.
     fn decode(&mut self) -> Result<(), ParquetError> {
         while self.decoded.is_empty() {
             let Some(values) = &mut self.values else {

@@ -2,22 +2,22 @@
 
 use std::io::{self, BufRead, Read};
 
-/// A text as UTF-8. One that begins with the byte-order mark of UTF-16, as spreadsheets write it, is decoded; any other is left as
-/// it is.
+/// Text as UTF-8. Text with a UTF-16 byte-order mark, as spreadsheets write it, is decoded; any other passes
+/// unchanged.
 pub(super) struct Decoded {
     source: Box<dyn BufRead>,
     form: Option<Form>,
-    /// Bytes of a character that is not whole yet.
+    /// Bytes of an incomplete character.
     rest: Vec<u8>,
     text: Vec<u8>,
-    /// How many bytes of `text` are read.
+    /// Number of bytes of `text` already read.
     done: usize,
 }
 
 #[derive(Clone, Copy)]
 enum Form {
     Utf8,
-    /// The unit of two bytes.
+    /// Makes a code unit from two bytes.
     Utf16(fn([u8; 2]) -> u16),
 }
 
@@ -38,7 +38,7 @@ impl Decoded {
         Ok(*self.form.insert(form))
     }
 
-    /// Decodes what the source has next; nothing at its end.
+    /// Decodes the source's next bytes; nothing at its end.
     fn decode(&mut self, unit: fn([u8; 2]) -> u16) -> io::Result<()> {
         let bad = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
         (self.text, self.done) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Plain text as it stands: a file is one document, blank lines and all.
+//! Plain text where each file is one document, including its blank lines.
 
 use super::lines::Lines;
 use super::{CorpusConfig, Piece, Problem, Reader};
@@ -7,7 +7,7 @@ use std::path::Path;
 struct Whole {
     lines: Lines,
     max_document: usize,
-    /// What was read beyond the last piece.
+    /// Text read beyond the last piece.
     next: String,
     any: bool,
     done: bool,

@@ -1,4 +1,4 @@
-//! A corrupted sequence: its tokens, and which spans of the original stand where.
+//! A corrupted sequence: its tokens, and the spans of the original that were replaced.
 
 use std::ops::Range;
 
@@ -14,9 +14,9 @@ pub struct Corrupted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplacedSpan {
-    /// Where it was in the original; empty if tokens were only inserted.
+    /// Its range in the original; empty for a pure insertion.
     pub original: Range<usize>,
-    /// Where its replacement is in the corrupted sequence; empty if tokens were only deleted.
+    /// The replacement's range in the corrupted sequence; empty for a pure deletion.
     pub corrupted: Range<usize>,
 }
 
@@ -27,24 +27,24 @@ impl ReplacedSpan {
     }
 }
 
-/// What was done to tokens, for a run's summary.
+/// Token counts by operation, for a run's summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplacementCounts {
-    /// Tokens that a mask, or a sentinel, replaced.
+    /// Tokens replaced by a mask or sentinel.
     pub masked: u64,
-    /// Of these, tokens of spans that have one mask or sentinel each.
+    /// Of these, tokens in spans replaced by a single mask or sentinel.
     pub in_spans: u64,
-    /// The masks and sentinels of such spans, empty ones among them.
+    /// The masks and sentinels of such spans, including empty spans.
     pub span_masks: u64,
-    /// Tokens that a random piece replaced.
+    /// Tokens replaced by a random piece.
     pub random: u64,
-    /// Tokens that are to be predicted and were left as they are.
+    /// Tokens to predict that were left unchanged.
     pub kept: u64,
-    /// Tokens that were deleted.
+    /// Tokens deleted.
     pub deleted: u64,
-    /// Random pieces that were inserted.
+    /// Random pieces inserted.
     pub inserted: u64,
-    /// Tokens that stand at another place among their neighbours.
+    /// Tokens moved among their neighbours.
     pub moved: u64,
 }
 
@@ -68,27 +68,27 @@ impl Corrupted {
         &self.ids
     }
 
-    /// What was replaced, from left to right.
+    /// The replaced spans, from left to right.
     pub fn spans(&self) -> &[ReplacedSpan] {
         &self.spans
     }
 
-    /// What was done to tokens; zeros if the corruption does not count that.
+    /// Token counts by operation; zeros if the corruption does not count.
     pub fn counts(&self) -> ReplacementCounts {
         self.counts
     }
 
-    /// Says what was done to tokens.
+    /// Sets the token counts.
     pub fn with_counts(mut self, counts: ReplacementCounts) -> Self {
         self.counts = counts;
         self
     }
 
-    /// `[ids]`: for each token, a place in the original from which it takes its token type. A token that was not
-    /// replaced has its own; one of a replacement has the corresponding one of its span, the last of a shorter span,
-    /// and the one before an insertion.
+    /// `[ids]`: for each token, the position in the original whose token type it takes. An unchanged token
+    /// keeps its own position; a replacement token takes the corresponding one in its span, the last if the
+    /// span is shorter, and an insertion takes the position before it.
     ///
-    /// If the original is empty, every place is 0.
+    /// If the original is empty, every position is 0.
     pub fn origins(&self) -> Vec<usize> {
         let mut origins = Vec::with_capacity(self.ids.len());
         let mut next = 0;
@@ -104,7 +104,7 @@ impl Corrupted {
     }
 }
 
-/// Puts a corrupted sequence together from left to right. What is not replaced stays.
+/// Builds a corrupted sequence from left to right. Whatever is not replaced stays.
 ///
 /// ```
 /// # use cloze_data::Edits;
@@ -119,19 +119,19 @@ impl Corrupted {
 #[derive(Debug)]
 pub struct Edits<'a> {
     original: &'a [u32],
-    /// Tokens of the original that are dealt with.
+    /// Tokens of the original already processed.
     read: usize,
     corrupted: Corrupted,
 }
 
 impl<'a> Edits<'a> {
-    /// No edit of a sequence so far.
+    /// A sequence without edits so far.
     pub fn new(original: &'a [u32]) -> Self {
         let ids = Vec::with_capacity(original.len());
         Self { original, read: 0, corrupted: Corrupted { ids, ..Corrupted::default() } }
     }
 
-    /// Puts `with` in the place of a span, and notes the span as replaced, even if `with` equals what was there.
+    /// Replaces a span by `with` and records the span as replaced, even if nothing changes.
     ///
     /// # Panics
     /// If the span begins before the end of the one before, or ends beyond the sequence.
@@ -158,7 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// What spans say is enough to restore the original.
+        /// The spans suffice to restore the original.
         #[test]
         fn the_original_can_be_restored(
             original in prop::collection::vec(0..50u32, 0..40),

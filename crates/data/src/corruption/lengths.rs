@@ -1,8 +1,8 @@
-//! How long spans are.
+//! Distributions of span lengths.
 
 use crate::random::Random;
 
-/// A distribution over whole numbers from a least one on, as a table.
+/// A distribution over integers from a minimum up, as a table.
 #[derive(Debug, Clone)]
 pub(super) struct Lengths {
     least: usize,
@@ -35,7 +35,7 @@ impl Lengths {
         Self::new(1, (1..=most).map(|n| 1.0 / n as f64))
     }
 
-    /// `0..` with `P(n) ∝ λⁿ/n!`, cut off where what is left out is less than one length in a thousand million.
+    /// `0..` with `P(n) ∝ λⁿ/n!`, truncated where the remaining probability is below 10⁻⁹.
     pub fn poisson(mean: f64) -> Self {
         assert!(
             mean > 0.0 && mean <= 100.0,
@@ -54,7 +54,7 @@ impl Lengths {
         self.draw_of(self.cumulative.len(), random)
     }
 
-    /// A length that is at most `most`, with probabilities in the same proportions.
+    /// A length of at most `most`, with renormalised probabilities.
     pub fn draw_at_most(&self, most: usize, random: &mut Random) -> usize {
         self.draw_of((most + 1 - self.least).min(self.cumulative.len()), random)
     }

@@ -1,4 +1,4 @@
-//! BERT's masking: which tokens are predicted, and what stands in their place.
+//! BERT's masking: which tokens are predicted, and what replaces them.
 
 use super::ngrams::NGramMasking;
 use super::replacement::{Budget, Replacement};
@@ -24,28 +24,29 @@ use std::sync::Arc;
 pub struct MaskingConfig {
     /// What is masked together.
     pub unit: MaskUnit,
-    /// Of [`MaskUnit::Span`]: the probability `p` of the geometric distribution of a span's words, above 0, at most 1.
-    /// `None`: 0.2, as in the paper.
+    /// For [`MaskUnit::Span`]: `p` of the geometric distribution of span lengths in words, above 0, at most
+    /// 1. `None`: 0.2, as in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span_p: Option<f64>,
-    /// Of [`MaskUnit::Span`]: the most words of a span, 1 or more. `None`: 10, as in the paper.
+    /// For [`MaskUnit::Span`]: the maximum words per span, 1 or more. `None`: 10, as in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_span: Option<usize>,
-    /// Of [`MaskUnit::NGram`]: the most words of an n-gram, 1 or more. `None`: 3, as in the paper.
+    /// For [`MaskUnit::NGram`]: the maximum words per n-gram, 1 or more. `None`: 3, as in the
+    /// paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_ngram: Option<usize>,
-    /// Share of an example's tokens that is predicted.
+    /// Share of an example's tokens to predict.
     pub probability: f64,
-    /// At most this many a sequence; 0 sets no limit.
+    /// Maximum predictions per sequence; 0 means no limit.
     pub max_predictions: usize,
-    /// Share of the predicted tokens that the mask replaces.
+    /// Share of the predicted tokens replaced by the mask.
     pub mask_share: f64,
-    /// Share of the predicted tokens that a random piece replaces; the rest stays as it is.
+    /// Share of the predicted tokens replaced by a random piece; the rest stay unchanged.
     pub random_share: f64,
     /// Where random pieces come from.
     pub random_from: RandomFrom,
-    /// 0: each epoch draws new masks and pairs (RoBERTa). N: epoch `e` has the masks and pairs of epoch `e mod N`, like
-    /// data that BERT's `dupe_factor` prepared N times.
+    /// 0: each epoch draws new masks and pairs (RoBERTa). N: epoch `e` has the masks and pairs of epoch `e
+    /// mod N`, like data prepared with BERT's `dupe_factor = N`.
     pub static_copies: u64,
 }
 
@@ -76,13 +77,13 @@ pub enum MaskUnit {
     Token,
     /// All pieces of a word (google-research/bert, `do_whole_word_mask`).
     WholeWord,
-    /// Spans of whole words, which are masked, replaced at random, or kept as a whole (Joshi et al. 2020, "SpanBERT",
-    /// §3.1): 1 to [`max_span`](MaskingConfig::max_span) words, a number from a geometric distribution with
-    /// [`span_p`](MaskingConfig::span_p). They neither overlap nor run over special tokens; two that touch stay two of
-    /// [`Corrupted::spans`], which a boundary objective reads.
+    /// Spans of whole words; each span as a whole is masked, replaced at random, or kept (Joshi et al. 2020,
+    /// "SpanBERT", §3.1): 1 to [`max_span`](MaskingConfig::max_span) words, geometrically distributed with
+    /// [`span_p`](MaskingConfig::span_p). They neither overlap nor contain special tokens; adjacent spans
+    /// stay separate in [`Corrupted::spans`], which a boundary objective reads.
     Span,
-    /// N-grams of whole words, `p(n) ∝ 1/n` for `n` of 1 to [`max_ngram`](MaskingConfig::max_ngram) (Lan et al. 2020,
-    /// "ALBERT", §4.1). Each token is masked, replaced at random, or kept by itself.
+    /// N-grams of whole words, `p(n) ∝ 1/n` for `n` of 1 to [`max_ngram`](MaskingConfig::max_ngram) (Lan et
+    /// al. 2020, "ALBERT", §4.1). Each token is independently masked, replaced at random, or kept.
     NGram,
 }
 
@@ -94,24 +95,24 @@ pub enum RandomFrom {
     /// Every piece is equally likely, except the special ones, which are never drawn.
     #[default]
     Uniform,
-    /// By frequency in the training documents.
+    /// In proportion to frequency in the training documents.
     Unigram,
 }
 
-/// What was replaced over all sequences.
+/// Replacement counts over all sequences.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MaskStats {
-    /// Tokens that are not special: those that could have been replaced.
+    /// Non-special tokens, which could have been replaced.
     pub maskable: u64,
     /// Tokens of the originals that were replaced.
     pub predicted: u64,
-    /// Spans that they came in: tokens, words, or spans of words.
+    /// Their spans: tokens, words, or spans of words.
     pub spans: u64,
-    /// Of these, replaced by the mask.
+    /// Predicted tokens replaced by the mask.
     pub masked: u64,
-    /// Of these, replaced by a random piece.
+    /// Predicted tokens replaced by a random piece.
     pub random: u64,
-    /// Of these, left as they are.
+    /// Predicted tokens left unchanged.
     pub kept: u64,
 }
 
@@ -140,10 +141,10 @@ impl std::ops::AddAssign<&MaskStats> for MaskStats {
 }
 
 impl MaskingConfig {
-    /// The corruption, for a vocabulary of `unigram`'s size with this mask and these special pieces.
+    /// The corruption for a vocabulary of `unigram`'s size with this mask and these special pieces.
     ///
     /// # Panics
-    /// If `span_p`, `max_span` or `max_ngram` is out of its range. Corrupting panics if the vocabulary is empty.
+    /// If `span_p`, `max_span` or `max_ngram` is out of range. Corrupting panics if the vocabulary is empty.
     pub fn corruption(
         &self,
         mask: u32,
@@ -173,15 +174,15 @@ const MAX_SPAN: usize = 10;
 /// ALBERT's `N`.
 const MAX_NGRAM: usize = 3;
 
-/// BERT's masking (Devlin et al. 2019, §3.1; `create_masked_lm_predictions`). A span is a token, or a word of which
-/// all pieces are masked.
+/// BERT's masking (Devlin et al. 2019, §3.1; `create_masked_lm_predictions`). A span is a token, or a word
+/// whose pieces are all masked.
 ///
 /// Deviations:
-/// - A sequence whose words all have more pieces than are to be predicted is not left without predictions:
-///   one word is predicted, as far as `max_predictions` lets it.
-/// - No special token is predicted or drawn as a replacement, `[UNK]` among them, where the reference spares
-///   `[CLS]` and `[SEP]` only and draws from the whole vocabulary.
-/// - Pieces of a word that the second segment begins with never join the first segment's last word.
+/// - A sequence whose words all exceed the number of pieces to predict still gets predictions: one word,
+///   as far as `max_predictions` allows.
+/// - No special token, including `[UNK]`, is predicted or drawn as a replacement; the reference exempts only
+///   `[CLS]` and `[SEP]` and draws from the whole vocabulary.
+/// - Word pieces at the start of the second segment never join the first segment's last word.
 struct BertMasking {
     /// Whether all pieces of a word are masked together.
     whole_words: bool,
@@ -238,7 +239,7 @@ mod tests {
     use crate::corruption::tests::{MASK, SPECIAL, assert_share, corruption, corruption_of, sequence};
     use proptest::prelude::*;
 
-    /// The place and the piece of each token to predict, and the counts.
+    /// The position and piece of each token to predict, and the counts.
     fn predictions(original: &Original<'_>, corrupted: &Corrupted) -> (Vec<(usize, u32)>, MaskStats) {
         let mut stats = MaskStats::default();
         stats.add(original, corrupted);

@@ -1,4 +1,4 @@
-//! Corruptions: what is done to a sequence that a model learns to restore.
+//! Corruptions: changes to a sequence that a model learns to undo.
 
 mod corrupted;
 mod lengths;
@@ -18,9 +18,9 @@ use crate::random::Random;
 
 /// Replaces tokens of a sequence, so that a model can learn to restore them.
 ///
-/// [`MaskingConfig::corruption`] makes the maskings of encoders; [`Deletion`](crate::Deletion),
-/// [`Infilling`](crate::Infilling) and others are noises. Implement the trait for a corruption of your own. It may change
-/// the sequence's length.
+/// [`MaskingConfig::corruption`] makes encoders' maskings; [`Deletion`](crate::Deletion),
+/// [`Infilling`](crate::Infilling) and others are noises. Implement the trait for your own corruption, which
+/// may change the sequence's length.
 ///
 /// ```
 /// use cloze_data::{Corrupted, Corruption, Edits, Original, Random};
@@ -50,10 +50,10 @@ use crate::random::Random;
 /// assert_eq!((corrupted.spans()[0].original.clone(), corrupted.spans()[0].corrupted.clone()), (1..3, 1..2));
 /// ```
 pub trait Corruption: Send + Sync {
-    /// The corrupted sequence, with what was replaced.
+    /// The corrupted sequence, with the replaced spans.
     ///
-    /// The result is a function of `original` and `random` alone: batches can then be made in any order, and again
-    /// when a run is resumed.
+    /// The result depends on `original` and `random` alone, so batches can be made in any order and remade
+    /// when a run resumes.
     fn corrupt(&self, original: &Original<'_>, random: &mut Random) -> Corrupted;
 }
 
@@ -63,15 +63,15 @@ impl<C: Corruption + ?Sized> Corruption for Box<C> {
     }
 }
 
-/// A sequence before its corruption.
+/// A sequence before corruption.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Original<'a> {
-    /// `[len]`: the pieces, special ones among them.
+    /// `[len]`: the pieces, including special ones.
     pub ids: &'a [u32],
     /// `[len]`: whether a token is the first of its word.
     pub word_starts: &'a [bool],
-    /// `[len]`: whether a token may be replaced; never a special one.
+    /// `[len]`: whether a token may be replaced; `false` for special ones.
     pub maskable: &'a [bool],
 }
 
@@ -81,16 +81,16 @@ impl<'a> Original<'a> {
     /// # Panics
     /// If the slices differ in length.
     pub fn new(ids: &'a [u32], word_starts: &'a [bool], maskable: &'a [bool]) -> Self {
-        assert!(ids.len() == word_starts.len() && ids.len() == maskable.len(), "one value a token");
+        assert!(ids.len() == word_starts.len() && ids.len() == maskable.len(), "one value per token");
         Self { ids, word_starts, maskable }
     }
 
-    /// How many tokens there are.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there is none.
+    /// Whether the sequence is empty.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }

@@ -12,13 +12,13 @@ use crate::random::Random;
 /// p(n) = (1/n) / Σ_{k=1..N} (1/k)
 /// ```
 ///
-/// Each word starts an n-gram in a random order. Towards a segment's end `p` is renormalised over the lengths that there
-/// are words for; an n-gram that is more than what is still wanted gets shorter; one that meets another is left out. Each
-/// token is masked, replaced at random, or kept by itself, as in the reference.
+/// Words start n-grams in random order. Near a segment's end `p` is renormalised over the possible lengths;
+/// an n-gram that exceeds the remaining budget is shortened; one that overlaps another is skipped. Each token
+/// is independently masked, replaced at random, or kept, as in the reference.
 ///
 /// Deviations:
-/// - No n-gram runs over a special token, and so none from one segment into the next, as the reference's may.
-/// - A sequence whose words all have more pieces than are to be predicted is not left without predictions.
+/// - No n-gram crosses a special token, so none spans two segments, as in the reference.
+/// - A sequence whose words all exceed the number of pieces to predict still gets predictions.
 /// - No special token is drawn as a replacement.
 pub(super) struct NGramMasking {
     budget: Budget,
@@ -32,7 +32,7 @@ impl NGramMasking {
         Self { budget, max_ngram, lengths: Lengths::harmonic(max_ngram), replacement }
     }
 
-    /// The words of an n-gram.
+    /// Number of words of an n-gram.
     fn length(&self, start: &Start<'_>, random: &mut Random) -> usize {
         let drawn = self.lengths.draw_at_most(start.touching(self.max_ngram), random);
         let fits = |n: &usize| start.span(*n).len() <= start.wanted;

@@ -1,23 +1,23 @@
-//! Random pieces that stand in the place of others.
+//! Random replacement pieces.
 
 use super::RandomFrom;
 use crate::random::Random;
 use crate::unigram::UnigramCounts;
 use std::sync::Arc;
 
-/// Where random replacements are drawn from: all pieces of a vocabulary but the special ones.
+/// Draws random replacements from the non-special pieces of a vocabulary.
 #[derive(Debug, Clone)]
 pub(super) struct RandomPieces {
     vocab_size: usize,
-    /// As often as they occur; `None`: all equally likely.
+    /// Piece frequencies; `None`: uniform.
     unigram: Option<Arc<UnigramCounts>>,
     special: Vec<u32>,
-    /// Whether there is any piece that is not special.
+    /// Whether there is any non-special piece.
     has_ordinary: bool,
 }
 
 impl RandomPieces {
-    /// The pieces of `unigram`'s vocabulary but the `special` ones.
+    /// The pieces of `unigram`'s vocabulary, except the `special` ones.
     pub fn new(from: RandomFrom, unigram: Arc<UnigramCounts>, special: Vec<u32>) -> Self {
         let vocab_size = unigram.vocab_size();
         let has_ordinary = (0..vocab_size as u32).any(|id| !special.contains(&id));
@@ -25,7 +25,7 @@ impl RandomPieces {
         Self { vocab_size, unigram, special, has_ordinary }
     }
 
-    /// A piece that is not special, if there is one.
+    /// A non-special piece, if there is one.
     ///
     /// # Panics
     /// If the vocabulary is empty.

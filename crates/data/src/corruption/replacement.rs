@@ -1,10 +1,10 @@
-//! What stands in the place of a token that is predicted, and how many are.
+//! What replaces predicted tokens, and how many are predicted.
 
 use super::{Corrupted, Edits, MaskingConfig, Original, RandomPieces, ReplacementCounts};
 use crate::random::Random;
 use std::ops::Range;
 
-/// How many tokens are predicted.
+/// The number of tokens to predict.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
     probability: f64,
@@ -18,19 +18,19 @@ impl Budget {
         Self { probability: config.probability, most }
     }
 
-    /// How many tokens of a sequence are wanted. As BERT's reference counts: a share of all tokens, the special ones
-    /// too; at least one.
+    /// Number of tokens of a sequence to predict. As in BERT's reference: a share of all tokens, including
+    /// special ones; at least one.
     pub fn wanted(&self, original: &Original<'_>) -> usize {
         ((original.len() as f64 * self.probability).round() as usize).max(1).min(self.most)
     }
 
-    /// The beginning of a unit that has more tokens than are wanted, as far as it may be predicted.
+    /// The part of a unit that fits the budget, from its start.
     pub fn cut(&self, unit: &Range<usize>) -> Range<usize> {
         unit.start..unit.end.min(unit.start.saturating_add(self.most))
     }
 }
 
-/// What happens to a token that is predicted.
+/// What happens to a predicted token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Masked,
@@ -38,7 +38,7 @@ pub(super) enum Fate {
     Kept,
 }
 
-/// Draws fates, and pieces for them.
+/// Draws fates and replacement pieces.
 #[derive(Debug, Clone)]
 pub(super) struct Replacement {
     mask: u32,
@@ -63,7 +63,7 @@ impl Replacement {
         }
     }
 
-    /// What stands in the place of `id`.
+    /// The replacement for `id`.
     pub fn piece(&self, id: u32, fate: Fate, random: &mut Random, counts: &mut ReplacementCounts) -> u32 {
         match fate {
             Fate::Masked => {
@@ -81,7 +81,8 @@ impl Replacement {
         }
     }
 
-    /// Replaces spans, in any order and without overlaps, with one fate a span or one a token.
+    /// Replaces spans, given in any order and without overlaps, with one fate per span or per
+    /// token.
     pub fn replace(
         &self,
         original: &Original<'_>,
@@ -107,7 +108,7 @@ impl Replacement {
     }
 }
 
-/// What has one fate.
+/// The unit that shares a fate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FateOf {
     /// All tokens of a span together.

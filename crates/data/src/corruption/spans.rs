@@ -16,12 +16,14 @@ use crate::random::Random;
 /// words. A span as a whole is masked, replaced at random, or kept.
 ///
 /// Deviations:
-/// - A span ends before a word that another span has, where the reference joins the two, so that spans never overlap;
-///   before a special token; and before a word that is longer than what is still wanted, where the reference cuts a word.
-/// - Starts are uniform over words, as the paper has it; the reference draws a token and goes back to its word's start.
-/// - The share is of all tokens and rounded, as for the other units; the reference leaves out the special ones and rounds
-///   up.
-/// - A sequence whose words all have more pieces than are to be predicted is not left without predictions.
+/// - A span ends before a word of another span, so that spans never overlap (the reference joins them);
+///   before a special token; and before a word longer than the remaining budget (the reference cuts the
+///   word).
+/// - Starts are uniform over words, as in the paper; the reference draws a token and goes back to its word's
+///   start.
+/// - The share is of all tokens and rounded, as for the other units; the reference excludes special ones and
+///   rounds up.
+/// - A sequence whose words all exceed the number of pieces to predict still gets predictions.
 pub(super) struct SpanMasking {
     budget: Budget,
     lengths: Lengths,
@@ -33,7 +35,7 @@ impl SpanMasking {
         Self { budget, lengths: Lengths::geometric(p, max_span), replacement }
     }
 
-    /// The words of a span.
+    /// Number of words of a span.
     fn length(&self, start: &Start<'_>, random: &mut Random) -> usize {
         // A word that starts no span now is taken or too long, and stays so.
         if start.meets_another(1) {

@@ -5,13 +5,13 @@ use super::replacement::Budget;
 use crate::random::Random;
 use std::ops::Range;
 
-/// The whole words that may be replaced. Two that follow each other without a token between them touch; a special token,
-/// and with it the end of a segment, keeps them apart.
+/// The whole words that may be replaced. Words with no token between them are adjacent; a special token, and
+/// so a segment's end, separates them.
 pub(super) fn words(original: &Original<'_>) -> Vec<Range<usize>> {
     units(original, |position| original.word_starts[position])
 }
 
-/// The tokens that may be replaced, put together to units. `starts` says whether a unit starts at a place.
+/// The tokens that may be replaced, grouped into units. `starts` says whether a unit starts at a position.
 pub(super) fn units(original: &Original<'_>, starts: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
     let mut units: Vec<Range<usize>> = Vec::new();
     for position in (0..original.len()).filter(|position| original.maskable[*position]) {
@@ -23,18 +23,18 @@ pub(super) fn units(original: &Original<'_>, starts: impl Fn(usize) -> bool) -> 
     units
 }
 
-/// A word that was drawn as the first of a span.
+/// A word drawn as the first of a span.
 pub(super) struct Start<'a> {
     words: &'a [Range<usize>],
-    /// Which words are in a span already.
+    /// Which words are already in a span.
     taken: &'a [bool],
     first: usize,
-    /// How many more tokens are wanted.
+    /// Remaining budget in tokens.
     pub wanted: usize,
 }
 
 impl Start<'_> {
-    /// The words from here on that follow one another without a gap, at most this many.
+    /// The number of adjacent words from here, at most `most`.
     pub fn touching(&self, most: usize) -> usize {
         let last = (self.first + most).min(self.words.len());
         let pairs = self.words[self.first..last].windows(2);
@@ -52,11 +52,11 @@ impl Start<'_> {
     }
 }
 
-/// Spans of whole words, in the order in which they are drawn, until as many tokens as are wanted are in them or every
-/// word was tried. Each word is the first of a span with the same chance; `length` says how many words it has, 0 for no
-/// span, which no other span may have and which may not be too long.
+/// Spans of whole words in the order drawn, until they hold enough tokens or every word was tried. Each word
+/// is equally likely to start a span; `length` gives the number of words, or 0 for no span. The words must be
+/// free and fit the budget.
 ///
-/// If no word fits, the first one that was drawn is cut.
+/// If no word fits, the first word drawn is cut.
 pub(super) fn spans(
     original: &Original<'_>,
     budget: Budget,

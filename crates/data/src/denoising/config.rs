@@ -1,4 +1,4 @@
-//! What is done to texts, as a config says it.
+//! Configuration of denoising.
 
 use crate::corruption::RandomFrom;
 use crate::corruption::noise::{
@@ -10,7 +10,7 @@ use crate::{DataError, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What is done to texts, and what a model is to say of them.
+/// How texts are corrupted, and what a model must generate.
 ///
 /// ```
 /// # use cloze_data::DenoisingConfig;
@@ -25,11 +25,12 @@ use std::sync::Arc;
 pub enum DenoisingConfig {
     /// The whole text is restored from a noisy one (Lewis et al. 2020, "BART", §2.2).
     Bart {
-        /// The noises, one after another. Default the sentence permutation and the infilling of BART-large.
+        /// The noises, applied in order. Default: BART-large's sentence permutation and infilling.
         #[serde(default = "defaults::noises")]
         noises: Vec<NoiseConfig>,
     },
-    /// Spans are replaced by sentinels, and the target has the spans alone (Raffel et al. 2020, "T5", §3.1.4).
+    /// Spans are replaced by sentinels, and the target contains only the spans (Raffel et al. 2020, "T5",
+    /// §3.1.4).
     T5 {
         /// The share of tokens in spans, between 0 and 1. Default 0.15.
         #[serde(default = "defaults::density")]
@@ -98,7 +99,7 @@ pub enum NoiseConfig {
     },
     /// [`Reordering`]: tokens change places with their neighbours.
     Reordering {
-        /// How many places a token moves at most, 1 or more. Default 3.
+        /// The most positions a token moves, 1 or more. Default 3.
         #[serde(default = "defaults::distance")]
         distance: usize,
     },
@@ -124,7 +125,7 @@ impl Default for DenoisingConfig {
 }
 
 impl DenoisingConfig {
-    /// Whether every value is in its range.
+    /// Checks that every value is in range.
     ///
     /// # Errors
     /// [`DataError::DenoisingSetting`].
@@ -148,10 +149,10 @@ impl DenoisingConfig {
 }
 
 impl NoiseConfig {
-    /// The noise, for a tokenizer with this mask and these special pieces.
+    /// The noise for a tokenizer with this mask and these special pieces.
     ///
     /// # Panics
-    /// If a value is out of its range. Applying the noise panics if the vocabulary is empty.
+    /// If a value is out of range. Applying the noise panics if the vocabulary is empty.
     pub fn noise(&self, mask: u32, special: &[u32], unigram: &Arc<UnigramCounts>) -> Box<dyn Noise> {
         let (special, unigram) = (special.to_vec(), unigram.clone());
         match *self {
@@ -176,12 +177,12 @@ impl NoiseConfig {
         }
     }
 
-    /// Whether it puts masks.
+    /// Whether it inserts masks.
     pub fn needs_mask(&self) -> bool {
         matches!(self, Self::Infilling { .. } | Self::Masking { .. })
     }
 
-    /// Whether it changes no text.
+    /// Whether it leaves every text unchanged.
     fn is_idle(&self) -> bool {
         match *self {
             Self::Infilling { share, .. }

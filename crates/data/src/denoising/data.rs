@@ -1,4 +1,4 @@
-//! Examples with noise, as pairs of a source and a target.
+//! Noisy examples as source–target pairs.
 
 use super::{DenoisingConfig, DenoisingStats};
 use crate::corruption::Corruption;
@@ -21,8 +21,8 @@ use std::sync::atomic::AtomicBool;
 
 const NOISE: u64 = 0xDE01;
 
-/// A part of a prepared corpus as noisy texts and what is to be restored of them, each a function of the seed, the epoch
-/// and its place in it. [`Loader`](crate::Loader) makes the batches.
+/// Part of a prepared corpus as noisy texts and their targets; each is a function of the seed, the epoch and
+/// its place in the epoch. [`Loader`](crate::Loader) makes the batches.
 pub struct DenoisingData {
     examples: CorpusExamples,
     task: Task,
@@ -32,17 +32,17 @@ pub struct DenoisingData {
 enum Task {
     /// The whole example is restored.
     Restore(Vec<Box<dyn Noise>>),
-    /// The spans are said that sentinels stand for.
+    /// The target is the spans that the sentinels stand for.
     Spans(SpanCorruption),
 }
 
-/// A noisy text, and what a model is to say of it.
+/// A noisy text and its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DenoisedPair {
-    /// What an encoder reads, special pieces among it.
+    /// The encoder's input, including special pieces.
     pub source: Vec<u32>,
-    /// What a decoder says, with the piece that ends it.
+    /// The decoder's target, including its end piece.
     pub target: Vec<u32>,
     /// What was done.
     pub stats: DenoisingStats,
@@ -55,13 +55,14 @@ impl std::fmt::Debug for DenoisingData {
 }
 
 impl DenoisingData {
-    /// Examples of `documents` of at most `seq_len` tokens, as `pairs` packs them, with the noise of `config`; `unigram`
-    /// counts the training documents' pieces, plans go to unnamed files in `cache`.
+    /// Examples of `documents` of at most `seq_len` tokens, as `pairs` packs them, with the noise of
+    /// `config`. `unigram` holds the training documents' piece counts; plans go to unnamed files in `cache`.
     ///
-    /// BART's examples have the pieces that the tokenizer begins and ends texts with, and its end piece between documents;
-    /// T5's have the end piece at their ends alone. A source that noise makes longer than `seq_len` is cut.
+    /// BART's examples have the tokenizer's begin and end pieces, and the end piece between documents; T5's
+    /// have only a final end piece. A source longer than `seq_len` after noise is cut.
     ///
-    /// Deviation: T5 cuts texts so that sources have `seq_len` tokens; here texts have, and sources are shorter.
+    /// Deviation: T5 cuts texts so that sources have `seq_len` tokens; here the texts have `seq_len` tokens,
+    /// and sources are shorter.
     ///
     /// # Errors
     /// [`DataError::DenoisingSetting`]; [`DataError::NoSpecial`] for a tokenizer without an end piece, or without a mask
@@ -111,7 +112,7 @@ impl DenoisingData {
         Ok(Self { examples, task })
     }
 
-    /// Examples and noises, each of which may be your own: the whole example is to be restored.
+    /// Examples and noises, including custom ones; the target is the whole example.
     pub fn from_parts(examples: CorpusExamples, noises: Vec<Box<dyn Noise>>) -> Self {
         Self { examples, task: Task::Restore(noises) }
     }
@@ -121,7 +122,7 @@ impl DenoisingData {
         &self.examples
     }
 
-    /// An example with its noise: that of a place of an epoch.
+    /// An example with the noise for its place in an epoch.
     pub fn pair(&self, epoch: u64, place: u64, example: &Example) -> DenoisedPair {
         let tokens = self.examples.tokens(example);
         let mut random = Random::derive(self.examples.seed(), &[NOISE, epoch, place]);

@@ -1,5 +1,5 @@
-//! Denoising: noisy texts and what a model is to restore of them, from a prepared corpus to batches of pairs (Lewis et
-//! al. 2020; Raffel et al. 2020).
+//! Denoising: noisy texts and their targets, from a prepared corpus to batches of pairs (Lewis et al. 2020;
+//! Raffel et al. 2020).
 //!
 //! ```text
 //! Documents ─ CorpusExamples ─► an example ─ noises, or span corruption ─► source and target ─ a Loader ─► PairBatch

@@ -1,4 +1,4 @@
-//! What was done to the texts of batches.
+//! Statistics of the noise in batches.
 
 use crate::corruption::noise::NoiseCounts;
 
@@ -8,25 +8,25 @@ use crate::corruption::noise::NoiseCounts;
 pub struct DenoisingStats {
     /// Examples.
     pub examples: u64,
-    /// Tokens of the texts before the noise, without special ones.
+    /// Tokens of the texts before noise, without special ones.
     pub tokens: u64,
-    /// Their sentences, or parts of such.
+    /// Their sentences or parts of sentences.
     pub sentences: u64,
-    /// Their documents, or parts of such, as far as special tokens tell them apart.
+    /// Their documents or parts of documents, as far as special tokens separate them.
     pub documents: u64,
-    /// Tokens of the sources, special ones among them.
+    /// Tokens of the sources, including special ones.
     pub source_tokens: u64,
-    /// Tokens of the targets, special ones among them.
+    /// Tokens of the targets, including special ones.
     pub target_tokens: u64,
-    /// Tokens that were cut off sources that noise had made too long.
+    /// Tokens cut from sources that noise made too long.
     pub cut: u64,
     /// What the noise did.
     pub noise: NoiseCounts,
 }
 
 impl DenoisingStats {
-    /// Tokens that a mask or a sentinel stands for on average, where one stands for a whole span; spans without a token
-    /// count too. `None` if there is no such mask.
+    /// Mean number of tokens per mask or sentinel that stands for a whole span, counting empty spans. `None`
+    /// if there is no such mask.
     pub fn mean_span(&self) -> Option<f64> {
         let tokens = &self.noise.tokens;
         (tokens.span_masks > 0).then(|| tokens.in_spans as f64 / tokens.span_masks as f64)

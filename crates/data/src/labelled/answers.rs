@@ -1,4 +1,4 @@
-//! From scores for starts and ends back to text.
+//! Extracts answers from start and end scores.
 
 use super::features::QuestionFeatures;
 use super::questions::Question;
@@ -11,24 +11,24 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AnswerConfig {
-    /// Starts and ends of a window that are tried with each other, and answers that are kept.
+    /// Number of starts and ends per window to combine, and of answers to keep.
     pub n_best: usize,
     /// The longest answer, in tokens.
     pub max_answer: usize,
-    /// No answer is given where the score of none is higher than that of the best by more than this; without
-    /// it there always is one, as in SQuAD 1.1.
+    /// No answer is given if the null score exceeds the best answer's by more than this; without a threshold
+    /// there is always an answer, as in SQuAD 1.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub null_threshold: Option<f64>,
 }
 
 impl Default for AnswerConfig {
-    /// As transformers' example has it.
+    /// The defaults of transformers' example.
     fn default() -> Self {
         Self { n_best: 20, max_answer: 30, null_threshold: None }
     }
 }
 
-/// A model's scores for a window: one for each token of its sequence as the start, and one as the end.
+/// A model's scores for a window: for each token, one as the start and one as the end.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowScores<'a> {
     /// The window.
@@ -42,7 +42,7 @@ pub struct WindowScores<'a> {
 /// A possible answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// Bytes of the context; none for no answer.
+    /// Byte range in the context; `None` for no answer.
     pub bytes: Option<Range<usize>>,
     /// The text there; empty for no answer.
     pub text: String,
@@ -52,28 +52,28 @@ pub struct Candidate {
     pub probability: f64,
 }
 
-/// What is answered.
+/// The predicted answer to a question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PredictedAnswer {
     /// The answer, cut from the context; empty for none.
     pub text: String,
-    /// Where it is in the context, in bytes.
+    /// Its byte range in the context.
     pub bytes: Option<Range<usize>>,
-    /// The best candidates, best first, among them no answer if there is a threshold.
+    /// The best candidates, best first, including no answer if there is a threshold.
     pub candidates: Vec<Candidate>,
-    /// By how much no answer scores above the best answer; what thresholds are found from. None where no window
-    /// has an answer to offer.
+    /// The null score minus the best answer's, from which thresholds are tuned. `None` if no window has an
+    /// answer.
     pub null_difference: Option<f64>,
 }
 
-/// The best answer to a question over all its windows, as transformers' `postprocess_qa_predictions` finds
-/// it, with two differences: starts and ends are looked for in the context only, so that there is an answer also
-/// where the best tokens are others; and an answer that two windows hold is one candidate, with the higher score.
+/// The best answer to a question over all its windows, as in transformers' `postprocess_qa_predictions`, with
+/// two differences: starts and ends are searched in the context only, so there is an answer even if the best
+/// tokens lie outside it; and an answer found in two windows is one candidate, with the higher score.
 ///
-/// No answer scores as the null token does in the window where that is least.
+/// The null score is the minimum over the windows of the null token's score.
 ///
 /// # Panics
-/// If there are not as many scores as tokens.
+/// If the number of scores differs from the number of tokens.
 pub fn best_answer(question: &Question, windows: &[WindowScores], config: AnswerConfig) -> PredictedAnswer {
     let mut null: Option<f64> = None;
     let mut found: HashMap<(usize, usize), f64> = HashMap::new();
@@ -139,7 +139,7 @@ pub fn best_answer(question: &Question, windows: &[WindowScores], config: Answer
     }
 }
 
-/// The `n` tokens of a range with the highest scores, best first; of equals the earlier.
+/// The `n` tokens of a range with the highest scores, best first; ties go to the earlier token.
 fn best(scores: &[f32], range: &Range<usize>, n: usize) -> Vec<usize> {
     let mut tokens: Vec<usize> = range.clone().collect();
     tokens.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));

@@ -1,4 +1,4 @@
-//! Batches of examples of similar length, so that little of them is padding.
+//! Batches of examples of similar length, to minimise padding.
 
 use crate::permutation::Permutation;
 use crate::seed::derive_seed;
@@ -12,21 +12,21 @@ const BATCHES: u64 = 0xB47C;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BatchSize {
-    /// So many examples.
+    /// This many examples.
     Examples(usize),
-    /// As many examples as have this many tokens, padding to the longest among them; one at least.
+    /// As many examples as fit in this many tokens, including padding to the longest; at least one.
     Tokens(usize),
-    /// So many examples, and as few of them as have this many tokens, padding to the longest among them; one at least.
+    /// Limited by both examples and tokens, including padding to the longest; at least one example.
     Within {
-        /// Examples at most.
+        /// Maximum examples.
         examples: usize,
-        /// Tokens at most, with padding.
+        /// Maximum tokens, including padding.
         tokens: usize,
     },
 }
 
 impl BatchSize {
-    /// Whether a batch has room for an example more, with which its longest one has `longest` tokens.
+    /// Whether a batch has room for another example, after which its longest has `longest` tokens.
     fn takes(self, examples: usize, longest: usize) -> bool {
         match self {
             Self::Examples(max) => examples < max,
@@ -38,13 +38,13 @@ impl BatchSize {
     }
 }
 
-/// Examples by their lengths, and how they make batches.
+/// Groups examples of similar length into batches.
 ///
-/// Every epoch has its own order. The shuffled examples are divided into pools of [`Self::POOL`] batches; those
-/// of a pool are sorted by length and cut into batches; all batches are shuffled. Every example is in one
-/// batch of the epoch: the last one of a pool may be small. [Mixed](Self::mixed) batches have any lengths.
+/// Every epoch has its own order. The shuffled examples are divided into pools of [`Self::POOL`] batches;
+/// those of a pool are sorted by length and cut into batches; all batches are shuffled. Every example is in
+/// one batch per epoch; a pool's last batch may be small. [Mixed](Self::mixed) batches ignore length.
 ///
-/// The whole state is a step: a resumed run goes on with [`steps`](Self::steps) from there.
+/// The only state is the step: a resumed run continues with [`steps`](Self::steps) from there.
 ///
 /// ```
 /// # use cloze_data::labelled::{BatchSize, Buckets};
@@ -57,10 +57,11 @@ impl BatchSize {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Buckets {
     lengths: Vec<usize>,
-    /// What no two examples of a batch share; none of any example, or one list each.
+    /// Keys that no two examples of a batch may share; empty, or one list per example.
     keys: Vec<Vec<u64>>,
     size: BatchSize,
-    /// Whether batches are cut from the shuffled examples as they come, where there are no keys.
+    /// Without keys, whether batches are cut from the shuffled examples in order, without sorting
+    /// by length.
     is_mixed: bool,
     seed: u64,
 }
@@ -72,12 +73,12 @@ pub struct Step {
     pub epoch: u64,
     /// Whether it is the epoch's last.
     pub ends_epoch: bool,
-    /// The examples' places.
+    /// The examples' indices.
     pub examples: Vec<usize>,
 }
 
 impl Buckets {
-    /// Batches that a pool has, about; as transformers' `group_by_length`.
+    /// Approximate number of batches per pool, as in transformers' `group_by_length`.
     pub const POOL: usize = 50;
 
     /// Batches of examples with these lengths in tokens. A size of 0 counts as 1.
@@ -92,20 +93,20 @@ impl Buckets {
         Self { lengths, keys: Vec::new(), size, is_mixed: false, seed }
     }
 
-    /// The same with batches in which no two examples have a key in common, such as a text whose copy would be a false
-    /// negative. An example goes to the first batch of its pool that has room for it and none of its keys, which makes a
-    /// few batches more, and another number of them in each epoch.
+    /// The same with batches in which no two examples have a key in common, such as a text whose copy would
+    /// be a false negative. An example goes to the first batch of its pool that has room and none of its
+    /// keys, so there are slightly more batches, and their number varies by epoch.
     ///
     /// # Panics
-    /// Unless there is one list of keys for each example.
+    /// Unless there is one list of keys per example.
     pub fn with_keys(mut self, keys: Vec<Vec<u64>>) -> Self {
         assert_eq!(keys.len(), self.lengths.len(), "one list of keys for each example");
         self.keys = keys;
         self
     }
 
-    /// The same with batches of examples of any lengths: for a loss that compares the examples of a batch, which learns less
-    /// from such as are alike in their lengths. Batches without common [keys](Self::with_keys) are sorted all the same.
+    /// The same with batches of mixed lengths, for losses that compare the examples of a batch and learn less
+    /// from examples of similar length. Batches with [keys](Self::with_keys) are still sorted.
     pub fn mixed(self) -> Self {
         Self { is_mixed: true, ..self }
     }
@@ -120,7 +121,7 @@ impl Buckets {
         self.lengths.len()
     }
 
-    /// The batches of an epoch, in order, as places of examples.
+    /// The batches of an epoch, in order, as example indices.
     pub fn epoch(&self, epoch: u64) -> Vec<Vec<usize>> {
         let n = self.lengths.len();
         let order = Permutation::new(n as u64, derive_seed(self.seed, &[ORDER, epoch]));
@@ -138,7 +139,7 @@ impl Buckets {
             .collect()
     }
 
-    /// Step after step from a step on, epoch after epoch without end; none if there is no example.
+    /// The steps from `from` on, over endless epochs; empty if there are no examples.
     pub fn steps(&self, from: u64) -> impl Iterator<Item = Step> {
         // Epochs have different numbers of batches where tokens count, so those before are made again.
         let mut left = usize::try_from(from).unwrap_or(usize::MAX);
@@ -155,8 +156,8 @@ impl Buckets {
         })
     }
 
-    /// All examples in batches by ascending length, none of them drawn: for evaluation. [`restore`] puts what
-    /// comes of them in order.
+    /// All examples in batches by ascending length, without shuffling: for evaluation. [`restore`] returns
+    /// the outputs to the examples' order.
     pub fn sorted(&self) -> Vec<Vec<usize>> {
         self.cut_by_length((0..self.lengths.len()).collect())
     }
@@ -226,10 +227,10 @@ impl Buckets {
     }
 }
 
-/// What came of batches, in the order of the examples.
+/// The outputs of batches in the order of the examples.
 ///
 /// # Panics
-/// Unless there is one output for each example of the batches, and the batches have the examples `0..n`.
+/// Unless the batches contain exactly the examples `0..n`, with one output each.
 pub fn restore<T>(batches: &[Vec<usize>], outputs: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut places = batches.iter().flatten();
     let mut ordered: Vec<(usize, T)> = outputs

@@ -1,4 +1,4 @@
-//! Multiple choice: a context and the ways it may go on.
+//! Multiple choice: a context and its possible continuations.
 
 use super::rows::{self, RequestedColumn, Row, excerpt, text};
 use super::source::{Columns, LabelledSource, Loaded, Task};
@@ -8,14 +8,14 @@ use crate::corpus::Problem;
 use serde_json::Value;
 use std::path::Path;
 
-/// A context and its choices, one of which is right.
+/// A context and its choices, one of them correct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChoiceExample {
-    /// What comes before, or the question.
+    /// The text before the choices, or the question.
     pub context: String,
     /// Two or more.
     pub choices: Vec<String>,
-    /// The right one's place among them, where it is known.
+    /// The index of the correct one, if known.
     pub label: Option<usize>,
 }
 
@@ -24,7 +24,7 @@ pub struct ChoiceExample {
 /// `A` on.
 ///
 /// # Errors
-/// As [`texts`](super::texts); fewer than two choices make a bad row too.
+/// As [`texts`](super::texts); a row with fewer than two choices is also bad.
 pub fn choices(source: &LabelledSource, base: &Path, labelled: bool) -> Result<Loaded<ChoiceExample>> {
     let files = source.open(Task::Choices, base)?;
     let mut wanted = vec![RequestedColumn::required("context", source)];
@@ -73,7 +73,7 @@ pub fn choices(source: &LabelledSource, base: &Path, labelled: bool) -> Result<L
     rows::load(source, &files, |path, format| rows::open(path, format, source, &wanted), convert)
 }
 
-/// The place of the right choice, from 0.
+/// The index of the correct choice, from 0.
 fn right(
     cell: Value,
     wanted: &RequestedColumn,

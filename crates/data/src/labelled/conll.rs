@@ -1,4 +1,4 @@
-//! CoNLL's columns: a word a line, its tag in another column, a blank line between sentences.
+//! CoNLL columns: one word per line, its tag in another column, a blank line between sentences.
 
 use super::rows::{Read, file_problem, row_problem};
 use super::source::{Column, LabelledSource};
@@ -8,15 +8,15 @@ use crate::corpus::Problem;
 use crate::corpus::lines::Lines;
 use std::path::Path;
 
-/// What a line is.
+/// A parsed line.
 pub(super) enum Line {
     Blank,
     Comment,
-    /// A word and its tag, which is empty where tags are not read.
+    /// A word and its tag, empty if tags are not read.
     Word(String, String),
 }
 
-/// What lies between columns. Any other white space, such as a no-break space, is a character of a word.
+/// Column separators. Any other white space, such as a no-break space, is a character of a word.
 const BLANKS: [char; 2] = [' ', '\t'];
 
 /// A line or a column without blanks around it.
@@ -26,11 +26,12 @@ pub(super) fn trimmed(text: &str) -> &str {
 
 /// How the lines of a file are read.
 pub(super) trait ParseLine {
-    /// What a line is; `place` is how many words of its sentence were read before it, or `None` after a bad line.
+    /// Parses a line; `place` is the number of words already read in its sentence, or `None` after a bad
+    /// line.
     fn parse(&self, number: u64, line: &str, place: Option<usize>) -> Result<Line, Problem>;
 }
 
-/// The sentences of lines with a word each, which blank lines separate.
+/// Sentences from lines of one word each, separated by blank lines.
 pub(super) struct Sentences<P> {
     lines: Lines,
     parser: P,
@@ -45,13 +46,13 @@ impl<P: ParseLine> Sentences<P> {
     }
 }
 
-/// Columns that are known by their numbers.
+/// Columns identified by number.
 struct Columns {
     delimiter: Option<char>,
     comment: Option<String>,
     /// Columns from 0.
     words: usize,
-    /// The last column, if none.
+    /// `None`: the last column.
     tags: Option<usize>,
     labelled: bool,
 }

@@ -1,5 +1,5 @@
-//! CoNLL-U, the format of Universal Dependencies: a word a line in ten columns with names, a blank line between sentences
-//! (<https://universaldependencies.org/format.html>).
+//! CoNLL-U, the format of Universal Dependencies: one word per line in ten named columns, a blank line
+//! between sentences (<https://universaldependencies.org/format.html>).
 
 use super::conll::{Line, ParseLine, Sentences, trimmed};
 use super::rows::{Read, file_problem, row_problem};
@@ -8,11 +8,11 @@ use super::tagged::Numbered;
 use crate::corpus::Problem;
 use std::path::Path;
 
-/// The columns' names, in their order.
+/// The column names, in order.
 const COLUMNS: [&str; 10] =
     ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"];
 
-/// Stands for a value that is not given.
+/// Stands for a missing value.
 const UNSPECIFIED: &str = "_";
 
 struct Words {
@@ -83,7 +83,7 @@ impl ParseLine for Words {
             false => String::new(),
             true if columns[self.tags] == UNSPECIFIED => {
                 let detail =
-                    format!("column `{}` is `_`, which gives none: expected the tag", COLUMNS[self.tags]);
+                    format!("column `{}` is `_` (no value), expected the tag", COLUMNS[self.tags]);
                 return Err(problem("no label", detail));
             }
             true => column(self.tags, "tag")?,

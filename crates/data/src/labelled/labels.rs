@@ -19,10 +19,10 @@ pub struct LabelSet {
 }
 
 impl LabelSet {
-    /// The labels that occur in data: by their numbers if all of them are numbers, else by their bytes.
+    /// The labels that occur in data: sorted numerically if all are numbers, else by bytes.
     ///
     /// # Errors
-    /// [`DataError::Labels`] if there is none.
+    /// [`DataError::Labels`] if there are none.
     pub fn found<T: Into<String>>(labels: impl IntoIterator<Item = T>) -> Result<Self> {
         let distinct: BTreeSet<String> = labels.into_iter().map(Into::into).collect();
         let mut names: Vec<String> = distinct.into_iter().collect();
@@ -37,7 +37,7 @@ impl LabelSet {
     /// These labels in this order.
     ///
     /// # Errors
-    /// [`DataError::Labels`] if there is none, or one is empty or there twice.
+    /// [`DataError::Labels`] if there are none, or one is empty or repeated.
     pub fn given<T: Into<String>>(names: impl IntoIterator<Item = T>) -> Result<Self> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         let unusable = |problem: String| Err(DataError::Labels { problem });
@@ -56,7 +56,7 @@ impl LabelSet {
         Ok(Self { names, ids })
     }
 
-    /// The labels of a Hugging Face `config.json`, whose `id2label` has the ids as text.
+    /// The labels of a Hugging Face `config.json`, whose `id2label` has ids as strings.
     ///
     /// # Errors
     /// [`DataError::Labels`] unless the ids are `0..n` and the names differ.
@@ -73,17 +73,17 @@ impl LabelSet {
         }
     }
 
-    /// The names by id, as `id2label` has them.
+    /// The names by id, as in `id2label`.
     pub fn id2label(&self) -> Vec<(String, String)> {
         self.names.iter().enumerate().map(|(id, name)| (id.to_string(), name.clone())).collect()
     }
 
-    /// The names in the order of their ids.
+    /// The names, ordered by id.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// How many labels there are.
+    /// Number of labels.
     pub fn len(&self) -> usize {
         self.names.len()
     }
@@ -103,8 +103,8 @@ impl LabelSet {
         self.names.get(id).map(String::as_str)
     }
 
-    /// The id that a number of JSON or Parquet stands for: the label of that name, or, where no label is a
-    /// number, the id itself.
+    /// The id for a number in JSON or Parquet: that of the label with this name or, if no label is a
+    /// number, the number itself.
     pub(super) fn id_of_number(&self, number: &str) -> Option<usize> {
         let by_name = self.id(number);
         if by_name.is_some() || self.names.iter().any(|name| name.parse::<f64>().is_ok()) {
@@ -113,7 +113,7 @@ impl LabelSet {
         number.parse().ok().filter(|id| *id < self.len())
     }
 
-    /// The names for a message, not too many of them.
+    /// The names for a message; a long list is cut.
     pub(super) fn shown(&self) -> String {
         const SHOWN: usize = 30;
         let mut shown: Vec<&str> = self.names.iter().take(SHOWN).map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Questions about a text that holds their answers.
+//! Extractive question answering: questions about a text that contains the answers.
 
 use super::rows::{self, Read, RequestedColumn, Row, excerpt, kind_of, text};
 use super::source::{DataFormat, LabelledSource, Loaded, Task};
@@ -12,18 +12,18 @@ use std::sync::Arc;
 /// A question about a context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// What the answer is filed under.
+    /// The question's id.
     pub id: String,
-    /// The title of what the context is taken from; may be empty.
+    /// The title of the context's source; may be empty.
     pub title: String,
-    /// The text that is asked about, shared by its questions.
+    /// The text asked about, shared by its questions.
     pub context: Arc<str>,
     /// The question.
     pub question: String,
-    /// The answers that were given, the same one perhaps several times. None where it cannot be answered, and
-    /// where answers were not read.
+    /// The reference answers, possibly repeated. Empty if the question is unanswerable or answers were not
+    /// read.
     pub answers: Vec<Answer>,
-    /// Whether the context holds no answer (SQuAD 2.0).
+    /// Whether the context contains no answer (SQuAD 2.0).
     pub is_impossible: bool,
 }
 
@@ -36,13 +36,13 @@ pub struct Answer {
     pub text: String,
 }
 
-/// Reads questions: SQuAD's JSON, or rows with the columns `context`, `question`, unless they are not
-/// `labelled` `answers`, and where there are any `id` and `title`. Answers are an object of the lists `text` and
-/// `answer_start`, or a list of objects with these keys; an empty list says that there is no answer. A
-/// row without an id gets the number of its question, from 0.
+/// Reads questions: SQuAD's JSON, or rows with the columns `context` and `question`, `answers` if `labelled`,
+/// and optionally `id` and `title`. Answers are an object of the lists `text` and `answer_start`, or a list
+/// of objects with these keys; an empty list means no answer. A row without an id gets its question number,
+/// from 0.
 ///
 /// # Errors
-/// As [`texts`](super::texts); an answer that does not stand where it says makes a bad row too.
+/// As [`texts`](super::texts); an answer that is not at its stated position also makes a bad row.
 pub fn questions(source: &LabelledSource, base: &Path, labelled: bool) -> Result<Loaded<Question>> {
     let files = source.open(Task::Questions, base)?;
     let mut wanted = vec![
@@ -74,7 +74,7 @@ pub fn questions(source: &LabelledSource, base: &Path, labelled: bool) -> Result
     rows::load(source, &files, open, convert)
 }
 
-/// What a file holds for a question.
+/// A file's contents for a question.
 enum Found {
     Question(Question),
     Row(Row),
@@ -110,7 +110,7 @@ fn of_row(row: Row, wanted: &[RequestedColumn], number: usize) -> std::result::R
     Ok(Question { id, title, context, question, answers, is_impossible })
 }
 
-/// The answers of a cell as objects of a text and a start.
+/// The answers of a cell as objects with a text and a start.
 fn listed(cell: Value) -> std::result::Result<Vec<Value>, String> {
     let both = |object: &mut serde_json::Map<String, Value>| {
         Some((object.remove("text")?, object.remove("answer_start")?))
@@ -122,13 +122,13 @@ fn listed(cell: Value) -> std::result::Result<Vec<Value>, String> {
                 let answer = |(text, start)| serde_json::json!({"text": text, "answer_start": start});
                 Ok(texts.into_iter().zip(starts).map(answer).collect())
             }
-            _ => Err("an object; expected it to have lists `text` and `answer_start` of equal length".into()),
+            _ => Err("an object, expected one with lists `text` and `answer_start` of equal length".into()),
         },
         other => Err(format!("{}, expected an object or a list", kind_of(&other))),
     }
 }
 
-/// An answer that stands where it says.
+/// An answer, checked against its stated position.
 pub(super) fn answer(answer: &Value, context: &str) -> std::result::Result<Answer, String> {
     let (Some(text), Some(start)) =
         (answer.get("text").and_then(Value::as_str), answer.get("answer_start").and_then(Value::as_u64))

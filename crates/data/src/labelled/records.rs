@@ -1,4 +1,4 @@
-//! Rows of any format with the columns that are asked for, one after the other.
+//! Streams rows of any format with the requested columns.
 
 use super::rows::{self, Named, Read, RequestedColumn, Row};
 use super::source::{Column, DataFormat, LabelledSource, OnBadRow, Task};
@@ -8,10 +8,10 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-/// A column that is asked for.
+/// A requested column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordColumn {
-    /// What messages call it.
+    /// Its name in messages.
     pub field: String,
     /// Which one it is.
     pub column: Column,
@@ -31,12 +31,12 @@ impl RecordColumn {
 pub struct Record {
     /// The line that it begins on, or its number in a Parquet file, from 1.
     pub line: u64,
-    /// A cell for each column that was asked for.
+    /// A cell for each requested column.
     pub cells: Vec<Value>,
 }
 
-/// The rows of files, one after the other; nothing is kept. It ends with the first error. Rows that cannot be read are left
-/// out and counted if the source's `on_bad_row` says so.
+/// Iterator over the rows of files; nothing is kept. It ends at the first error. Bad rows are skipped and
+/// counted if the source's `on_bad_row` says so.
 pub struct Records {
     source: LabelledSource,
     columns: Vec<RequestedColumn>,
@@ -46,11 +46,12 @@ pub struct Records {
     failed: bool,
 }
 
-/// Opens files of rows: CSV, TSV, JSON lines, Parquet or XML. Relative paths begin at `base`. Columns are those of
-/// `columns`; `source.columns` is not read.
+/// Opens files of rows: CSV, TSV, JSON lines, Parquet or XML. Relative paths start at `base`. The columns are
+/// those in `columns`; `source.columns` is ignored.
 ///
 /// # Errors
-/// A pattern without files; a file whose ending does not tell its format; settings that the formats have no use for.
+/// A pattern without files; a file whose extension does not determine its format; settings that do not apply
+/// to the formats.
 pub fn records(source: &LabelledSource, base: &Path, columns: Vec<RecordColumn>) -> Result<Records> {
     Ok(Records {
         files: source.open(Task::Texts, base)?.into(),
@@ -68,15 +69,15 @@ impl Records {
         self.current.as_ref().map(|(path, _)| path.as_path())
     }
 
-    /// The rows that were left out so far, by reason.
+    /// The rows skipped so far, by reason.
     pub fn skipped(&self) -> &SkipReport {
         &self.skipped
     }
 
-    /// Tells that the last row cannot be used, for this `reason`: the row is counted if the source leaves such rows out.
+    /// Rejects the last row for this `reason`; the row is counted if the source skips bad rows.
     ///
     /// # Errors
-    /// [`DataError::BadRow`] with `problem`, if the source does not leave them out.
+    /// [`DataError::BadRow`] with `problem`, if the source does not skip bad rows.
     pub fn refuse(&mut self, line: u64, reason: &str, problem: String) -> Result<()> {
         if self.source.on_bad_row == OnBadRow::Skip {
             self.skipped.count(reason);

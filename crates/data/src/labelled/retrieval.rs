@@ -9,37 +9,38 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// What a search is measured on.
+/// A retrieval test set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RetrievalSet {
     /// The documents' ids, each once.
     pub document_ids: Vec<String>,
-    /// The documents: the title, where there is one, a space, and the text.
+    /// The documents: the title and a space, if there is a title, then the text.
     pub documents: Vec<String>,
     /// The ids of the queries with judgements, each once.
     pub query_ids: Vec<String>,
     /// These queries.
     pub queries: Vec<String>,
-    /// For each of them the judged documents with their grades; above 0 is relevant.
+    /// For each query, the judged documents with their grades; above 0 is relevant.
     pub judgements: Vec<BTreeMap<String, i64>>,
-    /// How many queries have no judgement. They are left out.
+    /// Number of queries without judgements, which are dropped.
     pub n_unjudged: usize,
-    /// How many judgements are of documents that the corpus does not have. They count as trec_eval counts them: a relevant
-    /// document that is never found.
+    /// Number of judgements for documents missing from the corpus. As in trec_eval, they count as relevant
+    /// documents never found.
     pub n_absent: usize,
 }
 
 const LAYOUT: &str =
-    "expected a folder as BEIR has them, with corpus.jsonl, queries.jsonl and qrels/test.tsv";
+    "expected a folder in BEIR's layout, with corpus.jsonl, queries.jsonl and qrels/test.tsv";
 
 /// Reads a folder in BEIR's layout (Thakur et al. 2021).
 ///
-/// `corpus.jsonl` has `_id`, `text` and perhaps `title`; `queries.jsonl` has `_id` and `text`; `qrels/SPLIT.tsv` has a header
-/// and the columns `query-id`, `corpus-id` and `score`. Each may be compressed with gzip or zstd, or be a Parquet file.
+/// `corpus.jsonl` has `_id`, `text` and optionally `title`; `queries.jsonl` has `_id` and `text`;
+/// `qrels/SPLIT.tsv` has a header and the columns `query-id`, `corpus-id` and `score`. Each may be compressed
+/// with gzip or zstd, or be a Parquet file.
 ///
 /// # Errors
-/// A missing or empty file; a row that is unusable, with its line; an id that occurs twice, a judgement of an unknown query, or
-/// two different ones of a document for a query; no judgements.
+/// A missing or empty file; an unusable row, with its line; a duplicate id, a judgement of an unknown query,
+/// or conflicting judgements of a document for a query; no judgements.
 pub fn retrieval_set(folder: &Path, split: &str, max_line_bytes: usize) -> Result<RetrievalSet> {
     let (corpus, queries) = (file(folder, "corpus", "jsonl")?, file(folder, "queries", "jsonl")?);
     let qrels = file(&folder.join("qrels"), split, "tsv")?;
@@ -123,7 +124,7 @@ fn texts(path: &Path, max_line_bytes: usize) -> Result<(Vec<String>, Vec<String>
         };
         if let Some(before) = lines.insert(id.clone(), line) {
             return Err(bad(format!(
-                "the id `{}` is that of line {before} too; expected each once",
+                "the id `{}` is also on line {before}; ids must be unique",
                 excerpt(&id)
             )));
         }
@@ -133,7 +134,7 @@ fn texts(path: &Path, max_line_bytes: usize) -> Result<(Vec<String>, Vec<String>
     Ok((ids, texts))
 }
 
-/// The rows of a file, one after the other; there are some.
+/// The rows of a file; at least one.
 fn rows(
     path: &Path,
     columns: &[(&str, bool)],

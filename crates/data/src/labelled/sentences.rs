@@ -8,18 +8,18 @@ use crate::Result;
 use serde_json::Value;
 use std::path::Path;
 
-/// A sentence, and what is known of its likeness to others.
+/// A sentence, with what is known about its similarity to others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SentenceExample {
     /// The sentence, or the first of a pair.
     pub text: String,
     /// The second of a pair.
     pub pair: Option<String>,
-    /// Sentences that are less like the first than the second is.
+    /// Sentences less similar to the first than the second is.
     pub negatives: Vec<String>,
-    /// How alike the pair is.
+    /// The pair's similarity.
     pub score: Option<f64>,
-    /// What the pair is to one another, such as an entailment: a number in a [`LabelSet`].
+    /// The pair's relation, such as entailment: an index in a [`LabelSet`].
     pub class: Option<usize>,
 }
 
@@ -30,9 +30,9 @@ impl SentenceExample {
     }
 }
 
-/// Reads sentences: the column `text`, and of `pair`, `negatives` and `label` those that `columns` names. `negatives` is a
-/// column with a text or a list of texts, or a list of columns; `label` has finite numbers, the scores. A column `class` is
-/// not read.
+/// Reads sentences: the column `text`, and `pair`, `negatives` and `label` if `columns` names them.
+/// `negatives` is a column with a text or a list of texts, or a list of columns; `label` has finite numbers,
+/// the scores. A column `class` is not read.
 ///
 /// # Errors
 /// As [`texts`](super::texts).
@@ -40,7 +40,7 @@ pub fn sentences(source: &LabelledSource, base: &Path) -> Result<Loaded<Sentence
     read(source, base, None)
 }
 
-/// Reads sentences with the classes in the column `class`, which are names or numbers, and their set.
+/// Reads sentences with the classes (names or numbers) in the column `class`, and the set of classes.
 ///
 /// # Errors
 /// Those of [`sentences`]; a row without a class.
@@ -57,7 +57,7 @@ pub fn classified_sentences(
     Ok((loaded, set))
 }
 
-/// Reads sentences, and their classes into `found` where that is given: each example's is its place there.
+/// Reads sentences, and their classes into `found` if given: an example's class is its index there.
 fn read(
     source: &LabelledSource,
     base: &Path,

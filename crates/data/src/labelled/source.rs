@@ -1,4 +1,4 @@
-//! Where labelled data lies and how it is read: the part of a config that a user writes.
+//! Where labelled data is and how it is read: the part of a config that a user writes.
 
 use crate::corpus::{SkipReport, files};
 use crate::{DataError, Result};
@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The files of labelled data, their format, and which column is what.
+/// The files of labelled data, their format, and the meaning of their columns.
 ///
-/// Text may be compressed with gzip or zstd, begin with a byte-order mark, by which UTF-16 is told from UTF-8, and have lines
-/// that end in `\n`, `\r\n` or, where a file has no other, `\r`. Which columns a task reads is said at [`texts`](super::texts), [`choices`](super::choices),
+/// Text may be compressed with gzip or zstd, begin with a byte-order mark, which distinguishes UTF-16 from
+/// UTF-8, and have line ends `\n`, `\r\n` or, if a file has no other, `\r`. The columns that a task reads are
+/// documented at [`texts`](super::texts), [`choices`](super::choices),
 /// [`tagged_sentences`](super::tagged_sentences) and [`questions`](super::questions); they have the names of
-/// the task's fields unless `columns` says otherwise. Keys that the format or the task has no use for are
+/// the task's fields unless `columns` says otherwise. Keys that do not apply to the format or the task are
 /// errors.
 ///
 /// Two public sets as examples:
@@ -33,45 +34,46 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LabelledSource {
-    /// Files, folders (read recursively, in order of name) and glob patterns.
+    /// Files, folders (read recursively, sorted by name) and glob patterns.
     pub files: Vec<String>,
     /// The files' format.
     pub format: DataFormat,
-    /// What separates the columns of CSV, TSV and CoNLL: one ASCII character. Without it a comma in CSV, a tab
+    /// What separates the columns of CSV, TSV and CoNLL: one ASCII character. Default: a comma in CSV, a tab
     /// in TSV; in CoNLL a tab on lines that have one, else spaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<char>,
-    /// Whether a field of CSV or TSV may stand between quotation marks, which then may hold the delimiter,
-    /// ends of lines, and `""` for a quotation mark. Without it, yes in CSV and no in TSV, where a quotation
-    /// mark is a character like any other.
+    /// Whether fields of CSV or TSV may be quoted; quoted fields may contain the delimiter, line ends, and
+    /// `""` for a quotation mark. Default: yes in CSV; no in TSV, where a quotation mark is an ordinary
+    /// character.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quoting: Option<bool>,
-    /// Whether the first line of CSV and TSV has the columns' names; without it, yes.
+    /// Whether the first line of CSV and TSV holds the column names; default yes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<bool>,
-    /// How many columns CSV and TSV without quoting have, the last of which takes the rest of its line,
-    /// delimiters and all. Without it, as many as the first line has.
+    /// Number of columns of CSV and TSV without quoting; the last takes the rest of the line, including
+    /// delimiters. Default: the number in the first line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub n_columns: Option<usize>,
-    /// What a comment of CoNLL begins with; nothing if empty. Without it, a line before a sentence that begins
-    /// with `#` and whose last column is no tag.
+    /// The prefix of CoNLL comments; empty for no comments. Default: a line before a sentence is a comment if
+    /// it begins with `#` and its last column is not a tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
     /// The task's fields, each with its column's name, or its number from 1.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, Columns>,
-    /// The label is what stands before the first of these, as `DESC` before the `:` of `DESC:manner`.
+    /// The label is the text before the first occurrence of this, as `DESC` before `:` in
+    /// `DESC:manner`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_before: Option<String>,
-    /// What separates the labels of a row in one text; a comma without it.
+    /// What separates the labels of a row in one string; default a comma.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_delimiter: Option<String>,
-    /// The label of the first of a multiple-choice example's choices where labels are numbers; 0 without it.
+    /// The numeric label of a multiple-choice example's first choice; default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_choice: Option<u64>,
     /// What happens when a row cannot be used.
     pub on_bad_row: OnBadRow,
-    /// The longest line that is read, and the longest row of several lines, in bytes; a longer one is a bad row.
+    /// The longest line, or row of several lines, in bytes; a longer one is a bad row.
     pub max_line_bytes: usize,
 }
 
@@ -99,9 +101,9 @@ impl Default for LabelledSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataFormat {
-    /// The file's ending decides, after that of a compression is removed: `.csv`; `.tsv` and `.tab`; `.jsonl` and
-    /// `.ndjson`; `.parquet`; `.xml`; `.conll`, `.bio`, `.iob` and, of tagged sentences, `.txt`; `.conllu`; `.json`,
-    /// which is SQuAD's format for questions and JSON lines otherwise.
+    /// The file's extension decides, after any compression extension: `.csv`; `.tsv` and `.tab`; `.jsonl` and
+    /// `.ndjson`; `.parquet`; `.xml`; `.conll`, `.bio`, `.iob` and, of tagged sentences, `.txt`; `.conllu`;
+    /// `.json`, which is SQuAD's format for questions, else JSON lines.
     #[default]
     Auto,
     /// Fields between commas.
@@ -113,17 +115,17 @@ pub enum DataFormat {
     Jsonl,
     /// Parquet.
     Parquet,
-    /// XML: each element in the root is a row, and a column an attribute of it or an element in it.
+    /// XML: each child of the root is a row; columns are its attributes or child elements.
     Xml,
     /// Each line is a word with its tag. A blank line separates sentences.
     Conll,
-    /// CoNLL-U, the format of Universal Dependencies: each line is a word in ten columns, which have names.
+    /// CoNLL-U, the format of Universal Dependencies: each line is a word in ten named columns.
     Conllu,
     /// The JSON of SQuAD 1.1 and 2.0.
     Squad,
 }
 
-/// A file's ending in small letters, once that of a compression is removed.
+/// A file's extension in lower case, ignoring any compression extension.
 fn ending(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
@@ -131,7 +133,7 @@ fn ending(path: &Path) -> String {
 }
 
 impl DataFormat {
-    /// The format of rows that a file's ending says, once that of a compression is removed; none if it says none.
+    /// The row format indicated by a file's extension, ignoring any compression extension; `None` if unknown.
     pub fn of(path: &Path) -> Option<Self> {
         match ending(path).as_str() {
             "csv" => Some(Self::Csv),
@@ -162,12 +164,12 @@ impl fmt::Display for DataFormat {
     }
 }
 
-/// What happens when a row cannot be used. Files that cannot be opened or read to their end, empty ones,
-/// and columns that a whole file lacks are errors either way.
+/// What happens when a row cannot be used. Unreadable or empty files, and columns that a whole file
+/// lacks, are errors either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnBadRow {
-    /// Fail with an error that names the row.
+    /// Fail with an error that identifies the row.
     #[default]
     Error,
     /// Leave it out and count it.
@@ -193,26 +195,26 @@ impl fmt::Display for Column {
     }
 }
 
-/// The column of a field, or the columns that make it together.
+/// The column, or columns, of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a column's name, its number from 1, or a list of them")]
 pub enum Columns {
     /// One.
     One(Column),
-    /// Several, as of the choices.
+    /// Several, as for choices.
     Many(Vec<Column>),
 }
 
-/// Examples, and how many rows were left out for which reason.
+/// Examples, and the number of rows skipped by reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded<T> {
     /// The examples, in the files' order.
     pub examples: Vec<T>,
-    /// The rows that were left out, by reason.
+    /// The rows skipped, by reason.
     pub skipped: SkipReport,
 }
 
-/// The kind of task, which decides what a file's ending means and which keys are read.
+/// The kind of task, which decides the meaning of file extensions and the keys read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     Texts,
@@ -233,12 +235,12 @@ impl LabelledSource {
         Self { files: files.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// The same way to read other files, as those of another split.
+    /// The same settings for other files, such as another split.
     pub fn with_files<T: Into<String>>(&self, files: impl IntoIterator<Item = T>) -> Self {
         Self { files: files.into_iter().map(Into::into).collect(), ..self.clone() }
     }
 
-    /// The files in the order in which they are read. Relative paths begin at `base`.
+    /// The files in reading order. Relative paths start at `base`.
     ///
     /// # Errors
     /// A pattern without files; a folder that cannot be read.
@@ -249,7 +251,7 @@ impl LabelledSource {
         })
     }
 
-    /// The files with their formats, once it is checked that every setting is used.
+    /// The files with their formats, after checking that every setting is used.
     pub(crate) fn open(&self, task: Task, base: &Path) -> Result<Vec<(PathBuf, DataFormat)>> {
         let fields = task.fields();
         if let Some(unknown) = self.columns.keys().find(|key| !fields.contains(&key.as_str())) {
@@ -372,14 +374,14 @@ impl LabelledSource {
         }
     }
 
-    /// The column of a field that a row may lack, where it is configured.
+    /// The column of an optional field, if configured.
     pub(super) fn configured(&self, field: &str) -> Option<Column> {
         self.columns.contains_key(field).then(|| self.column(field))
     }
 }
 
 impl Task {
-    /// The fields that a column can be named for.
+    /// The fields that can be assigned a column.
     fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Texts => &["text", "pair", "label"],

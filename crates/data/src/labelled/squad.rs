@@ -28,7 +28,8 @@ struct Paragraph {
     qas: Vec<Value>,
 }
 
-/// Opens a file. It is read whole; all but its questions is dropped before the next file is read.
+/// Opens a file. It is read whole; everything but its questions is dropped before the next file is
+/// read.
 pub(super) fn open(path: &Path, labelled: bool) -> Result<Read<Question>, Problem> {
     let unreadable = |error| file_problem(None, "unreadable file", format!("cannot be read: {error}"));
     let (mut source, _) = lines::open(path).map_err(unreadable)?;

@@ -1,4 +1,4 @@
-//! Tables with all their columns, to be written again with more of them.
+//! Tables with all their columns, to be rewritten with added columns.
 
 use super::records::{Record, RecordColumn};
 use super::rows::{self, Named, Read, RequestedColumn, Row, Whole};
@@ -8,7 +8,7 @@ use crate::{DataError, Result};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The rows of a table, one after the other; nothing is kept. It ends with the first error.
+/// Iterator over the rows of a table; nothing is kept. It ends at the first error.
 pub struct Table {
     path: PathBuf,
     names: Option<Vec<String>>,
@@ -18,16 +18,17 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens a file in CSV, TSV or Parquet, as `source.format` says; of the source's other keys `delimiter`, `quoting`, `header`
-    /// and `max_line_bytes` are read. Messages name settings as the program's options.
+    /// Opens a file in CSV, TSV or Parquet, according to `source.format`. Of the source's other keys,
+    /// `delimiter`, `quoting`, `header` and `max_line_bytes` apply. Messages refer to settings as
+    /// command-line options.
     ///
     /// # Errors
-    /// A file that cannot be read; a column that is required and not there; no header where one is expected.
+    /// A file that cannot be read; a missing required column; a missing header where one is expected.
     pub fn open(path: &Path, source: &LabelledSource, columns: Vec<RecordColumn>) -> Result<Self> {
         Self::of(path, rows::open_whole(path, source, &requested(columns)))
     }
 
-    /// Reads CSV or TSV that comes from anywhere; messages call it `name`.
+    /// Reads CSV or TSV from any source; messages call it `name`.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -55,12 +56,12 @@ impl Table {
         &self.path
     }
 
-    /// The columns' names, in their order; none without a header.
+    /// The column names, in order; `None` without a header.
     pub fn names(&self) -> Option<&[String]> {
         self.names.as_deref()
     }
 
-    /// Which column, from 0, each of those is that were asked for; none if it is not there.
+    /// The column number, from 0, of each requested column; `None` if missing.
     pub fn places(&self) -> &[Option<usize>] {
         &self.places
     }
@@ -89,12 +90,12 @@ impl Iterator for Table {
     }
 }
 
-/// How cells stand in a line of CSV or TSV.
+/// How cells are written in a line of CSV or TSV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// What separates them.
     pub delimiter: char,
-    /// Whether a cell may stand between quotation marks.
+    /// Whether cells may be quoted.
     pub quoting: bool,
 }
 
@@ -108,10 +109,11 @@ impl Layout {
         }
     }
 
-    /// A line of these cells, without its end. Cells stand between quotation marks where they have to.
+    /// A line of these cells, without a line end. Cells are quoted where necessary.
     ///
     /// # Errors
-    /// The place of the first cell that the line cannot hold: it has the delimiter or a line's end, and nothing is quoted.
+    /// The index of the first cell that cannot be written: it contains the delimiter or a line end, and
+    /// quoting is off.
     pub fn line<'a>(&self, cells: impl IntoIterator<Item = &'a str>) -> std::result::Result<String, usize> {
         let mut line = String::new();
         for (place, cell) in cells.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Sentences of words with a tag each.
+//! Sentences of tagged words.
 
 use super::labels::LabelSet;
 use super::rows::{self, Read, RequestedColumn, Row, kind_of, row_problem};
@@ -15,17 +15,18 @@ use std::path::Path;
 pub struct TaggedSentence {
     /// The words.
     pub words: Vec<String>,
-    /// A tag for each word; empty if the tags are not known.
+    /// A tag for each word; empty if the tags are unknown.
     pub tags: Vec<String>,
 }
 
 /// Reads tagged sentences: the columns `words` and, unless they are not `labelled`, `tags`.
 ///
-/// In CoNLL's format columns go by number; words are the first and tags the last unless `columns` says
-/// otherwise. Lines that begin with `-DOCSTART-` and comments are left out; a bad line makes its sentence bad. In
-/// CoNLL-U columns go by name or number; words are in `form` and tags in `upos` unless `columns` says otherwise. A token of
-/// several words (`2-3`) is left out, for its words follow it, and so is an empty node (`5.1`). In JSON lines and Parquet both columns hold lists of equal length. Tags that are numbers stand for the places
-/// in `tag_names`.
+/// In CoNLL format, columns are identified by number; words are in the first and tags in the last unless
+/// `columns` says otherwise. Comments and lines that begin with `-DOCSTART-` are skipped; a bad line makes
+/// its sentence bad. In CoNLL-U, columns are identified by name or number; words are in `form` and tags in
+/// `upos` unless `columns` says otherwise. Multiword tokens (`2-3`), whose words follow, and empty nodes
+/// (`5.1`) are skipped. In JSON lines and Parquet both columns hold lists of equal length. Numeric tags
+/// are indices in `tag_names`.
 ///
 /// # Errors
 /// As [`texts`](super::texts).
@@ -38,8 +39,8 @@ pub fn tagged_sentences(
     read(source, base, labelled, tag_names, &|_| None)
 }
 
-/// The same of labelled sentences whose tags have no `problem`: a sentence with one is a bad row, and the problem is told with its
-/// line.
+/// The same for labelled sentences, checking their tags: a sentence with a `problem` is a bad row, reported
+/// with its line.
 ///
 /// # Errors
 /// As [`texts`](super::texts).
@@ -51,18 +52,19 @@ pub fn checked_sentences(
     read(source, base, true, &[], &|tags| Some(("unfit tags", problem(tags)?)))
 }
 
-/// The tags that sentences with entities are expected to have.
+/// The expected tags of sentences with entities.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EntityTags<'a> {
-    /// The names of tags that are written as numbers, from 0.
+    /// The names of numeric tags, from 0.
     pub names: &'a [String],
     /// The scheme that all tags follow; `None` allows any.
     pub scheme: Option<TagScheme>,
-    /// Labels that cover all kinds of entities; `None` allows any kind.
+    /// Labels that cover all entity types; `None` allows any type.
     pub labels: Option<&'a LabelSet>,
 }
 
-/// Reads tagged sentences whose tags mark entities, or with [`TagScheme::Words`] are classes of words. A sentence with other tags than `expected` is a bad row.
+/// Reads tagged sentences whose tags mark entities or, with [`TagScheme::Words`], classify words. A sentence
+/// with other tags than `expected` is a bad row.
 ///
 /// # Errors
 /// As [`texts`](super::texts).
@@ -79,11 +81,11 @@ pub fn entity_sentences(
             return Some(("unknown tag", detail));
         }
         let error = expected.scheme?.spans(tags).err()?;
-        Some(("tag against the scheme", format!("{error} (the `scheme` is set)")))
+        Some(("tag invalid in the scheme", format!("{error} (the `scheme` is set)")))
     })
 }
 
-/// What is wrong with a sentence's tags, in short and in full.
+/// The problem with a sentence's tags, in short and in full.
 type Wrong = (&'static str, String);
 
 /// Reads sentences whose tags have no `problem`.
@@ -142,7 +144,7 @@ fn read(
 /// A sentence and its first line.
 pub(super) type Numbered = (u64, TaggedSentence);
 
-/// What a file holds for a sentence.
+/// A file's contents for a sentence.
 enum Found {
     Sentence(Numbered),
     Row(Row),

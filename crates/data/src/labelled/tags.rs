@@ -1,4 +1,4 @@
-//! Schemes that write entities as a tag for each word.
+//! Schemes that encode entities as one tag per word.
 
 use super::labels::LabelSet;
 use super::tagged::TaggedSentence;
@@ -6,7 +6,8 @@ use crate::{DataError, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// How entities are written as tags, or that tags are no entities but classes of words. Of entities: `O` outside, else a prefix and the entity's kind, as `B-PER`.
+/// How tags encode entities, or that tags are plain word classes. For entities: `O` outside, else a prefix
+/// and the entity type, as in `B-PER`.
 ///
 /// | | `Ann`, `Bob Lee` and `I` as persons, one right after the other |
 /// | --- | --- |
@@ -25,26 +26,26 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TagScheme {
-    /// `I-`; `B-` only where an entity follows another of its kind (Ramshaw & Marcus 1995).
+    /// `I-`; `B-` only for an entity that follows another of its type (Ramshaw & Marcus 1995).
     Iob1,
-    /// `B-` at the beginning, `I-` inside; also called IOB2.
+    /// `B-` at the start, `I-` inside; also called IOB2.
     #[default]
     Bio,
-    /// Also `E-` at the end, `S-` alone. BILOU's `L-` and `U-` are read as these.
+    /// Also `E-` at the end and `S-` for single words. BILOU's `L-` and `U-` are equivalent.
     Bioes,
-    /// No entities: a tag is the class of its word alone, whatever it is, as a part of speech. Each word is a span then,
-    /// whose kind is its tag.
+    /// No entities: each tag is the class of its word, such as a part of speech. Each word is then a span
+    /// whose type is its tag.
     Words,
 }
 
-/// An entity: words `start..end` of a sentence, and its kind.
+/// An entity: words `start..end` of a sentence, and its type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TagSpan {
     /// The first word.
     pub start: usize,
     /// The word after the last.
     pub end: usize,
-    /// The kind, as `PER`.
+    /// The type, such as `PER`.
     pub kind: String,
 }
 
@@ -68,16 +69,16 @@ enum Prefix {
     Single,
 }
 
-/// A tag: none is `O`, and so is what lies before and after a sentence.
+/// A tag; `None` is `O`, which also precedes and follows a sentence.
 type Tag<'a> = Option<(Prefix, &'a str)>;
 
-/// Whether a column looks like one of tags, of whichever scheme.
+/// Whether a column looks like a tag of any scheme.
 pub(super) fn looks_like_tag(tag: &str) -> bool {
     parse(tag).is_some()
 }
 
-/// What is wrong with the tags of a sentence. They have to mark entities, and if there are `labels`, only entities of
-/// their kinds.
+/// The problem with a sentence's tags, if any. They must mark entities and, given `labels`, only entities of
+/// those types.
 pub(super) fn bad_entity_tag(tags: &[String], labels: Option<&LabelSet>) -> Option<String> {
     let kind = |tag| parse(tag).flatten().map(|(_, kind)| kind);
     tags.iter().zip(1..).find_map(|(tag, word)| {
@@ -92,7 +93,7 @@ pub(super) fn bad_entity_tag(tags: &[String], labels: Option<&LabelSet>) -> Opti
     })
 }
 
-/// What is wrong with the tags of a sentence if they have to be among `labels`.
+/// The problem with a sentence's tags, if any; they must be among `labels`.
 pub(super) fn unknown_tag(tags: &[String], labels: &LabelSet) -> Option<String> {
     let (tag, word) = tags.iter().zip(1..).find(|(tag, _)| labels.id(tag).is_none())?;
     Some(format!("word {word}: tag `{tag}`, expected one of {}", labels.shown()))
@@ -100,7 +101,7 @@ pub(super) fn unknown_tag(tags: &[String], labels: &LabelSet) -> Option<String> 
 
 const EXPECTED: &str = "expected `O`, or a prefix (B, I, E, S, L or U), a hyphen and a kind";
 
-/// A tag's parts; the outer option is `None` if the text is not a tag.
+/// A tag's parts; the outer option is `None` if the text is no tag.
 fn parse(tag: &str) -> Option<Tag<'_>> {
     if tag == "O" {
         return Some(None);
@@ -120,8 +121,8 @@ fn write(prefix: &str, kind: &str) -> String {
     if kind.is_empty() { prefix.to_owned() } else { format!("{prefix}-{kind}") }
 }
 
-/// Whether an entity ends between two tags, and whether one begins, however well they fit together: the
-/// rules of the CoNLL evaluation script `conlleval`, which seqeval has too.
+/// Whether an entity ends between two tags, and whether one begins, even for inconsistent tags: the
+/// rules of the CoNLL evaluation script `conlleval`, shared by seqeval.
 fn bounds(before: Tag, after: Tag) -> (bool, bool) {
     use Prefix::{Begin, End, Inside, Single};
     let other_kind = before.map(|(_, kind)| kind) != after.map(|(_, kind)| kind);
@@ -138,8 +139,8 @@ fn bounds(before: Tag, after: Tag) -> (bool, bool) {
     (ends, begins)
 }
 
-/// The entities of tags of any scheme and however well they fit together, as `conlleval` and seqeval find them
-/// (an `I-` that continues nothing begins an entity). What is no tag counts as `O`.
+/// The entities of tags in any scheme, even inconsistent ones, as found by `conlleval` and seqeval (an `I-`
+/// that continues nothing begins an entity). Invalid tags count as `O`.
 ///
 /// ```
 /// # use cloze_data::labelled::tag_spans;
@@ -166,11 +167,11 @@ pub fn tag_spans<T: AsRef<str>>(tags: &[T]) -> Vec<TagSpan> {
 }
 
 impl TagScheme {
-    /// The scheme that sentences' tags are written in: BIOES where there is an `E-` or `S-`, IOB1 where an
-    /// `I-` begins an entity, else BIO.
+    /// The scheme of the sentences' tags: BIOES if there is an `E-` or `S-`, IOB1 if an `I-` begins an
+    /// entity, else BIO.
     ///
     /// # Errors
-    /// [`DataError::Tag`] for what is a tag of no scheme.
+    /// [`DataError::Tag`] for a tag of no scheme.
     pub fn detect<'a, T: AsRef<str> + 'a>(sentences: impl IntoIterator<Item = &'a [T]>) -> Result<Self> {
         let mut scheme = Self::Bio;
         for tags in sentences {
@@ -193,8 +194,8 @@ impl TagScheme {
     /// The entities of a sentence.
     ///
     /// # Errors
-    /// [`DataError::Tag`] for a tag that the scheme does not allow where it stands, as an `I-` of BIO that
-    /// continues nothing. [`tag_spans`] takes tags as they are.
+    /// [`DataError::Tag`] for a tag that the scheme does not allow there, such as a BIO `I-` that
+    /// continues nothing. [`tag_spans`] accepts inconsistent tags.
     pub fn spans<T: AsRef<str>>(self, tags: &[T]) -> Result<Vec<TagSpan>> {
         if self == Self::Words {
             return Ok(self.lenient_spans(tags));
@@ -234,7 +235,7 @@ impl TagScheme {
         Ok(tag_spans(tags))
     }
 
-    /// The entities of a sentence however well its tags fit together, see [`tag_spans`].
+    /// The entities of a sentence, accepting inconsistent tags; see [`tag_spans`].
     pub fn lenient_spans<T: AsRef<str>>(self, tags: &[T]) -> Vec<TagSpan> {
         let word = |(start, tag): (usize, &T)| TagSpan { start, end: start + 1, kind: tag.as_ref().into() };
         match self {
@@ -243,8 +244,8 @@ impl TagScheme {
         }
     }
 
-    /// The tags of a sentence of `n_words` with these entities, which do not overlap; of those that do, or
-    /// go beyond the sentence, the earlier ones in the list are written.
+    /// The tags of a sentence of `n_words` with these non-overlapping entities. Entities that overlap an
+    /// earlier one in the list, or exceed the sentence, are dropped.
     pub fn tags(self, spans: &[TagSpan], n_words: usize) -> Vec<String> {
         let mut tags = vec!["O".to_owned(); n_words];
         // Where an entity of which kind ends, which is what IOB1 begins with `B-` after.
@@ -282,8 +283,7 @@ impl TagScheme {
         tags
     }
 
-    /// Rewrites sentences in another scheme; `lenient` takes the entities that [`tag_spans`] finds in tags
-    /// that do not fit together.
+    /// Rewrites sentences in another scheme; `lenient` accepts inconsistent tags, as [`tag_spans`] does.
     ///
     /// # Errors
     /// As [`spans`](Self::spans), unless `lenient`.
@@ -296,13 +296,12 @@ impl TagScheme {
         Ok(())
     }
 
-    /// The labels of a task whose training data has these sentences. Of words' classes they are those that occur, in the
-    /// order of their bytes. Of entities they are `O`, then for each kind of entity, in the
-    /// order of their bytes, every prefix of the scheme, in the order B, I, E, S. So a tag that the
-    /// training data happens not to have is one of the labels nevertheless.
+    /// The labels of a task with this training data. Word classes: those that occur, sorted by bytes.
+    /// Entities: `O`, then for each entity type, sorted by bytes, every prefix of the scheme in the order B,
+    /// I, E, S, even if the training data lacks that tag.
     ///
     /// # Errors
-    /// [`DataError::Tag`] for what is a tag of no scheme.
+    /// [`DataError::Tag`] for a tag of no scheme.
     pub fn label_set(self, sentences: &[TaggedSentence]) -> Result<LabelSet> {
         if self == Self::Words {
             let tags: BTreeSet<&String> = sentences.iter().flat_map(|sentence| &sentence.tags).collect();
@@ -323,10 +322,10 @@ impl TagScheme {
         LabelSet::given(std::iter::once("O".to_owned()).chain(kinds.into_iter().flat_map(of_kind)))
     }
 
-    /// Which tags of a set may follow which: a CRF can be limited to these transitions.
+    /// The allowed transitions between the tags of a set, to constrain a CRF.
     ///
     /// # Errors
-    /// [`DataError::Labels`] for a label that is no tag of this scheme.
+    /// [`DataError::Labels`] for a label that is not a tag of this scheme.
     pub fn transitions(self, labels: &LabelSet) -> Result<Transitions> {
         if self == Self::Words {
             let all: Vec<usize> = (0..labels.len()).collect();
@@ -360,7 +359,7 @@ impl TagScheme {
         }
     }
 
-    /// Whether a tag may follow another; none is `O` and the sentence's bounds alike.
+    /// Whether a tag may follow another; `None` is both `O` and the sentence boundary.
     fn allows(self, before: Tag, after: Tag) -> bool {
         use Prefix::{Begin, Inside};
         let same_kind = before.map(|(_, kind)| kind) == after.map(|(_, kind)| kind);

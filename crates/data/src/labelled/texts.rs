@@ -9,27 +9,27 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A text or a pair of texts, and what a model has to predict about it.
+/// A text or a pair of texts, and its target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextExample {
     /// The text, or the first of two.
     pub text: String,
     /// The second text.
     pub pair: Option<String>,
-    /// What is to be predicted.
+    /// The target to predict.
     pub target: Target,
 }
 
-/// What is to be predicted of a text.
+/// A text's target.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {
     /// One of the classes of a [`LabelSet`].
     Class(usize),
-    /// Any number of the labels of a [`LabelSet`], ascending; perhaps none.
+    /// Any number of labels of a [`LabelSet`], ascending; possibly none.
     Labels(Vec<usize>),
     /// A number, such as a degree of similarity.
     Value(f64),
-    /// Nothing is known.
+    /// Unknown.
     None,
 }
 
@@ -38,27 +38,28 @@ pub enum Target {
 pub enum Labels<'a> {
     /// Classes. They are collected from the data ([`LabelSet::found`]).
     Found,
-    /// Classes of this set, such as the training data's for a test split. A row with another class is a bad one.
+    /// Classes of this set, such as the training data's for a test split. A row with another class is bad.
     Of(&'a LabelSet),
     /// Finite numbers.
     Values,
-    /// Any number of labels of each row, in the column `labels`: those of this set, or without one those in the data.
+    /// Any number of labels per row, in the column `labels`: from this set or, without one, collected from
+    /// the data.
     Several(Option<&'a LabelSet>),
-    /// It is not read, for example when it is to be predicted.
+    /// Not read, for example when it is to be predicted.
     Unread,
 }
 
-/// Reads texts: the columns `text` and `label`, and of pairs `pair`. Where `columns` does not name `pair`, rows are pairs if they
-/// have a column of that name; either all rows are pairs, or none.
+/// Reads texts: the columns `text` and `label`, and `pair` for pairs. If `columns` does not name `pair`, rows
+/// with a column of that name are pairs; either all rows are pairs, or none.
 ///
-/// With [`Labels::Several`] the column is `labels`: a list of labels, or a text in which `label_delimiter` separates them (a
-/// comma without it), empty for none. If `columns` names a list of columns for `labels`, each is a label, which a row has if its
-/// cell is 1 and not 0.
+/// With [`Labels::Several`] the column is `labels`: a list of labels, or a string of labels separated by
+/// `label_delimiter` (default a comma), empty for none. If `columns` names a list of columns for `labels`,
+/// each is a label that a row has if its cell is 1 rather than 0.
 ///
 /// Also returns the classes, if there are any.
 ///
 /// # Errors
-/// What [`LabelledSource`] says, with file, line and column: settings, files, and the rows that are bad.
+/// Invalid settings, files and rows of the [`LabelledSource`], with file, line and column.
 pub fn texts(
     source: &LabelledSource,
     base: &Path,
@@ -146,7 +147,7 @@ pub fn texts(
     Ok((loaded, set))
 }
 
-/// Labels in the order in which they occur.
+/// Labels in order of first occurrence.
 #[derive(Default)]
 pub(super) struct Found {
     names: Vec<String>,
@@ -154,7 +155,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// The set of the labels, and the number in it of each of [`place`](Self::place)'s.
+    /// The set of labels, and the id there of each [`place`](Self::place).
     ///
     /// # Errors
     /// As [`LabelSet::found`].
@@ -165,7 +166,7 @@ impl Found {
         Ok((set, ids))
     }
 
-    /// The place of a label in the order in which labels occur.
+    /// A label's index in order of first occurrence.
     pub fn place(&mut self, name: &str) -> usize {
         if let Some(place) = self.places.get(name) {
             return *place;
@@ -176,7 +177,7 @@ impl Found {
     }
 }
 
-/// The labels whose columns of 0 and 1 `columns` names, if it does.
+/// The labels with 0/1 columns named by `columns`, if any.
 fn label_columns(source: &LabelledSource) -> Result<Option<LabelSet>> {
     let Some(Columns::Many(columns)) = source.columns.get("labels") else { return Ok(None) };
     let name = |column: &Column| match column {
@@ -190,7 +191,7 @@ fn label_columns(source: &LabelledSource) -> Result<Option<LabelSet>> {
     LabelSet::given(names).map(Some)
 }
 
-/// The labels whose columns a row has a 1 in.
+/// The labels whose columns are 1 in a row.
 fn marked<'a>(
     cells: impl Iterator<Item = (Value, &'a RequestedColumn)>,
     line: u64,
@@ -212,7 +213,7 @@ fn marked<'a>(
     Ok(names)
 }
 
-/// The labels of a cell that has all of them, and whether the file has each as a number.
+/// The labels in a cell, and for each whether the file has it as a number.
 fn listed(
     cell: Value,
     column: &RequestedColumn,
@@ -251,7 +252,7 @@ fn ascending(mut ids: Vec<usize>) -> Vec<usize> {
     ids
 }
 
-/// The number of a label in the set that has to have it.
+/// The id of a label, which must be in the set.
 fn known(
     set: &LabelSet,
     name: &str,
@@ -302,7 +303,7 @@ fn target(
     }
 }
 
-/// A label as text without white space around it, and whether the file has it as a number.
+/// A label as trimmed text, and whether the file has it as a number.
 pub(super) fn label(
     cell: Value,
     wanted: &RequestedColumn,

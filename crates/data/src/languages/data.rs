@@ -1,4 +1,4 @@
-//! Batches of several languages, and of sentences beside their translations.
+//! Batches of several languages, and of sentences paired with their translations.
 
 use super::sampling::LanguageSampling;
 use super::translations::Translations;
@@ -13,12 +13,12 @@ use crate::{DataError, Result};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Tell the random numbers of draws, of further passes, and of translations' masks from all others.
+/// Random streams for draws, further passes and translations' masks.
 const DRAWS: u64 = 0xD2A5;
 const PASS: u64 = 0x9A55;
 const TRANSLATIONS: u64 = 0x7247;
 
-/// A language's examples, and how many sentences its corpus has.
+/// A language's examples, and its corpus's number of sentences.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct LanguageStream {
@@ -26,7 +26,7 @@ pub struct LanguageStream {
     pub name: String,
     /// Its examples.
     pub data: PretrainingData,
-    /// Its sentences, by which it is drawn.
+    /// Its number of sentences, which sets its sampling probability.
     pub sentences: u64,
 }
 
@@ -37,15 +37,15 @@ impl LanguageStream {
     }
 }
 
-/// What a [`Loader`](crate::Loader) makes batches of several languages of (Conneau & Lample 2019, §3). Its *examples* are
-/// whole batches, so that it is to be made with a batch size of 1: a position counts the batches of an epoch.
+/// Multilingual data for a [`Loader`](crate::Loader) (Conneau & Lample 2019, §3). Its *examples* are whole
+/// batches, so the loader's batch size must be 1, and a position counts the batches of an epoch.
 ///
-/// Each batch is of one language, which [`LanguageSampling`] draws. With translations, every second batch is one of them,
-/// and its pair of languages is drawn in the same way. An epoch has as many examples of monolingual text as all languages
-/// have together: a language that is drawn more often than it has examples begins another pass over them, in another order
-/// and with other masks; of one that is drawn less often the epoch has a part.
+/// Each batch is in one language, drawn by [`LanguageSampling`]. With translations, every second batch holds
+/// translations, whose language pair is drawn in the same way. An epoch has as many monolingual examples as
+/// all languages together: a language drawn more often than it has examples starts another pass, with a new
+/// order and new masks; a language drawn less often is only partly used.
 ///
-/// All of it is a function of the seed, the epoch and the batch's place.
+/// Everything is a function of the seed, the epoch and the batch's place.
 pub struct MultilingualData {
     streams: Vec<LanguageStream>,
     sampling: LanguageSampling,
@@ -68,17 +68,17 @@ impl fmt::Debug for MultilingualData {
     }
 }
 
-/// The batches of an epoch: what each is of, and the examples that there are.
+/// The batches of an epoch: the source of each, and the available examples.
 #[derive(Debug)]
 pub struct MultilingualPlan {
     draws: Vec<Draw>,
-    /// Of each language.
+    /// The examples of each language.
     examples: Vec<Plan>,
-    /// Of each pair of languages: its batches, as places of pairs.
+    /// The batches of each language pair, as pair indices.
     pairs: Vec<Vec<Vec<usize>>>,
 }
 
-/// What a batch is of: the source's place among all of its kind, and how many batches of it the epoch has before.
+/// A batch's source: its index among sources of its kind, and its number of earlier batches in the epoch.
 #[derive(Debug, Clone, Copy)]
 enum Draw {
     Language(usize, u64),
@@ -106,11 +106,11 @@ impl MultilingualData {
         }
     }
 
-    /// Puts a batch of translations behind each batch of one language. `corruption` masks them; it may not look at where
-    /// words begin, which is not known of them.
+    /// Follows each monolingual batch with a batch of translations. `corruption` masks them; it must not use
+    /// word starts, which are unknown here.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no translations.
     pub fn with_translations(
         mut self,
         translations: Vec<Translations>,
@@ -122,8 +122,8 @@ impl MultilingualData {
         self
     }
 
-    /// What a batch may be of: each language, then each pair of languages, as `en-de`. [`PretrainingBatch::source`] is a
-    /// place in this list.
+    /// The possible sources of a batch: each language, then each language pair, such as `en-de`.
+    /// [`PretrainingBatch::source`] is an index in this list.
     pub fn sources(&self) -> Vec<String> {
         let pair = |translations: &Translations| translations.languages().join("-");
         let names = self.streams.iter().map(|stream| stream.name.clone());
@@ -145,7 +145,7 @@ impl MultilingualData {
         &self.translations
     }
 
-    /// A batch of one language, `number` of which the epoch has before it.
+    /// A monolingual batch, preceded by `number` others of its language in the epoch.
     fn language(
         &self,
         plan: &MultilingualPlan,
@@ -224,7 +224,7 @@ impl Assemble for MultilingualData {
     /// If the loader's batch size is not 1.
     fn assemble(&self, examples: &[Placed<'_, MultilingualPlan>]) -> Result<PretrainingBatch> {
         let [Placed { plan, epoch, place, .. }] = examples else {
-            panic!("{} batches at once: the loader's batch size is to be 1", examples.len());
+            panic!("{} batches at once: the loader's batch size must be 1", examples.len());
         };
         Ok(match plan.draws[*place as usize] {
             Draw::Language(language, number) => self.language(plan, *epoch, language, number),

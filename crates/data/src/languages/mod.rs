@@ -1,4 +1,4 @@
-//! Several languages: by which chances their texts are drawn, and batches of each and of translations.
+//! Several languages: sampling probabilities, and batches of each language and of translations.
 //!
 //! ```text
 //! corpus.languages ─ sampled_texts ─► one tokenizer

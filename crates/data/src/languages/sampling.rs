@@ -1,12 +1,12 @@
-//! By which chances languages are drawn.
+//! Language sampling probabilities.
 
 use crate::random::Random;
 
-/// The chances by which languages are drawn where some have much text and others little (Conneau & Lample 2019, §3.1):
-/// `q_i = p_i^α / Σ_j p_j^α` with `p_i = n_i / Σ_k n_k`, where `n_i` are the sentences of language `i`.
+/// Sampling probabilities for languages with unequal amounts of text (Conneau & Lample 2019, §3.1): `q_i =
+/// p_i^α / Σ_j p_j^α` with `p_i = n_i / Σ_k n_k`, where `n_i` is the number of sentences of language `i`.
 ///
-/// With α = 1 a language is drawn as often as it occurs, with α = 0 all are alike. XLM has 0.5 and XLM-R 0.3 (Conneau et al.
-/// 2020, §3); multilingual BERT has 0.7.
+/// α = 1 samples in proportion to the data, α = 0 uniformly. XLM uses 0.5, XLM-R 0.3 (Conneau et al. 2020,
+/// §3) and multilingual BERT 0.7.
 ///
 /// ```
 /// # use cloze_data::LanguageSampling;
@@ -23,13 +23,13 @@ pub struct LanguageSampling {
 }
 
 impl LanguageSampling {
-    /// The exponent that is used where none is said.
+    /// The default exponent.
     pub const ALPHA: f64 = 0.7;
 
-    /// The chances of languages with this many sentences each.
+    /// Sampling probabilities for languages with these numbers of sentences.
     ///
     /// # Panics
-    /// If there is no language, or one without a sentence; if `alpha` is not from 0 to 1.
+    /// If there is no language, a language has no sentence, or `alpha` is outside 0 to 1.
     pub fn new(sentences: &[u64], alpha: f64) -> Self {
         assert!(!sentences.is_empty() && sentences.iter().all(|n| *n > 0), "a language without a sentence");
         assert!((0.0..=1.0).contains(&alpha), "α is {alpha}, expected 0 to 1");
@@ -52,18 +52,18 @@ impl LanguageSampling {
         Self { shares, probabilities, cumulative }
     }
 
-    /// The share `p_i` of each language in all sentences.
+    /// Each language's share `p_i` of all sentences.
     pub fn shares(&self) -> &[f64] {
         &self.shares
     }
 
-    /// The chance `q_i` of each language to be drawn.
+    /// Each language's sampling probability `q_i`.
     pub fn probabilities(&self) -> &[f64] {
         &self.probabilities
     }
 
-    /// How often a text of each language is taken so that languages come in the ratio of `q` in as much text as there is:
-    /// `q_i / p_i`, above 1 for those with little text.
+    /// How often to repeat each language's texts so that languages have the proportions `q` in the same total
+    /// amount of text: `q_i / p_i`, above 1 for languages with little text.
     pub fn repetitions(&self) -> impl Iterator<Item = f64> {
         self.probabilities.iter().zip(&self.shares).map(|(probability, share)| probability / share)
     }

@@ -1,4 +1,4 @@
-//! The texts that one tokenizer learns several languages from.
+//! Training texts for a tokenizer of several languages.
 
 use crate::corpus::{CorpusConfig, Document, OnError, documents};
 use crate::random::Random;
@@ -6,18 +6,19 @@ use crate::sentences::sentences;
 use crate::{DataError, LanguageSampling, Result};
 use std::path::Path;
 
-/// Tells these random numbers from all others.
+/// Random stream of these draws.
 const TEXTS: u64 = 0x7E87;
 
-/// The texts of a corpus's documents for a tokenizer to learn from. Of several languages each has its share `q_i` of
-/// [`LanguageSampling`] in them: a document is taken `q_i / p_i` times, which is more than once where there is little text,
-/// and of a broken number by chance. In all there is as much text as in the corpus.
+/// The texts of a corpus's documents, to train a tokenizer. With several languages, each gets its share `q_i`
+/// of [`LanguageSampling`]: a document is repeated `q_i / p_i` times, rounded at random. The total amount of
+/// text stays the same.
 ///
-/// Which ones are taken is a function of the documents' numbers and no seed, so that runs that differ in their seeds alone
-/// have the same vocabulary.
+/// The choice depends on document numbers and not on a seed, so runs that differ only in their seeds have the
+/// same vocabulary.
 ///
 /// # Errors
-/// Those of [`documents`]; [`DataError::NoLanguageText`]. What is wrong inside the files comes with the texts.
+/// Those of [`documents`]; [`DataError::NoLanguageText`]. Problems inside the files are reported while
+/// iterating.
 pub fn sampled_texts(config: &CorpusConfig, base: &Path) -> Result<Box<dyn Iterator<Item = Result<String>>>> {
     let text = |document: Result<Document>| document.map(|document| document.text().to_owned());
     if config.languages.is_empty() {
@@ -44,8 +45,8 @@ pub fn sampled_texts(config: &CorpusConfig, base: &Path) -> Result<Box<dyn Itera
     Ok(Box::new(streams.into_iter().enumerate().flat_map(of_language)))
 }
 
-/// Checks that each language of a corpus of several has some text; of other corpora there is nothing to check. Of what is
-/// wrong inside the files nothing is said.
+/// Checks that each language of a multilingual corpus has some text; other corpora always pass. Problems
+/// inside the files are ignored.
 ///
 /// # Errors
 /// [`DataError::NoLanguageText`]; [`DataError::NoLanguageFiles`], [`DataError::Pattern`].
@@ -71,7 +72,7 @@ pub fn check_languages(config: &CorpusConfig, base: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How many sentences a language has.
+/// Number of sentences of a language.
 fn n_sentences(part: &CorpusConfig, base: &Path) -> Result<u64> {
     let mut n = 0;
     for document in documents(part, base)? {

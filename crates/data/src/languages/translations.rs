@@ -1,4 +1,4 @@
-//! Sentences beside their translations, as one sequence each.
+//! Sentences concatenated with their translations.
 
 use crate::corruption::{Corruption, Original};
 use crate::labelled::{BatchSize, Buckets};
@@ -13,10 +13,10 @@ use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Tells these random numbers from all others.
+/// Random stream of these masks.
 const MASKS: u64 = 0x71A5;
 
-/// Parallel text of two languages, for a translation language model.
+/// Parallel text in two languages, for translation language modelling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TranslationFiles {
@@ -24,15 +24,17 @@ pub struct TranslationFiles {
     pub languages: [String; 2],
     /// The files.
     pub text: ParallelFiles,
-    /// What becomes of a pair that cannot be used.
+    /// What to do with an unusable pair.
     #[serde(default)]
     pub on_bad_pair: OnBadPair,
 }
 
-/// Sentences beside their translations: `begin x end begin y end`, as far as there are such pieces, with the positions of
-/// both sentences counted from 0 (Conneau & Lample 2019, §3.4). A masked word of one can be predicted from the other.
+/// Sentences concatenated with their translations: `begin x end begin y end`, omitting pieces that the
+/// tokenizer lacks, with positions from 0 in both sentences (Conneau & Lample 2019, §3.4). A masked word of
+/// one can be predicted from the other.
 ///
-/// Pairs of similar length make a batch. A pair that is too long loses the end of its longer sentence.
+/// A batch has pairs of similar length. A pair that is too long is cut at the end of its longer
+/// sentence.
 #[derive(Debug)]
 pub struct Translations {
     pairs: PreparedPairs,
@@ -48,7 +50,8 @@ impl Translations {
     /// with padding.
     ///
     /// # Errors
-    /// Those of [`PreparedPairs::prepare`]; [`DataError::SeqLen`] for a length that special tokens fill.
+    /// Those of [`PreparedPairs::prepare`]; [`DataError::SeqLen`] for a length with no room besides
+    /// special tokens.
     #[expect(clippy::too_many_arguments, reason = "each is said by another section of a config")]
     pub fn prepare(
         files: &TranslationFiles,
@@ -88,22 +91,22 @@ impl Translations {
         &self.languages
     }
 
-    /// How many pairs there are: one at least.
+    /// Number of pairs, at least one.
     pub fn n_pairs(&self) -> u64 {
         self.pairs.len() as u64
     }
 
-    /// A text that tells these pairs from any others.
+    /// A string that identifies these pairs.
     pub fn key(&self) -> &str {
         self.pairs.key()
     }
 
-    /// The batches of one pass over the pairs, as places of pairs.
+    /// The batches of one pass over the pairs, as pair indices.
     pub(super) fn pass(&self, seed: u64) -> Vec<Vec<usize>> {
         self.buckets.epoch(seed)
     }
 
-    /// The batch of some pairs, masked on both sides; `seed` is another one for each batch.
+    /// The batch of some pairs, masked on both sides; `seed` differs for each batch.
     pub(super) fn batch(&self, pairs: &[usize], corruption: &dyn Corruption, seed: u64) -> PretrainingBatch {
         let pad_id = self.special.pad.unwrap_or(0) as i32;
         let tokens = TokenBatch::new().with_pad_id(pad_id).with_max_len(self.seq_len);
@@ -134,7 +137,7 @@ impl Translations {
     }
 }
 
-/// A sentence beside its translation.
+/// A sentence and its translation as one sequence.
 #[derive(Default)]
 struct SideBySide {
     ids: Vec<u32>,
@@ -153,7 +156,8 @@ impl SideBySide {
     }
 }
 
-/// The lengths of two sentences that have `room` together: the longer one is cut, and both if each has more than half.
+/// The lengths to which two sentences are cut to fit `room` together: the longer one is cut, or both if each
+/// exceeds half.
 fn cut([first, second]: [usize; 2], room: usize) -> [usize; 2] {
     let half = room / 2;
     match (first <= half, second <= room - half) {

@@ -1,4 +1,4 @@
-//! Batches of pairs of similar length, in another order each epoch.
+//! Batches of pairs of similar length, reshuffled every epoch.
 
 use super::prepared::PreparedPairs;
 use crate::denoising::DenoisingStats;
@@ -8,12 +8,12 @@ use crate::{DataError, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Token sequences of different lengths, one after another.
+/// Token sequences of different lengths, concatenated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenLists {
     /// All ids.
     pub ids: Vec<i32>,
-    /// How many tokens each sequence has.
+    /// The length of each sequence in tokens.
     pub lengths: Vec<usize>,
 }
 
@@ -25,17 +25,17 @@ impl TokenLists {
         self.lengths.push(self.ids.len() - before);
     }
 
-    /// How many sequences there are.
+    /// Number of sequences.
     pub fn len(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no sequences.
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// The sequences, one after another.
+    /// Iterator over the sequences.
     pub fn iter(&self) -> impl Iterator<Item = &[i32]> {
         self.lengths.iter().scan(0, |start, length| {
             let ids = &self.ids[*start..*start + length];
@@ -45,14 +45,14 @@ impl TokenLists {
     }
 }
 
-/// Some pairs: as many sources as targets. A target is a translation, or what is to be restored of a noisy source.
+/// A batch of source–target pairs. A target is a translation, or the restored text of a noisy source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PairBatch {
-    /// The sources, with what the tokenizer puts around them.
+    /// The sources, with the tokenizer's special tokens.
     pub source: TokenLists,
     /// The targets, likewise.
     pub target: TokenLists,
-    /// What was done to the sources, if they are noisy texts; else zeros.
+    /// Statistics of the noise in the sources; zeros if they are not noisy.
     pub noise: DenoisingStats,
 }
 
@@ -63,11 +63,12 @@ impl PairBatch {
     }
 }
 
-/// What a [`Loader`](crate::Loader) makes batches of pairs of. Its *examples* are whole batches, so that it is to be made
-/// with a batch size of 1: a position counts the batches of an epoch.
+/// Parallel data for a [`Loader`](crate::Loader). Its *examples* are whole batches, so the loader's batch
+/// size must be 1, and a position counts the batches of an epoch.
 ///
-/// A pair's length is that of its source and target together. The pairs of an epoch are [`Buckets`]: shuffled, then
-/// sorted by length within pools, and the batches shuffled again. All of it is a function of seed and epoch.
+/// A pair's length is that of source and target together. Batches are made by [`Buckets`]: pairs are
+/// shuffled, sorted by length within pools, and the batches shuffled again. Everything is a function of seed
+/// and epoch.
 #[derive(Debug)]
 pub struct ParallelData {
     pairs: Arc<PreparedPairs>,
@@ -75,7 +76,7 @@ pub struct ParallelData {
 }
 
 impl ParallelData {
-    /// Batches of this size; tokens are those of both sides, counted with padding to the longest pair.
+    /// Batches of this size; tokens count both sides, including padding to the longest pair.
     pub fn new(pairs: Arc<PreparedPairs>, size: BatchSize, seed: u64) -> Self {
         let lengths = (0..pairs.len()).map(|pair| pairs.lengths(pair).iter().sum()).collect();
         let buckets = Buckets::new(lengths, size, seed);
@@ -87,7 +88,7 @@ impl ParallelData {
         &self.pairs
     }
 
-    /// How many batches the first epoch has; later ones have about as many.
+    /// Number of batches in the first epoch; later epochs have about as many.
     pub fn batches_an_epoch(&self) -> usize {
         self.buckets.epoch(0).len()
     }
@@ -118,9 +119,8 @@ impl Assemble for ParallelData {
     }
 }
 
-/// Pairs in memory, as batches by ascending length, of at most this many tokens of both sides, counted with padding:
-/// what a model is measured on. Returned with the places of their pairs, as [`restore`](crate::labelled::restore) needs
-/// them.
+/// Pairs in memory as batches by ascending length, with at most `batch_tokens` tokens on both sides including
+/// padding: for evaluation. Returned with the pairs' indices, for [`restore`](crate::labelled::restore).
 pub fn batches_of(pairs: &[[Vec<u32>; 2]], batch_tokens: usize) -> (Vec<PairBatch>, Vec<Vec<usize>>) {
     let lengths = pairs.iter().map(|[source, target]| source.len() + target.len()).collect();
     let places = Buckets::new(lengths, BatchSize::Tokens(batch_tokens), 0).sorted();

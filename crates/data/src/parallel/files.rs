@@ -1,4 +1,5 @@
-//! Where parallel data lies, and how its pairs are read: line-aligned files, or a file with a pair a row.
+//! Where parallel data is, and how its pairs are read: line-aligned files, or a file with one pair per
+//! row.
 
 use crate::corpus::lines::Lines;
 use crate::corpus::{Problem, SkipReport, files};
@@ -10,14 +11,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The longest line that is read, and the longest row of several lines, in bytes.
+/// The longest line, or row of several lines, in bytes.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// The files of one split of parallel data: `source` and `target` with a sentence a line, or `files` with a pair a row.
+/// The files of one split of parallel data: `source` and `target` with one sentence per line, or `files` with
+/// one pair per row.
 ///
-/// Text may be compressed with gzip or zstd, begin with a byte-order mark and have lines that end in `\r\n`. Lists are of
-/// files, folders (read recursively, in order of name) and glob patterns; the first file of `source` goes with the
-/// first one of `target`, and so on.
+/// Text may be compressed with gzip or zstd, begin with a byte-order mark and have lines that end in `\r\n`.
+/// Lists contain files, folders (read recursively, sorted by name) and glob patterns; the first file of
+/// `source` is aligned with the first of `target`, and so on.
 ///
 /// ```
 /// # use cloze_data::parallel::ParallelFiles;
@@ -33,27 +35,27 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ParallelFiles {
-    /// Files with a source sentence a line.
+    /// Files with one source sentence per line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source: Vec<String>,
     /// Files whose lines are the translations of the source files' lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub target: Vec<String>,
-    /// Files with a pair a row: CSV, TSV, JSON lines or Parquet.
+    /// Files with one pair per row: CSV, TSV, JSON lines or Parquet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// The format of `files`; by default their names' endings say it.
+    /// The format of `files`; by default from their extensions.
     #[serde(skip_serializing_if = "is_auto")]
     pub format: DataFormat,
     /// What separates the columns of CSV and TSV: one ASCII character.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<char>,
-    /// Whether a field of CSV or TSV may stand between quotation marks; without it, yes in CSV and no in TSV.
+    /// Whether fields of CSV or TSV may be quoted; default yes in CSV and no in TSV.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quoting: Option<bool>,
-    /// The columns of the sentences in `files`. Without it, columns 1 and 2 of CSV and TSV without a header; the
-    /// languages' names in JSON lines and Parquet. Names are looked up in the header of CSV and TSV; in JSON lines,
-    /// `a.b` is `b` in the object `a`.
+    /// The columns of the sentences in `files`. Default: columns 1 and 2 of CSV and TSV, without a header;
+    /// the language names in JSON lines and Parquet. Names are looked up in the header of CSV and TSV; in
+    /// JSON lines, `a.b` is `b` in the object `a`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub columns: Option<PairColumns>,
 }
@@ -62,22 +64,22 @@ fn is_auto(format: &DataFormat) -> bool {
     *format == DataFormat::Auto
 }
 
-/// Which columns a pair stands in.
+/// The columns of a pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairColumns {
-    /// That of the source sentence.
+    /// The source sentence's column.
     pub source: Column,
-    /// That of the target sentence.
+    /// The target sentence's column.
     pub target: Column,
 }
 
-/// What to do about a pair that cannot be used: a side without text, one of too many tokens, a line that cannot be
-/// read. Files that cannot be read to their end, and files of different numbers of lines, are errors either way.
+/// What to do with an unusable pair: an empty side, too many tokens, an unreadable line. Unreadable files,
+/// and files with different numbers of lines, are errors either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnBadPair {
-    /// End with an error that names file and line.
+    /// Fail with an error that gives file and line.
     #[default]
     Error,
     /// Leave it out and count it.
@@ -93,7 +95,7 @@ pub struct TextPair {
     pub target: String,
 }
 
-/// How messages call the two sides.
+/// The names of the two sides in messages.
 pub(super) const SIDES: [&str; 2] = ["source", "target"];
 
 /// Where a pair was read.
@@ -118,7 +120,7 @@ impl ParallelFiles {
         Self { source: vec![source.into()], target: vec![target.into()], ..Self::default() }
     }
 
-    /// Files with a pair a row.
+    /// Files with one pair per row.
     pub fn rows<T: Into<String>>(files: impl IntoIterator<Item = T>) -> Self {
         Self { files: files.into_iter().map(Into::into).collect(), ..Self::default() }
     }
@@ -128,11 +130,10 @@ impl ParallelFiles {
         self.source.is_empty() && self.target.is_empty() && self.files.is_empty()
     }
 
-    /// The files in the order in which they are read, a source file before its target file. Relative paths begin at
-    /// `base`.
+    /// The files in reading order, a source file before its target file. Relative paths start at `base`.
     ///
     /// # Errors
-    /// Keys that do not go together; a pattern without files; not as many source as target files.
+    /// Conflicting keys; a pattern without files; different numbers of source and target files.
     pub fn paths(&self, base: &Path) -> Result<Vec<PathBuf>> {
         let parts = self.parts(base, ["", ""])?.0;
         Ok(parts
@@ -221,7 +222,7 @@ fn not_there(error: DataError) -> DataError {
     }
 }
 
-/// The pairs of a split, one after the other; those that cannot be used are counted or end it.
+/// Iterator over the pairs of a split; an unusable pair is counted or ends it.
 pub(super) struct Pairs {
     parts: Vec<Part>,
     rows: LabelledSource,
@@ -255,7 +256,7 @@ impl Pairs {
         Ok(Self { parts, rows, on_bad_pair, next_part, current, read_before, bytes_total, skipped, ended })
     }
 
-    /// Bytes of the files used up so far, about.
+    /// Approximate number of bytes of the files consumed so far.
     pub fn bytes_read(&self) -> u64 {
         let current = match &self.current {
             Some(Current::Aligned(lines)) => lines.iter().map(Lines::bytes_read).sum(),
@@ -264,7 +265,7 @@ impl Pairs {
         self.read_before + current
     }
 
-    /// What becomes of a pair with a problem on a side: it is counted, or the error it is.
+    /// Handles a pair with a problem on one side: counts it or returns an error.
     pub fn bad(&mut self, at: &Located, side: usize, kind: &str, problem: String) -> Result<()> {
         self.refuse(at.file, side, Some(at.line), kind, problem)
     }
@@ -291,7 +292,7 @@ impl Pairs {
         }
     }
 
-    /// A file that is of no use from here on.
+    /// The error for a file that is unusable from here on.
     fn lost(&self, side: usize, problem: Problem) -> DataError {
         let path = self.path(self.next_part - 1, side);
         DataError::ParallelFile { path, line: problem.line, problem: problem.detail }
@@ -330,7 +331,7 @@ impl Pairs {
         }
     }
 
-    /// The next pair with text on both sides; none at the end.
+    /// The next pair with text on both sides; `None` at the end.
     fn advance(&mut self) -> Result<Option<Located>> {
         loop {
             if self.current.is_none() && !self.open_next()? {
@@ -376,15 +377,15 @@ impl Pairs {
     }
 }
 
-/// How skipped pairs with an empty side are called.
+/// The skip reasons for pairs with an empty side.
 pub(super) const EMPTY: [&str; 2] = ["empty source", "empty target"];
 
-/// What one step of reading gives.
+/// The result of one reading step.
 enum Read {
     Pair(u64, TextPair),
-    /// The problem of a side.
+    /// A problem with one side.
     Bad(usize, Problem),
-    /// One file goes on where the other has ended; lines of each.
+    /// One file has more lines than the other; the lines of each.
     Unequal {
         longer: usize,
         lines: [u64; 2],
@@ -409,7 +410,7 @@ fn aligned(lines: &mut [Lines; 2]) -> Read {
     }
 }
 
-/// Reads the longer file to its end, one line of which was read that the other does not have.
+/// Reads the longer file to its end, after one line more than the other has.
 fn unequal(longer: usize, lines: &mut [Lines; 2]) -> Read {
     loop {
         match lines[longer].next() {
@@ -455,11 +456,11 @@ impl Iterator for Pairs {
     }
 }
 
-/// Reads all pairs of a split, with what was left out.
+/// Reads all pairs of a split, with counts of skipped ones.
 ///
 /// # Errors
-/// Files that cannot be read, or that are not aligned; pairs that cannot be used, with `OnBadPair::Error`;
-/// [`DataError::NoPairs`] where there is none.
+/// Unreadable or unaligned files; unusable pairs, with `OnBadPair::Error`; [`DataError::NoPairs`] if there
+/// are none.
 pub fn read_pairs(
     from: &ParallelFiles,
     base: &Path,
@@ -479,11 +480,11 @@ pub(super) fn no_pairs(pairs: &Pairs) -> DataError {
     DataError::NoPairs { files, skipped: pairs.skipped.clone() }
 }
 
-/// The texts of a split, of its first side, its second, or both in turn: what a vocabulary is trained on. Pairs that
-/// cannot be used are left out.
+/// The texts of a split (its first side, its second, or both in turn), to train a vocabulary. Unusable pairs
+/// are skipped.
 ///
 /// # Errors
-/// Files that cannot be opened; later, as items, those that cannot be read on.
+/// Files that cannot be opened; later read errors are returned as items.
 pub fn sides(
     from: &ParallelFiles,
     base: &Path,

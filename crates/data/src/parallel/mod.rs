@@ -4,8 +4,8 @@
 //! ParallelFiles ─ pairs of texts ─ two tokenizers ─► PreparedPairs ─ ParallelData, a Loader ─► PairBatch
 //! ```
 //!
-//! The training pairs are tokenised once, in parallel, and mapped into memory from then on. [`load_pairs`] reads a small
-//! split into memory instead, such as a development set, whose texts translations are compared with.
+//! The training pairs are tokenised once, in parallel, and then memory-mapped. [`load_pairs`] instead reads a
+//! small split into memory, such as a development set, whose texts serve as references.
 
 mod batches;
 mod files;

@@ -6,8 +6,8 @@
 //! KEY/meta.json   counts, the two files' checksums, and one of itself
 //! ```
 //!
-//! `KEY` is a hash of the files' contents, the tokenizers, and every setting that shapes the result. A folder named by
-//! its key is whole, see [`store`](crate::store).
+//! `KEY` is a hash of the files' contents, the tokenizers, and every setting that affects the result. A
+//! folder named by its key is complete, see [`store`](crate::store).
 
 use super::files::{EMPTY, Located, OnBadPair, Pairs, ParallelFiles, SIDES, TextPair, no_pairs};
 use crate::checksum::file_checksum;
@@ -22,38 +22,38 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
-/// Raised when the files' layout changes, so that old ones are built anew.
+/// Incremented when the files' layout changes, so that old ones are rebuilt.
 const FORMAT: u32 = 1;
 
 /// How pairs become token ids.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct PairSettings<'a> {
-    /// The languages, source and target: the names of columns that are not named otherwise.
+    /// The source and target languages: the default column names.
     pub languages: [&'a str; 2],
-    /// The tokenizers of source and target, often the same one. What they put around a text, such as `</s>` at its end,
-    /// is part of the ids.
+    /// The tokenizers of source and target, often the same one. The special tokens they add, such as a final
+    /// `</s>`, are part of the ids.
     pub tokenizers: [&'a Tokenizer; 2],
-    /// Tokens that a source and a target may have, those around the text among them.
+    /// Maximum tokens of a source or target, including special ones.
     pub max_len: usize,
-    /// What becomes of a pair that cannot be used.
+    /// What to do with an unusable pair.
     pub on_bad_pair: OnBadPair,
-    /// Whether the ids have what the tokenizers put around a text.
+    /// Whether the ids include the tokenizers' special tokens.
     around: bool,
 }
 
 impl<'a> PairSettings<'a> {
-    /// Pairs of at most this many tokens a side; one that cannot be used is an error.
+    /// Pairs of at most `max_len` tokens per side; an unusable pair is an error.
     pub fn new(languages: [&'a str; 2], tokenizers: [&'a Tokenizer; 2], max_len: usize) -> Self {
         Self { languages, tokenizers, max_len, on_bad_pair: OnBadPair::Error, around: true }
     }
 
-    /// Treats pairs that cannot be used otherwise.
+    /// Sets what to do with unusable pairs.
     pub fn on_bad_pair(self, on_bad_pair: OnBadPair) -> Self {
         Self { on_bad_pair, ..self }
     }
 
-    /// Leaves out what the tokenizers put around a text: the ids are those of the text alone.
+    /// Omits the tokenizers' special tokens: the ids are those of the text alone.
     pub fn without_special(self) -> Self {
         Self { around: false, ..self }
     }
@@ -67,7 +67,7 @@ impl<'a> PairSettings<'a> {
         pairs.par_iter().map(|at| encode(&at.pair)).collect()
     }
 
-    /// How many tokens each tokenizer puts around a text.
+    /// Number of special tokens each tokenizer adds to a text.
     fn around(&self) -> Result<[usize; 2]> {
         let [source, target] = self.tokenizers.map(|tokenizer| tokenizer.encode_ids("", self.around));
         Ok([source?.len(), target?.len()])
@@ -80,13 +80,13 @@ impl<'a> PairSettings<'a> {
 pub struct LoadedPairs {
     /// The texts.
     pub texts: Vec<TextPair>,
-    /// The ids of each pair's source and target, with what the tokenizers put around them.
+    /// The ids of each pair's source and target, with the tokenizers' special tokens.
     pub ids: Vec<[Vec<u32>; 2]>,
-    /// The pairs that were left out, by reason.
+    /// The pairs skipped, by reason.
     pub skipped: SkipReport,
 }
 
-/// Reads all pairs of a split into memory, as of a development set.
+/// Reads all pairs of a split, such as a development set, into memory.
 ///
 /// # Errors
 /// Those of [`PreparedPairs::prepare`].
@@ -100,7 +100,7 @@ pub fn load_pairs(from: &ParallelFiles, base: &Path, settings: &PairSettings<'_>
     Ok(loaded)
 }
 
-/// Reads the pairs of a split and hands over those that can be used, in their order. Returns what was left out.
+/// Reads the pairs of a split and passes on the usable ones, in order. Returns the counts of skipped ones.
 fn each_pair(
     from: &ParallelFiles,
     base: &Path,
@@ -152,7 +152,7 @@ pub struct PreparedPairs {
     meta: Meta<Counts>,
 }
 
-/// What preparing pairs did.
+/// Report on the preparation of pairs.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PairReport {
@@ -162,9 +162,9 @@ pub struct PairReport {
     pub pairs: u64,
     /// Tokens of the sources and of the targets.
     pub tokens: [u64; 2],
-    /// The pairs that were left out, by reason.
+    /// The pairs skipped, by reason.
     pub skipped: SkipReport,
-    /// Seconds it took.
+    /// Time taken, in seconds.
     pub seconds: f64,
 }
 
@@ -177,13 +177,12 @@ struct Counts {
 }
 
 impl PreparedPairs {
-    /// The prepared form of a split: the one in `cache` if it is valid, else built there, in a folder of its own that is
-    /// renamed when complete. Relative paths begin at `base`.
+    /// The prepared form of a split: the one in `cache` if valid, else built there, in a temporary folder
+    /// that is renamed when complete. Relative paths start at `base`.
     ///
     /// # Errors
-    /// Files that cannot be read or written, or that are not aligned; pairs that cannot be used, with
-    /// [`OnBadPair::Error`]; [`DataError::NoPairs`]; [`DataError::VocabHole`] for a tokenizer whose ids are not
-    /// `0..vocab_size`.
+    /// Files that cannot be read or written, or are not aligned; unusable pairs, with [`OnBadPair::Error`];
+    /// [`DataError::NoPairs`]; [`DataError::VocabHole`] for a tokenizer whose ids are not `0..vocab_size`.
     pub fn prepare(
         from: &ParallelFiles,
         base: &Path,
@@ -204,7 +203,7 @@ impl PreparedPairs {
         Ok((pairs, report))
     }
 
-    /// Opens prepared pairs; none if they are absent, of another key, or not as they were written.
+    /// Opens prepared pairs; `None` if they are missing, corrupt, or have another key.
     fn open(folder: &Path, key: &str) -> Option<Self> {
         let meta = Meta::<Counts>::read(folder, FORMAT, key)?;
         let (n_pairs, n_tokens) = (meta.counts.pairs, meta.counts.tokens.iter().sum::<u64>());
@@ -214,12 +213,12 @@ impl PreparedPairs {
         (ends.last() == n_tokens && n_pairs > 0).then_some(Self { tokens, ends, meta })
     }
 
-    /// How many pairs there are: one at least.
+    /// Number of pairs, at least one.
     pub fn len(&self) -> usize {
         self.meta.counts.pairs as usize
     }
 
-    /// Whether there is none, which is never so.
+    /// Always `false`.
     pub fn is_empty(&self) -> bool {
         self.meta.counts.pairs == 0
     }
@@ -262,13 +261,13 @@ impl PreparedPairs {
         bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes))
     }
 
-    /// A text that tells these prepared pairs from any others.
+    /// A string that identifies these prepared pairs.
     pub fn key(&self) -> &str {
         &self.meta.key
     }
 }
 
-/// A hash of everything that shapes the result.
+/// A hash of everything that affects the result.
 fn key(from: &ParallelFiles, base: &Path, settings: &PairSettings<'_>) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     let mut add = |part: &str| {
@@ -320,8 +319,7 @@ fn build(
     store::publish(partial, cache, key, |folder| PreparedPairs::open(folder, key))
 }
 
-/// The side, the kind and the particulars of what is wrong with a pair's ids; `around` is how many of them are not of
-/// the text.
+/// The side, kind and details of a problem with a pair's ids; `around` is the number of special tokens.
 fn unusable(
     sides: &[Vec<u32>; 2],
     around: [usize; 2],

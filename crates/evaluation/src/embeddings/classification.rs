@@ -6,7 +6,7 @@ use crate::confusion::ConfusionMatrix;
 use crate::figures::Figures;
 use crate::scores::{Average, ZeroDivision};
 
-/// What a linear probe found.
+/// The result of a linear probe.
 #[derive(Clone, Debug)]
 pub struct LinearProbe {
     /// The classifier.
@@ -19,14 +19,15 @@ pub struct LinearProbe {
     pub figures: Figures,
 }
 
-/// Learns a [`LogisticRegression`] of training vectors and predicts the classes of test vectors. The F1 is scikit-learn's
-/// `f1_score(average="macro")`.
+/// Fits a [`LogisticRegression`] to training vectors and predicts the classes of test vectors. The F1 is
+/// scikit-learn's `f1_score(average="macro")`.
 ///
 /// # Errors
 /// Those of [`LogisticRegression::fit`].
 ///
 /// # Panics
-/// If there are not as many labels as vectors, a label is not below `n_classes`, or the widths differ.
+/// If the numbers of labels and vectors differ, a label is not below `n_classes`, or the widths
+/// differ.
 pub fn linear_probe(
     (train, train_labels): (Vectors, &[usize]),
     (test, test_labels): (Vectors, &[usize]),

@@ -1,21 +1,21 @@
-//! How well clusters agree with classes.
+//! Agreement of clusters with classes.
 
 /// The agreement of clusters with classes (Rosenberg and Hirschberg 2007), from 0 to 1; as scikit-learn's
 /// `homogeneity_completeness_v_measure`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VMeasure {
-    /// Whether each cluster has members of one class.
+    /// The degree to which each cluster has members of one class only.
     pub homogeneity: f64,
-    /// Whether each class's members are in one cluster.
+    /// The degree to which each class's members are in one cluster.
     pub completeness: f64,
     /// The harmonic mean of both.
     pub v_measure: f64,
 }
 
-/// Compares clusters with classes, both numbered from 0. All is 1 without members.
+/// Compares clusters with classes, both numbered from 0. All are 1 without members.
 ///
 /// # Panics
-/// If there are not as many clusters as classes.
+/// If the numbers of classes and clusters differ.
 pub fn v_measure(classes: &[usize], clusters: &[usize]) -> VMeasure {
     assert_eq!(classes.len(), clusters.len(), "a cluster for each member");
     let size = |labels: &[usize]| labels.iter().max().map_or(0, |most| most + 1);

@@ -1,4 +1,4 @@
-//! k-means: Lloyd's algorithm, begun by greedy k-means++.
+//! k-means: Lloyd's algorithm with greedy k-means++ initialisation.
 
 use rayon::prelude::*;
 
@@ -14,15 +14,16 @@ pub struct Clusters {
     pub centres: Vec<f64>,
     /// The sum of the squared distances of vectors from their centres.
     pub inertia: f64,
-    /// How many times centres were moved.
+    /// Number of updates of the centres.
     pub iterations: usize,
 }
 
-/// Draws `k` first centres among the vectors: the first one uniformly, each further one with a probability by its squared
-/// distance from the nearest centre so far (k-means++, Arthur and Vassilvitskii 2007). As in scikit-learn, `2 + ⌊ln k⌋`
-/// are drawn each time, of which the one that leaves the smallest sum of distances is taken.
+/// Draws `k` initial centres from the vectors: the first uniformly, each further one in proportion to its
+/// squared distance from the nearest centre so far (k-means++, Arthur and Vassilvitskii 2007). As in
+/// scikit-learn, `2 + ⌊ln k⌋` candidates are drawn each time, and the one that leaves the smallest sum of
+/// distances is kept.
 ///
-/// `uniform` gives numbers in `0..1`. Returns `[k · width]`.
+/// `uniform` yields numbers in `0..1`. Returns `[k · width]`.
 ///
 /// # Errors
 /// [`EvaluationError::ClusterCount`] if `k` is 0 or there are fewer vectors.
@@ -55,7 +56,7 @@ pub fn first_centres(vectors: Vectors, k: usize, uniform: &mut dyn FnMut() -> f6
     Ok(centres)
 }
 
-/// The place at which the running sum of `weights` passes `point`.
+/// The index at which the running sum of `weights` passes `point`.
 fn drawn(weights: &[f64], point: f64) -> usize {
     let mut sum = 0.0;
     let passed = weights.iter().position(|weight| {
@@ -83,9 +84,9 @@ fn squared_distance(vector: &[f32], centre: &[f64]) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
-/// Moves `centres`, `[clusters · width]`, to the means of the vectors nearest to them until no vector changes its cluster,
-/// at most `max_iterations` times (Lloyd 1982). As scikit-learn's `KMeans` with the tolerance 0: a cluster that loses all its
-/// vectors takes the one that is farthest from its own centre.
+/// Moves `centres`, `[clusters · width]`, to the means of the vectors nearest to them until no vector changes
+/// its cluster, at most `max_iterations` times (Lloyd 1982). Like scikit-learn's `KMeans` with tolerance 0: a
+/// cluster that loses all its vectors takes the vector farthest from its centre.
 ///
 /// # Panics
 /// If the centres have another width or there are none.
@@ -109,7 +110,7 @@ pub fn lloyd(vectors: Vectors, centres: Vec<f64>, max_iterations: usize) -> Clus
     Clusters { labels, centres, inertia: distances.iter().sum(), iterations }
 }
 
-/// The nearest centre of each vector, the first of equally near ones, and its squared distance.
+/// The nearest centre of each vector (the first if tied) and its squared distance.
 fn nearest_centres(vectors: Vectors, centres: &[f64]) -> Vec<(usize, f64)> {
     let nearest = |place: usize| {
         let vector = vectors.get(place);
@@ -120,8 +121,8 @@ fn nearest_centres(vectors: Vectors, centres: &[f64]) -> Vec<(usize, f64)> {
     (0..vectors.len()).into_par_iter().map(nearest).collect()
 }
 
-/// The mean of each cluster's vectors. An empty cluster is given a vector of another one first; one that thereby loses its
-/// last vector stays where it is.
+/// The mean of each cluster's vectors. An empty cluster first takes a vector from another one; a cluster that
+/// thereby loses its last vector stays in place.
 fn means(vectors: Vectors, found: &[(usize, f64)], centres: &[f64]) -> Vec<f64> {
     let width = vectors.width();
     let clusters = without_empty(found, centres.len() / width);
@@ -141,7 +142,7 @@ fn means(vectors: Vectors, found: &[(usize, f64)], centres: &[f64]) -> Vec<f64> 
     sums
 }
 
-/// The cluster of each vector, where those that are farthest from their centres make up the empty clusters.
+/// The cluster of each vector, after moving the vectors farthest from their centres to the empty clusters.
 fn without_empty(found: &[(usize, f64)], n_clusters: usize) -> Vec<usize> {
     let mut clusters: Vec<usize> = found.iter().map(|(cluster, _)| *cluster).collect();
     let mut is_empty = vec![true; n_clusters];

@@ -1,29 +1,29 @@
 //! The minimum of a smooth function by L-BFGS (Nocedal and Wright 2006, algorithms 7.4 and 7.5).
 //!
-//! It is written here because the published crates bring a linear-algebra library and an error type of their own for these
-//! hundred lines.
+//! Implemented here because the published crates would add a linear-algebra library and another error type
+//! for a hundred lines.
 
 use std::collections::VecDeque;
 
-/// Steps that the approximation of the Hessian is made of.
+/// Number of steps kept for the Hessian approximation.
 const MEMORY: usize = 10;
-/// How much of the slope's promise a step must keep, and how flat its end must be (Wolfe's conditions).
+/// Constants of the Wolfe conditions: sufficient decrease and curvature.
 const DECREASE: f64 = 1e-4;
 const FLATNESS: f64 = 0.9;
-/// Trials of a step's length.
+/// Maximum trials of a line search.
 const TRIALS: usize = 60;
 
-/// Where a function is smallest, as far as it was found.
+/// The minimum found for a function.
 pub(super) struct Minimum {
     pub point: Vec<f64>,
     pub value: f64,
     pub iterations: usize,
-    /// Whether no part of the gradient is above the tolerance.
+    /// Whether every component of the gradient is within the tolerance.
     pub is_converged: bool,
 }
 
-/// Walks down from `start`. `function` gives its value at a point and writes the gradient; `step_done` hears of each
-/// step.
+/// Minimises from `start`. `function` returns its value at a point and writes the gradient; `step_done` is
+/// called after each step.
 pub(super) fn minimize(
     start: Vec<f64>,
     max_iterations: usize,
@@ -59,13 +59,13 @@ pub(super) fn minimize(
     Minimum { is_converged: is_flat(&gradient), point, value, iterations }
 }
 
-/// A step, and how the gradient changed along it.
+/// A step, and the change of the gradient along it.
 struct Step {
     moved: Vec<f64>,
     bent: Vec<f64>,
 }
 
-/// Minus the gradient, bent by the inverse of the approximate Hessian.
+/// Minus the approximate inverse Hessian times the gradient.
 fn direction(gradient: &[f64], steps: &VecDeque<Step>) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|slope| -slope).collect();
     let mut shares = Vec::with_capacity(steps.len());
@@ -91,8 +91,8 @@ struct Tried {
     gradient: Vec<f64>,
 }
 
-/// A length of step that keeps Wolfe's conditions, by doubling and halving; near the minimum, where values differ by
-/// rounding only, Hager and Zhang's form of them by slopes alone.
+/// A step length that satisfies the Wolfe conditions, by doubling and bisection; near the minimum, where
+/// values differ only by rounding, Hager and Zhang's approximate form by slopes alone.
 fn search(
     point: &[f64],
     value: f64,

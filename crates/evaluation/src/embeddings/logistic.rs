@@ -5,19 +5,18 @@ use rayon::prelude::*;
 use super::{Vectors, lbfgs};
 use crate::{EvaluationError, Result};
 
-/// Vectors whose losses one thread adds up. The division decides the order of the sum, so it does not depend on the number
-/// of threads.
+/// Vectors whose losses one thread sums. Fixed chunks make the sum independent of the number of threads.
 const TOGETHER: usize = 256;
 
-/// Settings of [`LogisticRegression::fit`]. Defaults are scikit-learn's `C` and a tolerance at which the weights are those
-/// of the minimum.
+/// Settings of [`LogisticRegression::fit`]. Defaults: scikit-learn's `C`, and a tolerance tight enough to
+/// reach the minimum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogisticConfig {
-    /// The weight of the examples' losses beside the penalty: the smaller, the stronger the penalty.
+    /// Inverse regularisation strength: smaller values mean a stronger penalty.
     pub c: f64,
-    /// Steps of L-BFGS at most.
+    /// Maximum L-BFGS steps.
     pub max_iterations: usize,
-    /// The largest slope at which the minimum counts as reached.
+    /// The largest gradient component at which the minimum counts as reached.
     pub tolerance: f64,
 }
 
@@ -27,9 +26,9 @@ impl Default for LogisticConfig {
     }
 }
 
-/// A linear classifier: softmax over the classes, or a logistic function where there are two.
+/// A linear classifier: softmax over the classes, or a logistic function for two.
 ///
-/// Its weights minimise `(1/n) Σ cross-entropy + ‖W‖² / (2·C·n)`, with biases outside the penalty: the objective of
+/// Its weights minimise `(1/n) Σ cross-entropy + ‖W‖² / (2·C·n)`, with unpenalised biases: the objective of
 /// scikit-learn's `LogisticRegression(C)`. It is strictly convex in the weights, so both find the same ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogisticRegression {
@@ -43,14 +42,16 @@ pub struct LogisticRegression {
 }
 
 impl LogisticRegression {
-    /// Learns to tell classes, numbered from 0, by vectors. `step_done` hears of each step.
+    /// Fits a classifier of vectors into classes numbered from 0. `step_done` is called after each
+    /// step.
     ///
     /// # Errors
     /// [`EvaluationError::ClassWithoutExamples`] for a class below `n_classes` that does not occur;
     /// [`EvaluationError::OneClass`].
     ///
     /// # Panics
-    /// If there are not as many labels as vectors, a label is not below `n_classes`, or `config.c` is not above 0.
+    /// If the numbers of labels and vectors differ, a label is not below `n_classes`, or `config.c` is not
+    /// above 0.
     pub fn fit(
         vectors: Vectors,
         labels: &[usize],
@@ -100,7 +101,7 @@ impl LogisticRegression {
         scores
     }
 
-    /// The most probable class, the first of equally probable ones.
+    /// The most probable class; ties go to the first.
     ///
     /// # Panics
     /// If the vector has another width.
@@ -117,12 +118,12 @@ impl LogisticRegression {
         &self.parameters[class * (self.width + 1)..][..self.width + 1]
     }
 
-    /// The least value of the objective that was found.
+    /// The minimum of the objective.
     pub fn objective(&self) -> f64 {
         self.objective
     }
 
-    /// Steps that were made.
+    /// Number of steps taken.
     pub fn iterations(&self) -> usize {
         self.iterations
     }
@@ -139,7 +140,7 @@ fn score(row: &[f64], vector: &[f32]) -> f64 {
     weights.iter().zip(vector).map(|(weight, value)| weight * f64::from(*value)).sum::<f64>() + bias
 }
 
-/// Makes probabilities of scores and returns the logarithm of their sum before.
+/// Turns scores into probabilities and returns their log-sum-exp.
 fn softmax(scores: &mut [f64]) -> f64 {
     let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     scores.iter_mut().for_each(|score| *score = (*score - most).exp());

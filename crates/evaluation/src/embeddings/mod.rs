@@ -1,7 +1,8 @@
-//! How good embeddings are: similarity of texts, retrieval, pairs, clusters, and classes by a linear probe.
+//! Evaluation of embeddings: text similarity, retrieval, pair classification, clustering, and
+//! classification by a linear probe.
 //!
-//! Figures are those of sentence-transformers' evaluators and MTEB's tasks, and equal scipy's, scikit-learn's and
-//! trec_eval's on the same vectors. Vectors are plain numbers here; who made them does not matter.
+//! Figures are those of sentence-transformers' evaluators and MTEB's tasks, and equal scipy's, scikit-learn's
+//! and trec_eval's on the same vectors. Vectors are plain numbers here, from any source.
 
 mod classification;
 mod clustering;

@@ -1,12 +1,12 @@
-//! Pair classification: which pairs belong together, by a threshold of their similarity.
+//! Pair classification: which pairs match, by a threshold on their similarity.
 
 use super::{Similarity, Vectors, scores};
 use crate::confusion::ConfusionMatrix;
 use crate::figures::Figures;
 
-/// How well a threshold of scores tells pairs that belong together from others.
+/// How well a score threshold separates matching pairs from others.
 ///
-/// A pair is taken for one that belongs together where its score is at least the threshold.
+/// A pair is predicted to match if its score is at least the threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairScores {
     /// The best accuracy of any threshold.
@@ -21,21 +21,21 @@ pub struct PairScores {
     pub precision: f64,
     /// The recall at that threshold.
     pub recall: f64,
-    /// The area under the steps of precision over recall, as scikit-learn's `average_precision_score` has it.
+    /// The area under the precision–recall steps, as scikit-learn's `average_precision_score`.
     pub average_precision: f64,
     /// Matthews' correlation at the threshold of the best F1.
     pub matthews: f64,
 }
 
-/// The scores of a threshold, as sentence-transformers' `BinaryClassificationEvaluator` computes them.
+/// The scores of a threshold, as computed by sentence-transformers' `BinaryClassificationEvaluator`.
 ///
-/// As there, thresholds lie between neighbours in the order of the scores, so that one below all scores is not tried. Pairs
-/// of equal scores stay in their order, and a threshold may part them: with many ties the accuracy is that of a luckier
-/// order. Without a threshold better than nothing the accuracy's is -1 and the F1's 0. For distances, give them negated;
-/// the evaluator of sentence-transformers 3 to 5 sorts negated distances the wrong way round, and this does not.
+/// As there, thresholds lie between neighbouring scores, so none below all scores is tried. Tied pairs keep
+/// their order, and a threshold may split them: with many ties the accuracy is optimistic. If no threshold
+/// helps, the accuracy threshold is -1 and the F1 threshold 0. Negate distances; sentence-transformers 3 to 5
+/// sort negated distances the wrong way round, and this does not.
 ///
 /// # Panics
-/// If there are not as many labels as scores, or a score is NaN.
+/// If the numbers of labels and scores differ, or a score is NaN.
 pub fn pair_scores(scores: &[f64], together: &[bool]) -> PairScores {
     assert_eq!(scores.len(), together.len(), "a label for each score");
     assert!(!scores.iter().any(|score| score.is_nan()), "a score is NaN");
@@ -79,7 +79,8 @@ pub fn pair_scores(scores: &[f64], together: &[bool]) -> PairScores {
     best
 }
 
-/// The mean over the pairs that belong together of the precision among all pairs that score as high; 0 without any.
+/// The mean, over matching pairs, of the precision among all pairs that score at least as high; 0 without
+/// any.
 pub(crate) fn average_precision(rows: &[(f64, bool)], n_together: usize) -> f64 {
     let (mut above, mut right, mut sum) = (0, 0, 0.0);
     for equal in rows.chunk_by(|a, b| a.0 == b.0) {
@@ -96,7 +97,7 @@ pub(crate) fn average_precision(rows: &[(f64, bool)], n_together: usize) -> f64 
 /// average precision of the first one is the main figure.
 ///
 /// # Panics
-/// If there are not as many vectors on both sides as there are labels, or no similarity.
+/// If the numbers of vectors and labels differ, or there is no similarity.
 pub fn pair_figures(
     first: Vectors,
     second: Vectors,

@@ -1,4 +1,4 @@
-//! Retrieval: ranked documents against graded judgements, as trec_eval, pytrec_eval and BEIR have it.
+//! Retrieval: ranked documents against graded judgements, as in trec_eval, pytrec_eval and BEIR.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use super::similarity::{cosine, norm};
 use super::{Similarity, Vectors};
 use crate::figures::Figures;
 
-/// A document that was found.
+/// A retrieved document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hit<'a> {
     /// The document's id.
@@ -17,14 +17,14 @@ pub struct Hit<'a> {
 }
 
 impl Hit<'_> {
-    /// trec_eval's order: higher scores first, and of equal ones the greater id by its bytes.
+    /// trec_eval's order: higher scores first; ties by descending id, compared as bytes.
     pub fn order(&self, other: &Self) -> Ordering {
         // Zero is added because -0 is no other score than 0.
         (other.score + 0.0).total_cmp(&(self.score + 0.0)).then_with(|| other.id.cmp(self.id))
     }
 }
 
-/// Documents to search by comparing all of them.
+/// Documents for exhaustive search.
 #[derive(Clone, Debug)]
 pub struct Documents<'a> {
     ids: &'a [String],
@@ -37,14 +37,14 @@ impl<'a> Documents<'a> {
     /// Documents with their vectors.
     ///
     /// # Panics
-    /// If there are not as many ids as vectors.
+    /// If the numbers of ids and vectors differ.
     pub fn new(ids: &'a [String], vectors: Vectors<'a>, similarity: Similarity) -> Self {
         assert_eq!(ids.len(), vectors.len(), "an id for each vector");
         Self { ids, vectors, norms: vectors.iter().map(norm).collect(), similarity }
     }
 
-    /// The `k` documents that are most similar to a query, in [`Hit::order`]. A document with the query's own id is left out,
-    /// as BEIR does.
+    /// The `k` documents most similar to a query, in [`Hit::order`]. A document with the query's own id is
+    /// excluded, as in BEIR.
     ///
     /// # Panics
     /// If the query has another width.
@@ -67,25 +67,27 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// How good a ranking is down to a rank `k`, from 0 to 1.
+/// Quality of a ranking down to rank `k`, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RankingScores {
-    /// The normalised discounted cumulative gain (Järvelin and Kekäläinen 2002), a grade being its own gain: trec_eval's
-    /// `ndcg_cut`.
+    /// The normalised discounted cumulative gain (Järvelin and Kekäläinen 2002), with the grade as gain:
+    /// trec_eval's `ndcg_cut`.
     pub ndcg: f64,
     /// The average precision, over all relevant documents: trec_eval's `map_cut`.
     pub map: f64,
-    /// The share of the relevant documents that is found: trec_eval's `recall`.
+    /// The share of relevant documents found: trec_eval's `recall`.
     pub recall: f64,
-    /// The share of `k` that is relevant, however few were found: trec_eval's `P`.
+    /// The number of relevant documents found divided by `k`: trec_eval's `P`.
     pub precision: f64,
-    /// One by the rank of the first relevant document, 0 without one: trec_eval's `recip_rank` of `k` documents.
+    /// The reciprocal rank of the first relevant document, 0 without one: trec_eval's `recip_rank` of `k`
+    /// documents.
     pub mrr: f64,
 }
 
 impl RankingScores {
-    /// The scores of a query down to rank `k`. `found` are the grades of the documents in their ranking, 0 for one without
-    /// judgement; `judged` are the grades of all judgements. A grade above 0 is relevant; without any, all scores are 0.
+    /// The scores of a query down to rank `k`. `found` are the grades of the ranked documents, 0 for an
+    /// unjudged one; `judged` are the grades of all judgements. A grade above 0 is relevant; without any, all
+    /// scores are 0.
     pub fn at(k: usize, found: &[i64], judged: &[i64]) -> Self {
         let n_relevant = judged.iter().filter(|grade| **grade > 0).count();
         if n_relevant == 0 || k == 0 {
@@ -115,7 +117,7 @@ impl RankingScores {
 /// One of the scores.
 type Score = fn(&RankingScores) -> f64;
 
-/// Adds up the scores of queries.
+/// Accumulates the scores of queries.
 #[derive(Clone, Debug)]
 pub struct Retrieval {
     ks: Vec<usize>,
@@ -124,17 +126,17 @@ pub struct Retrieval {
 }
 
 impl Retrieval {
-    /// Scores down to each of these ranks.
+    /// Scores at each of these ranks.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no ranks.
     pub fn new(ks: &[usize]) -> Self {
         assert!(!ks.is_empty(), "no rank to score down to");
         Self { ks: ks.to_vec(), sums: vec![RankingScores::default(); ks.len()], n_queries: 0 }
     }
 
-    /// Adds a query: the ids of its documents in their ranking, and the judgements by id. A document without judgement is
-    /// not relevant.
+    /// Adds a query: the ids of its ranked documents, and the judgements by id. An unjudged document is not
+    /// relevant.
     pub fn add<'a>(&mut self, found: impl IntoIterator<Item = &'a str>, judgements: &BTreeMap<String, i64>) {
         let found: Vec<i64> = found.into_iter().map(|id| judgements.get(id).copied().unwrap_or(0)).collect();
         let judged: Vec<i64> = judgements.values().copied().collect();
@@ -149,8 +151,8 @@ impl Retrieval {
         self.n_queries += 1;
     }
 
-    /// The means over the queries: `ndcg@k`, `map@k`, `recall@k`, `precision@k` and `mrr@k` for each k; NaN without
-    /// queries. The main one is `ndcg@10`, as in BEIR, or without it the first.
+    /// The means over the queries: `ndcg@k`, `map@k`, `recall@k`, `precision@k` and `mrr@k` for each k; NaN
+    /// without queries. The main one is `ndcg@10`, as in BEIR, else the first.
     pub fn figures(&self) -> Figures {
         let kinds: [(&'static str, Score); 5] = [
             ("ndcg", |scores| scores.ndcg),

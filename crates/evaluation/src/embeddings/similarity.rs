@@ -1,6 +1,7 @@
-//! How alike two vectors are.
+//! Similarity of vectors.
 
-/// A similarity: the higher, the more alike. Distances are negated, as in sentence-transformers' `SimilarityFunction`.
+/// A similarity: higher means more similar. Distances are negated, as in sentence-transformers'
+/// `SimilarityFunction`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Similarity {
     /// The cosine of the angle, 0 for a vector of zeros.
@@ -14,7 +15,7 @@ pub enum Similarity {
 }
 
 impl Similarity {
-    /// All of them, the usual one first.
+    /// All similarities, the usual one first.
     pub const ALL: [Self; 4] = [Self::Cosine, Self::Dot, Self::Euclidean, Self::Manhattan];
 
     /// Its name in sentence-transformers: `cosine`, `dot`, `euclidean`, `manhattan`.
@@ -27,10 +28,10 @@ impl Similarity {
         }
     }
 
-    /// The similarity of two vectors, added up in 64 bits.
+    /// The similarity of two vectors, accumulated in 64 bits.
     ///
     /// # Panics
-    /// If the vectors are not equally long.
+    /// If the vectors differ in length.
     pub fn of(self, a: &[f32], b: &[f32]) -> f64 {
         match self {
             Self::Cosine => cosine(a, b, norm(a), norm(b)),
@@ -50,13 +51,13 @@ pub(crate) fn norm(vector: &[f32]) -> f64 {
     dot(vector, vector).sqrt()
 }
 
-/// The cosine of vectors of these lengths.
+/// The cosine of vectors with these norms.
 pub(super) fn cosine(a: &[f32], b: &[f32], norm_a: f64, norm_b: f64) -> f64 {
     let norms = norm_a * norm_b;
     if norms > 0.0 { dot(a, b) / norms } else { 0.0 }
 }
 
-/// The sum of a term for each pair of numbers, in partial sums that the processor adds side by side.
+/// The sum of a term over pairs of numbers, in partial sums that the processor can vectorise.
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f64, f64) -> f64) -> f64 {
     const LANES: usize = 8;
     assert_eq!(a.len(), b.len(), "vectors of different widths");

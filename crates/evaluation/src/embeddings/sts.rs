@@ -1,4 +1,4 @@
-//! Semantic textual similarity: how the similarities of pairs go with people's scores.
+//! Semantic textual similarity: correlation of pairs' similarities with human scores.
 
 use super::{Similarity, Vectors};
 use crate::correlation::{pearson, spearman};
@@ -7,7 +7,7 @@ use crate::figures::Figures;
 /// The similarity of each pair of vectors.
 ///
 /// # Panics
-/// If there are not as many vectors on both sides.
+/// If the numbers of vectors differ.
 pub fn scores(first: Vectors, second: Vectors, similarity: Similarity) -> Vec<f64> {
     assert_eq!(first.len(), second.len(), "pairs of vectors");
     first.iter().zip(second.iter()).map(|(first, second)| similarity.of(first, second)).collect()
@@ -17,7 +17,7 @@ pub fn scores(first: Vectors, second: Vectors, similarity: Similarity) -> Vec<f6
 /// `spearman_cosine`, `pearson_cosine`, and so on for each similarity. The first one is the main figure.
 ///
 /// # Panics
-/// If there are not as many vectors on both sides as there are scores, or no similarity.
+/// If the numbers of vectors and scores differ, or there is no similarity.
 pub fn sts_figures(first: Vectors, second: Vectors, gold: &[f64], similarities: &[Similarity]) -> Figures {
     let of_one = |similarity: &Similarity| {
         let (name, scores) = (similarity.name(), scores(first, second, *similarity));

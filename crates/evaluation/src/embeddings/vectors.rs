@@ -1,4 +1,4 @@
-//! Vectors, one after the other.
+//! Vectors in one contiguous slice.
 
 use crate::{EvaluationError, Result};
 
@@ -29,7 +29,7 @@ impl<'a> Vectors<'a> {
         }
     }
 
-    /// How many vectors there are.
+    /// Number of vectors.
     pub fn len(&self) -> usize {
         self.values.len() / self.width
     }
@@ -39,15 +39,15 @@ impl<'a> Vectors<'a> {
         self.values.is_empty()
     }
 
-    /// Numbers of a vector.
+    /// Numbers per vector.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The vector at a place.
+    /// The vector at an index.
     ///
     /// # Panics
-    /// If there is none.
+    /// If out of range.
     pub fn get(&self, place: usize) -> &'a [f32] {
         &self.values[place * self.width..][..self.width]
     }
@@ -57,10 +57,10 @@ impl<'a> Vectors<'a> {
         self.values
     }
 
-    /// The first `n` vectors, and the others.
+    /// The first `n` vectors, and the rest.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer than `n`.
     pub fn split_at(&self, n: usize) -> (Self, Self) {
         let (first, others) = self.values.split_at(n * self.width);
         let part = |values| Self { values, width: self.width };

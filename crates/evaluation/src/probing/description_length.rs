@@ -1,10 +1,10 @@
 //! Minimum description length by online coding.
 
-/// Where the portions of the data end, in shares of all (Voita & Titov 2020, §3.2).
+/// Ends of the portions of the data, as shares of the total (Voita & Titov 2020, §3.2).
 const SHARES: [f64; 11] = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0];
 
-/// Where the portions of `n` examples end, ascending: after 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.25, 12.5, 25, 50 and 100 %.
-/// Portions that would be empty are left out.
+/// Ends of the portions of `n` examples, ascending: after 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.25, 12.5, 25, 50
+/// and 100 %. Empty portions are left out.
 pub fn portions(n: usize) -> Vec<usize> {
     let mut ends: Vec<usize> = SHARES.iter().map(|share| (share * n as f64).round() as usize).collect();
     ends.retain(|end| *end > 0);
@@ -12,8 +12,8 @@ pub fn portions(n: usize) -> Vec<usize> {
     ends
 }
 
-/// The length of a message with all labels, which is sent portion after portion by a probe that has learned from the
-/// portions before (Voita & Titov 2020, eq. 2):
+/// The code length of all labels, sent portion by portion with a probe trained on the previous portions
+/// (Voita & Titov 2020, eq. 2):
 ///
 /// `L = t_1 · log2 K − Σ_(i=1)^(S−1) log2 p_θi(y_(t_i+1 … t_(i+1)) | x_(t_i+1 … t_(i+1)))`
 ///
@@ -26,13 +26,13 @@ pub struct OnlineCode {
 }
 
 impl OnlineCode {
-    /// A code of labels of `classes` classes that begins with `first` uniformly coded ones.
+    /// A code for labels of `classes` classes that begins with `first` uniformly coded labels.
     pub fn new(classes: usize, first: usize) -> Self {
         Self { classes, examples: first, bits: uniform(classes, first) }
     }
 
-    /// Adds a portion of `examples` labels, to which the probe that learned from all before gives this sum of
-    /// cross-entropies, in nats.
+    /// Adds a portion of `examples` labels, with the summed cross-entropy in nats of the probe trained on all
+    /// previous portions.
     pub fn push(&mut self, examples: usize, nats: f64) {
         self.examples += examples;
         self.bits += nats / std::f64::consts::LN_2;
@@ -43,13 +43,13 @@ impl OnlineCode {
         self.bits
     }
 
-    /// The length of a uniform code over the length of this one: 1 if nothing is learned. NaN without a label.
+    /// The length of a uniform code divided by this one's: 1 if nothing is learned. NaN without labels.
     pub fn compression(&self) -> f64 {
         uniform(self.classes, self.examples) / self.bits
     }
 }
 
-/// Bits of labels that are all equally likely.
+/// Bits of uniformly coded labels.
 fn uniform(classes: usize, examples: usize) -> f64 {
     examples as f64 * (classes as f64).log2()
 }

@@ -1,4 +1,4 @@
-//! What a layer's states say: the arithmetic of probes, which needs no tensors.
+//! Probing of a layer's states: the arithmetic of probes, without tensors.
 //!
 //! ```text
 //! score               accuracy beside that of a control task: selectivity (Hewitt & Liang 2019)
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// What `tests/fixtures/probing/export.py` has computed with SciPy and NumPy.
+    /// Reference values computed by `tests/fixtures/probing/export.py` with SciPy and NumPy.
     const CASE: &str = include_str!("../../../../tests/fixtures/probing/cases.json");
 
     fn case() -> (Value, impl Fn(f64, &str)) {

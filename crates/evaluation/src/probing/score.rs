@@ -2,20 +2,20 @@
 
 use super::OnlineCode;
 
-/// How well a probe does on a task, and how much of that is its own.
+/// A probe's accuracy, selectivity and code length on a task.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProbeScore {
-    /// The share of the examples that it predicts rightly.
+    /// The share of examples predicted correctly.
     pub accuracy: f64,
-    /// Its accuracy on the control task, where each type of word has a random label of its own.
+    /// Its accuracy on the control task, where each word type has its own random label.
     pub control: Option<f64>,
     /// The code of the training labels.
     pub code: OnlineCode,
 }
 
 impl ProbeScore {
-    /// The accuracy less that on the control task (Hewitt & Liang 2019, §2.3). High if the probe reads the states
-    /// and cannot just learn each word's label by heart.
+    /// The accuracy minus that on the control task (Hewitt & Liang 2019, §2.3). High if the probe reads the
+    /// states instead of memorising each word's label.
     pub fn selectivity(&self) -> Option<f64> {
         self.control.map(|control| self.accuracy - control)
     }

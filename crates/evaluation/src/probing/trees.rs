@@ -1,26 +1,26 @@
-//! Dependency trees, and how near a structural probe comes to them.
+//! Dependency trees, and evaluation of structural probes against them.
 
 use crate::correlation::spearman;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// The lengths of sentences that Spearman's coefficients are means over (Hewitt & Manning 2019, §4.2).
+/// The sentence lengths over which Spearman's coefficients are averaged (Hewitt & Manning 2019, §4.2).
 const LENGTHS: RangeInclusive<usize> = 5..=50;
 
 /// A sentence's dependency tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DependencyTree {
-    /// Each word's head by its place; that of the root is its own.
+    /// Each word's head by index; the root is its own head.
     heads: Vec<usize>,
     depths: Vec<usize>,
     root: usize,
 }
 
 impl DependencyTree {
-    /// The tree of words with these heads, counted from 1; the root has 0, as in CoNLL-U.
+    /// The tree with these heads, numbered from 1; the root has 0, as in CoNLL-U.
     ///
     /// # Errors
-    /// What is wrong: no root or several, a head that is not a word, a cycle.
+    /// A message: no root or several, a head that is not a word, a cycle.
     pub fn new(heads: &[usize]) -> Result<Self, String> {
         let n = heads.len();
         let roots: Vec<usize> = (0..n).filter(|word| heads[*word] == 0).collect();
@@ -50,22 +50,22 @@ impl DependencyTree {
         Ok(Self { heads, depths, root })
     }
 
-    /// How many words it has.
+    /// Number of words.
     pub fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// Whether it has none, which no tree has.
+    /// Always `false`.
     pub fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }
 
-    /// Edges from each word up to the root.
+    /// Number of edges from each word to the root.
     pub fn depths(&self) -> &[usize] {
         &self.depths
     }
 
-    /// `[n · n]`: edges between each two words.
+    /// `[n · n]`: number of edges between each two words.
     pub fn distances(&self) -> Vec<usize> {
         let n = self.len();
         let mut distances = vec![0; n * n];
@@ -88,14 +88,14 @@ impl DependencyTree {
         distances
     }
 
-    /// Whether two words are joined.
+    /// Whether two words are connected by an edge.
     fn has_edge(&self, a: usize, b: usize) -> bool {
         a != b && (self.heads[a] == b || self.heads[b] == a)
     }
 }
 
-/// The edges of the tree with the least sum of `distances`, `[n · n]`, among the words that are `kept` (Kruskal 1956). Of
-/// equal distances that of the first words counts as the smaller one.
+/// The minimum spanning tree of the `kept` words under `distances`, `[n · n]` (Kruskal 1956). Ties go to the
+/// first words.
 pub fn spanning_tree(distances: &[f64], kept: &[bool]) -> Vec<(usize, usize)> {
     let n = kept.len();
     let words: Vec<usize> = (0..n).filter(|word| kept[*word]).collect();
@@ -114,32 +114,32 @@ pub fn spanning_tree(distances: &[f64], kept: &[bool]) -> Vec<(usize, usize)> {
     edges
 }
 
-/// The figures of a structural probe, summed up sentence after sentence.
+/// Accumulates the figures of a structural probe over sentences.
 #[derive(Debug, Clone, Default)]
 pub struct StructuralScore {
     right_edges: usize,
     edges: usize,
     right_roots: usize,
     roots: usize,
-    /// By the length of the sentence: each word's coefficient.
+    /// Each word's coefficient, by sentence length.
     of_distances: BTreeMap<usize, Vec<f64>>,
-    /// By the length of the sentence: each sentence's coefficient.
+    /// Each sentence's coefficient, by sentence length.
     of_depths: BTreeMap<usize, Vec<f64>>,
 }
 
-/// What a structural probe is measured by (Hewitt & Manning 2019, §4.2).
+/// The metrics of a structural probe (Hewitt & Manning 2019, §4.2).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StructuralFigures {
-    /// The share of gold edges that the spanning tree of predicted distances has, directions aside; edges of punctuation are
-    /// left out.
+    /// The undirected unlabelled attachment score: the share of gold edges in the minimum spanning tree of
+    /// predicted distances, without punctuation.
     pub uuas: f64,
-    /// Spearman's coefficient of predicted and gold distances from each word; the mean over words by length of the sentence,
-    /// then over lengths 5 to 50.
+    /// Spearman's coefficient of predicted and gold distances from each word; averaged over words by sentence
+    /// length, then over lengths 5 to 50.
     pub distance_spearman: f64,
-    /// The share of sentences whose root is the word with the least predicted depth, punctuation aside.
+    /// The share of sentences whose root has the least predicted depth, without punctuation.
     pub root_accuracy: f64,
-    /// Spearman's coefficient of predicted and gold depths ("NSpr."); the mean over sentences by length, then over lengths 5
-    /// to 50.
+    /// Spearman's coefficient of predicted and gold depths ("NSpr."); averaged over sentences by length, then
+    /// over lengths 5 to 50.
     pub depth_spearman: f64,
 }
 
@@ -179,7 +179,7 @@ impl StructuralScore {
             .extend(Some(coefficient).filter(|value| value.is_finite()));
     }
 
-    /// The figures; NaN where nothing was added that counts.
+    /// The figures; NaN without relevant data.
     pub fn figures(&self) -> StructuralFigures {
         StructuralFigures {
             uuas: self.right_edges as f64 / self.edges as f64,
@@ -190,7 +190,7 @@ impl StructuralScore {
     }
 }
 
-/// The mean over lengths of the means of their values.
+/// The mean over lengths of each length's mean.
 fn by_length(values: &BTreeMap<usize, Vec<f64>>) -> f64 {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let means: Vec<f64> =

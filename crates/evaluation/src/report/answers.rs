@@ -1,4 +1,4 @@
-//! Extractive question answering, scored as SQuAD is.
+//! Extractive question answering, scored as in SQuAD.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::squad::{self, Answered};
 /// Bytes of a context shown around the answers.
 const AROUND: usize = 400;
 
-/// Words that questions are grouped by.
+/// Question words by which questions are grouped.
 const QUESTION_WORDS: [&str; 8] = ["what", "who", "when", "where", "which", "why", "how many", "how"];
 
 /// How answers are scored.
@@ -48,21 +48,21 @@ pub struct Answer {
 /// A question of [`AnswerPredictions`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnswerExample {
-    /// What it is called.
+    /// Its name.
     pub id: String,
     /// The question.
     pub question: String,
     /// The text with the answer.
     pub context: String,
-    /// The right answers' texts; none for a question without.
+    /// The gold answers' texts; empty for an unanswerable question.
     pub golds: Vec<String>,
-    /// Where one of them is, to mark it.
+    /// The range of one of them, to mark it.
     pub gold_range: Option<Range<usize>>,
-    /// The best answer that is one, whatever the threshold; an empty text for none at all.
+    /// The best non-null answer, regardless of the threshold; an empty text if there is none.
     pub predicted: Answer,
-    /// How sure the model is of it.
+    /// The model's confidence in it.
     pub score: f64,
-    /// How much surer it is of there being no answer; not read in SQuAD 1.1.
+    /// The null score minus the best answer's; ignored in SQuAD 1.1.
     pub null_score: f64,
     /// The loss in nats.
     pub loss: f64,
@@ -75,7 +75,7 @@ impl AnswerExample {
 }
 
 impl AnswerPredictions {
-    /// The answer given: none where the null score is above the threshold.
+    /// The answer given; empty if the null score is above the threshold.
     fn given(&self, example: usize) -> &Answer {
         const NONE: &Answer = &Answer { text: String::new(), range: None };
         let example = &self.examples[example];
@@ -94,7 +94,7 @@ impl AnswerPredictions {
         }
     }
 
-    /// Questions, exact match and F1 by the questions' first word of those known.
+    /// Number of questions, exact match and F1, by the first known question word.
     fn kinds(&self) -> Vec<Vec<String>> {
         let kind = |example: usize| {
             let question = self.examples[example].question.to_lowercase();
@@ -244,7 +244,7 @@ impl Predictions for AnswerPredictions {
     }
 }
 
-/// The context around both answers, each marked. A range that is not one of the context's is not.
+/// The context around both answers, each marked. An invalid range is not marked.
 fn marked(context: &str, gold: Option<&Range<usize>>, predicted: Option<&Range<usize>>) -> Markup {
     let within =
         |range: Option<&Range<usize>>| range.filter(|r| context.get((*r).clone()).is_some()).cloned();

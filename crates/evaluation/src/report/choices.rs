@@ -7,35 +7,35 @@ use super::{Predictions, Table, html, matrix, mean};
 use crate::confusion::ConfusionMatrix;
 use crate::figures::Figures;
 
-/// Examples with the right and the predicted choice.
+/// Examples with their gold and predicted choices.
 #[derive(Clone, Debug, Default)]
 pub struct ChoicePredictions {
-    /// The examples; methods panic where one has no choice of a number it names.
+    /// The examples; methods panic if a choice's index is out of range.
     pub examples: Vec<ChoiceExample>,
 }
 
 /// An example of [`ChoicePredictions`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChoiceExample {
-    /// What it is called, such as its file and line.
+    /// Its name, such as its file and line.
     pub id: String,
-    /// What the choices complete or answer.
+    /// The text that the choices complete or answer.
     pub prompt: String,
     /// The choices.
     pub choices: Vec<String>,
-    /// The right choice, from 0.
+    /// The gold choice, from 0.
     pub gold: usize,
     /// The predicted choice, from 0.
     pub predicted: usize,
     /// The predicted choice's probability.
     pub score: f64,
-    /// The right choice's cross-entropy in nats.
+    /// The gold choice's cross-entropy in nats.
     pub loss: f64,
 }
 
 impl ChoicePredictions {
-    /// The choices' numbers as names, and which number was predicted for which: a model that prefers a place
-    /// is seen there.
+    /// The choices' indices as names, and their confusion matrix, which reveals a model's positional
+    /// preference.
     fn places(&self) -> (Vec<String>, ConfusionMatrix) {
         let n = self.examples.iter().map(|example| example.choices.len()).max().unwrap_or(0);
         let mut matrix = ConfusionMatrix::new(n);

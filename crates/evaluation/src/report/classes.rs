@@ -1,4 +1,4 @@
-//! Classification of texts or pairs of them.
+//! Classification of texts or text pairs.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -11,33 +11,33 @@ use crate::scores::{Average, ZeroDivision};
 /// Examples with their gold and predicted classes.
 #[derive(Clone, Debug)]
 pub struct ClassPredictions {
-    /// The classes' names by their numbers.
+    /// The class names by index.
     pub labels: Vec<String>,
-    /// The class whose precision, recall and F1 are given, such as the second of two.
+    /// The class whose precision, recall and F1 are reported, such as the second of two.
     pub positive: Option<usize>,
-    /// The examples; methods panic where one's class is not among the labels.
+    /// The examples; methods panic if a class is out of range.
     pub examples: Vec<ClassExample>,
 }
 
 /// An example of [`ClassPredictions`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassExample {
-    /// What it is called, such as its file and line.
+    /// Its name, such as its file and line.
     pub id: String,
     /// Its text, or its pair of texts.
     pub texts: Vec<String>,
-    /// The right class.
+    /// The gold class.
     pub gold: usize,
     /// The predicted class.
     pub predicted: usize,
     /// The predicted class's probability.
     pub score: f64,
-    /// The right class's cross-entropy in nats.
+    /// The gold class's cross-entropy in nats.
     pub loss: f64,
 }
 
 impl ClassPredictions {
-    /// What was predicted for what.
+    /// The confusion matrix.
     pub fn matrix(&self) -> ConfusionMatrix {
         let mut matrix = ConfusionMatrix::new(self.labels.len());
         self.examples.iter().for_each(|example| matrix.add(example.gold, example.predicted));
@@ -54,8 +54,8 @@ impl Predictions for ClassPredictions {
         self.examples.len()
     }
 
-    /// `accuracy`; `f1`, `precision` and `recall` of the positive class, where there is one; those with
-    /// `_macro`; `f1_micro`, `f1_weighted`, `matthews`, `loss`. Zero divisions give 0, as in scikit-learn.
+    /// `accuracy`; `f1`, `precision` and `recall` of the positive class, if any; those with `_macro`;
+    /// `f1_micro`, `f1_weighted`, `matthews`, `loss`. Zero divisions give 0, as in scikit-learn.
     fn figures(&self) -> Figures {
         let matrix = self.matrix();
         let mut figures = vec![("accuracy", matrix.accuracy())];

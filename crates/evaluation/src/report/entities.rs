@@ -8,7 +8,7 @@ use crate::entities::{EntityCounts, Span};
 use crate::figures::{Figures, shown};
 use crate::scores::{Average, Counts, ZeroDivision};
 
-/// Words of a sentence that the page shows.
+/// Words of a sentence shown on the page.
 const WORDS: usize = 250;
 
 /// Sentences with their gold and predicted entities.
@@ -16,28 +16,28 @@ const WORDS: usize = 250;
 pub struct EntityPredictions {
     /// The sentences.
     pub examples: Vec<EntityExample>,
-    /// Whether each word is a span of its own, whose label is its class, as a part of speech: the share of the words that
-    /// are classified rightly is the main figure then.
+    /// Whether each word is a span labelled with its class, such as a part of speech; the main figure is then
+    /// the share of words classified correctly.
     pub of_words: bool,
 }
 
 /// A sentence of [`EntityPredictions`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct EntityExample {
-    /// What it is called, such as its file and line.
+    /// Its name, such as its file and line.
     pub id: String,
     /// Its words.
     pub words: Vec<String>,
-    /// The entities that are there. Bounds beyond the words are counted, but not shown.
+    /// The gold entities. Entities beyond the words are counted but not shown.
     pub gold: Vec<Span>,
-    /// The entities that were found.
+    /// The predicted entities.
     pub predicted: Vec<Span>,
-    /// Its loss: the mean of its words' or the sentence's, as the model was trained.
+    /// Its loss: the mean over its words or the sentence's, depending on the training objective.
     pub loss: f64,
 }
 
 impl EntityPredictions {
-    /// How many entities of each type there were, were found, and both.
+    /// Counts of gold, predicted and correct entities by type.
     pub fn counts(&self) -> EntityCounts {
         let mut counts = EntityCounts::default();
         self.examples.iter().for_each(|example| counts.add(&example.gold, &example.predicted));
@@ -47,7 +47,7 @@ impl EntityPredictions {
 
 const SCORES: [&str; 7] = ["type", "precision", "recall", "f1", "gold", "predicted", "correct"];
 
-/// Each type's scores, and all types' at the end.
+/// Each type's scores, then those of all types.
 fn types(counts: &EntityCounts) -> Vec<Vec<String>> {
     let row = |label: &str, counts: Counts| {
         let scores = counts.scores(ZeroDivision::Zero);
@@ -60,7 +60,7 @@ fn types(counts: &EntityCounts) -> Vec<Vec<String>> {
     rows
 }
 
-/// An entity's words; empty where its bounds are not in the sentence.
+/// An entity's words; empty if it is not within the sentence.
 fn words<'a>(example: &'a EntityExample, span: &Span) -> &'a [String] {
     example.words.get(span.start..span.end).unwrap_or_default()
 }
@@ -70,8 +70,8 @@ impl Predictions for EntityPredictions {
         self.examples.len()
     }
 
-    /// `f1`, `precision` and `recall` over all entities, then `f1_macro`, `f1_weighted`, `loss`. Of words' classes `accuracy`
-    /// stands in the place of the first three, which are all equal to it.
+    /// `f1`, `precision` and `recall` over all entities, then `f1_macro`, `f1_weighted`, `loss`. For word
+    /// classes, `accuracy` replaces the first three, which all equal it.
     fn figures(&self) -> Figures {
         let counts = self.counts();
         let average = |average| counts.average(average, ZeroDivision::Zero);
@@ -153,8 +153,8 @@ impl Predictions for EntityPredictions {
     }
 }
 
-/// The sentence with `spans` marked, as `otherwise` those that `others` lacks. Where spans overlap the first
-/// one is marked.
+/// The sentence with `spans` marked; those missing from `others` are marked as `otherwise`. Of overlapping
+/// spans the first is marked.
 fn marked(example: &EntityExample, spans: &[Span], others: &[Span], otherwise: &str) -> Markup {
     let words = &example.words[..example.words.len().min(WORDS)];
     let mut spans: Vec<&Span> = spans.iter().collect();

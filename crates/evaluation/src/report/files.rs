@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::Predictions;
 
 /// The examples as tab-separated values under a header. Tabs, line ends and backslashes within a value are
-/// written as `\t`, `\n`, `\r` and `\\`; lists as JSON; what is missing is empty.
+/// written as `\t`, `\n`, `\r` and `\\`; lists are JSON; missing values are empty.
 pub(super) fn tsv(predictions: &dyn Predictions, examples: &[usize]) -> String {
     let text = |value: Value| match value {
         Value::Null => String::new(),
@@ -17,7 +17,7 @@ pub(super) fn tsv(predictions: &dyn Predictions, examples: &[usize]) -> String {
     table(&rows)
 }
 
-/// The examples as JSON objects, one a line.
+/// The examples as JSON objects, one per line.
 pub(super) fn jsonl(predictions: &dyn Predictions, examples: &[usize]) -> String {
     let columns = predictions.columns();
     let line = |example: &usize| {

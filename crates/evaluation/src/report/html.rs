@@ -1,7 +1,7 @@
 //! The page: figures, the task's breakdown, the worst errors, and a sample of all examples.
 //!
-//! It has no script and loads nothing, which its content security policy also forbids; maud escapes all text. The map alone
-//! has a script.
+//! It has no script and loads nothing, enforced by its content security policy; maud escapes all text. Only
+//! the map has a script.
 
 use maud::{DOCTYPE, PreEscaped, html};
 
@@ -14,12 +14,12 @@ pub use maud::Markup;
 /// Examples in the sample of all.
 const SAMPLE: usize = 50;
 
-/// Characters of a text that the page shows; the files have all of it.
+/// Characters of a text shown on the page; the files have all of it.
 const SHOWN: usize = 1_000;
 
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// What a page has besides what all have.
+/// A page's additions to the common parts.
 #[derive(Default)]
 pub(super) struct Kind<'a> {
     /// Its own style.
@@ -28,7 +28,7 @@ pub(super) struct Kind<'a> {
     pub script: Option<&'a str>,
 }
 
-/// A page around its content, without a script.
+/// A page with this content, without a script.
 pub(super) fn document(title: &str, content: Markup) -> Markup {
     document_of(title, &Kind::default(), content)
 }
@@ -51,12 +51,12 @@ pub(super) fn document_of(title: &str, kind: &Kind<'_>, content: Markup) -> Mark
     }
 }
 
-/// A picture, as it is: whoever drew it has escaped its text.
+/// An unescaped picture: its author must have escaped its text.
 pub(super) fn picture(svg: &str) -> Markup {
     html! { div.curve { (PreEscaped(svg)) } }
 }
 
-/// The whole page; `worst` are the worst errors, the worst first.
+/// The whole page; `worst` are the worst errors, worst first.
 pub(super) fn page(report: &Report<'_>, worst: &[usize], curve: Option<&str>) -> Markup {
     let (main, value) = report.figures.main();
     let content = html! {
@@ -88,7 +88,7 @@ pub(super) fn page(report: &Report<'_>, worst: &[usize], curve: Option<&str>) ->
     document(report.title, content)
 }
 
-/// What the page says of the examples.
+/// The page's part on the examples.
 fn examples(predictions: &dyn Predictions, worst: &[usize]) -> Markup {
     let sample = sample(predictions.len(), SAMPLE);
     let errors = (0..predictions.len()).filter(|example| predictions.is_error(*example)).count();

@@ -1,4 +1,4 @@
-//! Texts or pairs of them with any number of labels each.
+//! Multi-label classification of texts or text pairs.
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -11,22 +11,22 @@ use crate::scores::{self, Average, Counts, Scores, ZeroDivision};
 /// Examples with their gold and predicted labels.
 #[derive(Clone, Debug)]
 pub struct LabelPredictions {
-    /// The labels' names by their numbers.
+    /// The label names by index.
     pub labels: Vec<String>,
     /// A label is predicted if its probability is above this.
     pub threshold: f64,
-    /// The examples; methods panic where one's label is not among the labels, or one has not a probability for each.
+    /// The examples; methods panic if a label is out of range, or a probability is missing.
     pub examples: Vec<LabelExample>,
 }
 
 /// An example of [`LabelPredictions`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelExample {
-    /// What it is called, such as its file and line.
+    /// Its name, such as its file and line.
     pub id: String,
     /// Its text, or its pair of texts.
     pub texts: Vec<String>,
-    /// The labels that it has, ascending.
+    /// Its gold labels, ascending.
     pub gold: Vec<usize>,
     /// Each label's probability.
     pub scores: Vec<f64>,
@@ -37,12 +37,12 @@ pub struct LabelExample {
 const SCORES: [&str; 7] = ["label", "precision", "recall", "f1", "average precision", "gold", "predicted"];
 
 impl LabelPredictions {
-    /// The labels that are predicted for an example, ascending.
+    /// The predicted labels of an example, ascending.
     fn predicted(&self, example: &LabelExample) -> Vec<usize> {
         (0..self.labels.len()).filter(|label| example.scores[*label] > self.threshold).collect()
     }
 
-    /// How often each label is there, is predicted, and both.
+    /// Counts of gold, predicted and correct occurrences of each label.
     fn counts(&self) -> Vec<Counts> {
         let mut counts = vec![Counts::default(); self.labels.len()];
         for example in &self.examples {
@@ -65,7 +65,7 @@ impl LabelPredictions {
         }))
     }
 
-    /// The average precision of these labels' probabilities together; 0 where no example has one of them.
+    /// The average precision of these labels' pooled probabilities; 0 if no example has any of them.
     fn average_precision(&self, labels: impl Iterator<Item = usize> + Clone) -> f64 {
         let rows = self.examples.iter().flat_map(|example| {
             labels.clone().map(move |label| (example.scores[label], example.gold.contains(&label)))
@@ -102,9 +102,10 @@ impl Predictions for LabelPredictions {
         self.examples.len()
     }
 
-    /// `f1_micro`, `f1_macro`, and `f1_samples`, the mean of the examples' F1; `precision_micro`, `recall_micro`;
-    /// `average_precision`, the mean of the labels', and `average_precision_micro` of all together; `accuracy`, the share of the
-    /// examples whose labels are exactly right; `loss`. Zero divisions give 0, as in scikit-learn.
+    /// `f1_micro`, `f1_macro`, and `f1_samples`, the mean of the examples' F1; `precision_micro`,
+    /// `recall_micro`; `average_precision`, the mean over labels, and `average_precision_micro`, over all
+    /// labels pooled; `accuracy`, the share of examples with exactly the gold labels; `loss`. Zero divisions
+    /// give 0, as in scikit-learn.
     fn figures(&self) -> Figures {
         let counts = self.counts();
         let micro = scores::average(&counts, Average::Micro, ZeroDivision::Zero);

@@ -1,4 +1,4 @@
-//! Figures by a model's layers, on one page with a picture for each group of them.
+//! Figures by model layer, on one page with a plot per group.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use crate::figures::shown;
 use crate::table;
 use cloze_files::write_atomic;
 
-/// The square of the axes, the room around it, and a line of the legend, in pixels.
+/// The side of the plot, its margins and the height of a legend line, in pixels.
 const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 240.0;
 const LEFT: f64 = 56.0;
 const TOP: f64 = 8.0;
 const LEGEND: f64 = 18.0;
 
-/// Different colours of lines.
+/// Number of line colours.
 const COLORS: usize = 6;
 
-/// What is known of each layer of a model.
+/// Figures for each layer of a model.
 ///
 /// ```text
 /// NAME.html     figures and a picture for each panel
@@ -33,43 +33,43 @@ pub struct LayersReport<'a> {
     pub title: &'a str,
     /// What was measured, such as the model and the data.
     pub facts: &'a [(&'a str, String)],
-    /// The layers by their numbers; 0 are the embeddings.
+    /// The layers by number; 0 is the embeddings.
     pub layers: &'a [usize],
     /// Groups of figures.
     pub panels: &'a [LayerPanel],
 }
 
-/// Figures that are drawn over the same axes.
+/// Figures drawn on the same axes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerPanel {
     /// What was measured.
     pub title: String,
-    /// What the figures are.
+    /// A description of the figures.
     pub note: String,
     /// The lines.
     pub lines: Vec<LayerLine>,
-    /// Figures that are of no single layer.
+    /// Figures that do not belong to a single layer.
     pub whole: Vec<(String, f64)>,
 }
 
-/// A figure of each layer.
+/// A figure for each layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerLine {
     /// The figure's name.
     pub name: String,
-    /// Its value for each of the report's layers; one that is not finite is left out of the picture.
+    /// Its value for each of the report's layers; non-finite ones are left out of the plot.
     pub values: Vec<f64>,
 }
 
 impl LayerLine {
-    /// A figure of each layer.
+    /// A figure for each layer.
     pub fn new(name: impl Into<String>, values: Vec<f64>) -> Self {
         Self { name: name.into(), values }
     }
 }
 
 impl LayersReport<'_> {
-    /// Writes the report's files into `folder`, which is made if it is not there; each is found whole or not at all.
+    /// Writes the report's files into `folder`, created if missing; each file is written atomically.
     ///
     /// # Errors
     /// [`EvaluationError::Io`](crate::EvaluationError::Io).
@@ -80,7 +80,7 @@ impl LayersReport<'_> {
         Ok(write_atomic(&folder.join(format!("{name}.html")), self.page().into_string().as_bytes())?)
     }
 
-    /// All figures. One that is not finite is null.
+    /// All figures. Non-finite ones are null.
     pub fn to_json(&self) -> Value {
         let facts: Map<String, Value> =
             self.facts.iter().map(|(name, value)| ((*name).into(), json!(value))).collect();
@@ -93,7 +93,7 @@ impl LayersReport<'_> {
         json!({ "facts": facts, "layers": self.layers, "panels": panels })
     }
 
-    /// The tables, one for each panel, as text for a terminal.
+    /// The tables, one per panel, as terminal text.
     pub fn to_text(&self) -> String {
         let tables: Vec<String> = self
             .panels

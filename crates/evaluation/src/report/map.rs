@@ -1,4 +1,4 @@
-//! A map of texts on a plane, as one page.
+//! A two-dimensional map of texts, as one page.
 
 use std::collections::HashMap;
 
@@ -13,17 +13,17 @@ use super::html::{self, Kind};
 /// The page's one script.
 const SCRIPT: &str = include_str!("map.js");
 
-/// The greater side of the square that points lie in: coordinates are whole numbers from 0 on.
+/// The longer side of the points' bounding box: coordinates are integers from 0.
 const SIDE: f64 = 100_000.0;
 
-/// Classes with a colour of their own; the smallest ones beyond share one.
+/// Classes with their own colour; the smallest ones beyond this share one.
 const CLASSES: usize = 100;
 
-/// Texts at places on a plane.
+/// Texts at positions in the plane.
 ///
-/// The page shows a point for each text; hovering over it shows the text, and a search marks the points whose texts have some
-/// letters. Classes have colours, and a legend switches them on and off. The page loads nothing. It has one script, which its
-/// policy knows by its hash; texts are data that no script is made of.
+/// The page shows a point for each text; hovering over it shows the text, and a search highlights the points
+/// whose texts contain a string. Classes have colours, and a legend toggles them. The page loads nothing. It
+/// has one script, allowed by hash in its policy; texts are data and never become script.
 #[derive(Debug, Clone, Copy)]
 pub struct MapReport<'a> {
     /// The page's title.
@@ -32,13 +32,13 @@ pub struct MapReport<'a> {
     pub facts: &'a [(&'a str, String)],
     /// The texts. The page has the first 1,000 characters of each.
     pub texts: &'a [String],
-    /// A class for each text, or none at all.
+    /// A class for each text, or empty.
     pub labels: &'a [String],
-    /// `[texts · 2]`: where they are, finite numbers.
+    /// `[texts · 2]`: their positions, finite numbers.
     pub positions: &'a [f64],
 }
 
-/// What the script draws.
+/// The data for the script.
 #[derive(Serialize)]
 struct Data<'a> {
     points: Vec<u32>,
@@ -53,7 +53,7 @@ impl MapReport<'_> {
     /// The whole page. The same report makes the same bytes.
     ///
     /// # Panics
-    /// If texts, labels and positions are not equally many.
+    /// If the numbers of texts, labels and positions differ.
     pub fn to_html(&self) -> String {
         assert_eq!(self.positions.len(), 2 * self.texts.len(), "a position for each text");
         assert!(self.labels.is_empty() || self.labels.len() == self.texts.len(), "a label for each text");
@@ -105,7 +105,7 @@ impl MapReport<'_> {
         }
     }
 
-    /// Coordinates in whole numbers, both axes on one scale.
+    /// Integer coordinates, with both axes on the same scale.
     fn points(&self) -> Vec<u32> {
         let axis = |first: usize| self.positions.iter().skip(first).step_by(2).copied();
         let low = [0, 1].map(|first| axis(first).fold(f64::INFINITY, f64::min));
@@ -116,7 +116,7 @@ impl MapReport<'_> {
         self.positions.iter().enumerate().map(place).collect()
     }
 
-    /// The names of the classes, the largest first and of equally large ones the first in order, and the class of each text.
+    /// The class names by descending size, ties in order of occurrence, and the class of each text.
     fn classes<'a>(&'a self, other: &'a str) -> (Vec<&'a str>, Vec<usize>) {
         let mut counts: HashMap<&str, usize> = HashMap::new();
         self.labels.iter().for_each(|label| *counts.entry(label).or_default() += 1);
@@ -133,8 +133,8 @@ impl MapReport<'_> {
     }
 }
 
-/// JSON that can stand in a script element: what could end it or begin another is escaped, which JSON allows within strings,
-/// and these characters stand nowhere else in it.
+/// JSON that is safe in a script element: characters that could end it or begin another, which occur only
+/// within strings, are escaped.
 fn in_script(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {
@@ -162,7 +162,7 @@ mod tests {
         MapReport { title: "<b>", facts: &facts, texts: &texts, labels: &labels, positions }.to_html()
     }
 
-    /// What the script is given.
+    /// The data given to the script.
     fn data(page: &str) -> Value {
         let begin = "<script id=\"data\" type=\"application/json\">";
         let data = page.split_once(begin).unwrap().1.split_once("</script>").unwrap().0;

@@ -1,4 +1,4 @@
-//! A confusion matrix as files, and as a heat map that 2 classes fill and 150 fit into.
+//! A confusion matrix as files, and as a heat map that scales from 2 to 150 classes.
 
 use maud::{Markup, html};
 
@@ -7,10 +7,10 @@ use crate::confusion::ConfusionMatrix;
 use crate::figures::shown;
 use crate::scores::ZeroDivision;
 
-/// Up to this many classes the map's cells show their numbers.
+/// Up to this many classes, cells show their numbers.
 const NUMBERED: usize = 20;
 
-/// Up to this many column names are written across, not upwards.
+/// Up to this many column names are written horizontally instead of vertically.
 const ACROSS: usize = 4;
 
 /// The most frequent confusions listed.
@@ -32,7 +32,7 @@ pub(super) fn confusion(labels: &[String], matrix: &ConfusionMatrix) -> Table {
 
 const SCORES: [&str; 6] = ["class", "precision", "recall", "f1", "gold", "predicted"];
 
-/// `classes.tsv`: each class's scores and how often it occurs and was predicted.
+/// `classes.tsv`: each class's scores, and its gold and predicted counts.
 pub(super) fn classes(labels: &[String], matrix: &ConfusionMatrix) -> Table {
     let mut rows = vec![SCORES.map(String::from).to_vec()];
     rows.extend(scores(labels, matrix));
@@ -113,7 +113,7 @@ fn numbered(labels: &[String], matrix: &ConfusionMatrix) -> Markup {
     }
 }
 
-/// A picture of small cells, whose numbers appear under the pointer. Empty cells are not drawn.
+/// A picture of small cells, whose numbers appear on hovering. Empty cells are not drawn.
 fn map(labels: &[String], matrix: &ConfusionMatrix) -> Markup {
     let n = labels.len();
     let side = NAMES + n * CELL + 8;
@@ -146,7 +146,7 @@ fn map(labels: &[String], matrix: &ConfusionMatrix) -> Markup {
     }
 }
 
-/// The confusions that occur most often: gold, predicted, how often, of how many.
+/// The most frequent confusions: gold, predicted, count, gold total.
 fn confusions(labels: &[String], matrix: &ConfusionMatrix) -> Vec<Vec<String>> {
     let n = labels.len();
     let pairs = (0..n).flat_map(|gold| (0..n).map(move |predicted| (gold, predicted)));

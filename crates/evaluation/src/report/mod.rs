@@ -1,4 +1,4 @@
-//! Predictions beside gold, as files people can read.
+//! Predictions compared with gold, as readable files.
 //!
 //! ```text
 //! report.html         all of it on one page, which needs nothing else and loads nothing
@@ -8,8 +8,8 @@
 //! confusion.tsv …     the task's tables: a confusion matrix, scores by class or by type
 //! ```
 //!
-//! Each task's examples are in a file of their own here and implement [`Predictions`]; another task's can do
-//! so from outside.
+//! Each task's examples have their own file here and implement [`Predictions`]; other crates can implement
+//! it for further tasks.
 
 mod answers;
 mod choices;
@@ -47,9 +47,9 @@ use cloze_files::write_atomic;
 /// Errors listed as the worst ones.
 pub const WORST: usize = 20;
 
-/// What a model predicted for the examples of an evaluation, beside gold.
+/// A model's predictions for the examples of an evaluation, with gold.
 ///
-/// Methods that take an example's number panic where there is no such example.
+/// Methods that take an example's index panic if it is out of range.
 pub trait Predictions {
     /// Examples.
     fn len(&self) -> usize;
@@ -59,7 +59,7 @@ pub trait Predictions {
         self.len() == 0
     }
 
-    /// The task's figures, its usual one first and so the main one.
+    /// The task's figures; the first is the usual and main one.
     fn figures(&self) -> Figures;
 
     /// What is wrong with the predictions as a whole, such as one class for all examples, and what to try.
@@ -79,7 +79,7 @@ pub trait Predictions {
     /// An example's values in the order of the columns.
     fn row(&self, example: usize) -> Vec<serde_json::Value>;
 
-    /// Tables that say where errors come from, each a file.
+    /// Tables that show where errors come from, one file each.
     fn tables(&self) -> Vec<Table>;
 
     /// The same for the page, as HTML.
@@ -98,7 +98,7 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// All that a report says.
+/// The contents of a report.
 #[derive(Clone, Copy)]
 pub struct Report<'a> {
     /// The page's title.
@@ -107,13 +107,13 @@ pub struct Report<'a> {
     pub facts: &'a [(&'a str, String)],
     /// The figures, those of `predictions` or others.
     pub figures: &'a Figures,
-    /// The examples, where there are any to show.
+    /// The examples, if any.
     pub predictions: Option<&'a dyn Predictions>,
 }
 
 impl Report<'_> {
-    /// Writes the report's files into `folder`, which is made where it is not there. Each file is found whole
-    /// or not at all, and replaces one of its name; others stay.
+    /// Writes the report's files into `folder`, created if missing. Each file is written atomically and
+    /// replaces one of the same name; others stay.
     ///
     /// # Errors
     /// [`EvaluationError::Io`].
@@ -121,8 +121,8 @@ impl Report<'_> {
         self.write_with_curve(folder, None)
     }
 
-    /// The same, and the page shows a run's learning curve. `curve` is an SVG file that goes into the page as it is, so it
-    /// must escape all text of its own, as the file that `cloze-trainer` draws does.
+    /// The same, with a run's learning curve on the page. `curve` is an SVG file inserted unchanged, so its
+    /// text must already be escaped, as in the files that `cloze-trainer` draws.
     ///
     /// # Errors
     /// [`EvaluationError::Io`].
@@ -148,7 +148,7 @@ impl Report<'_> {
     }
 }
 
-/// The errors with the highest loss, the worst first; a loss that is NaN is the worst of all.
+/// The errors with the highest loss, worst first; a NaN loss counts as the worst.
 fn worst(predictions: &dyn Predictions) -> Vec<usize> {
     let mut errors: Vec<usize> = (0..predictions.len()).filter(|i| predictions.is_error(*i)).collect();
     let loss = |example: usize| match predictions.loss(example) {
@@ -168,12 +168,12 @@ fn text_columns(count: usize) -> Vec<String> {
     }
 }
 
-/// The texts of an example, filled up to `count`.
+/// The texts of an example, padded to `count`.
 fn text_values(texts: &[String], count: usize) -> impl Iterator<Item = serde_json::Value> {
     (0..count).map(|i| texts.get(i).map_or("", String::as_str).into())
 }
 
-/// The mean; NaN of nothing.
+/// The mean; NaN if empty.
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0_usize), |(sum, count), value| (sum + value, count + 1));
     sum / count as f64

@@ -4,15 +4,15 @@ use maud::{Markup, html};
 
 use super::html::sample;
 
-/// Points drawn at most.
+/// Maximum points drawn.
 const POINTS: usize = 2_000;
 
-/// The square of the axes, and the room left of it and below, in pixels.
+/// The side of the plot, and the margins left of and below it, in pixels.
 const SIDE: f64 = 420.0;
 const MARGIN: f64 = 56.0;
 
-/// The points, evenly spaced ones where there are many, over equal axes with their diagonal. Points that are
-/// not finite are left out.
+/// The points (evenly sampled if there are many) on equal axes with the diagonal. Non-finite points are left
+/// out.
 pub(super) fn plot(points: &[(f64, f64)], x_label: &str, y_label: &str) -> Markup {
     let finite: Vec<(f64, f64)> =
         points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
@@ -52,7 +52,7 @@ pub(super) fn plot(points: &[(f64, f64)], x_label: &str, y_label: &str) -> Marku
     }
 }
 
-/// Four to ten round numbers within an axis, as they are written.
+/// Four to ten round numbers within an axis, with their labels.
 fn ticks(low: f64, high: f64) -> Vec<(f64, String)> {
     let rough = (high - low) / 5.0;
     let power = 10_f64.powf(rough.log10().floor());

@@ -1,4 +1,4 @@
-//! Several runs beside one another, on one page.
+//! Several runs compared on one page.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::figures::shown;
 use crate::seeds::Seeds;
 use cloze_files::write_atomic;
 
-/// What became of several runs of one config that differ in their seeds.
+/// Results of several runs of one config that differ in their seeds.
 ///
 /// ```text
 /// seeds.html     means, deviations, each run's figures and learning curve
@@ -21,9 +21,9 @@ use cloze_files::write_atomic;
 pub struct SeedsReport<'a> {
     /// The page's title.
     pub title: &'a str,
-    /// The seed whose model is the best one, where any was measured, and its folder.
+    /// The seed of the best model, if any was measured, and its folder.
     pub best: Option<(u64, &'a str)>,
-    /// Each split that was measured, by name.
+    /// Each measured split, by name.
     pub splits: &'a [(&'a str, &'a Seeds)],
     /// The runs.
     pub runs: &'a [SeedRun],
@@ -34,13 +34,13 @@ pub struct SeedsReport<'a> {
 pub struct SeedRun {
     /// Its seed.
     pub seed: u64,
-    /// Its learning curve, the text of an SVG file. It goes into the page as it is, so it must escape all text of its own,
-    /// as the file that `cloze-trainer` draws does.
+    /// Its learning curve, the text of an SVG file. It is inserted unchanged, so its text must already be
+    /// escaped, as in the files that `cloze-trainer` draws.
     pub curve: String,
 }
 
 impl SeedsReport<'_> {
-    /// Writes the report's files into `folder`, which exists; each is found whole or not at all.
+    /// Writes the report's files into `folder`, which exists; each is written atomically.
     ///
     /// # Errors
     /// [`EvaluationError::Io`](crate::EvaluationError::Io).
@@ -87,7 +87,7 @@ impl SeedsReport<'_> {
     }
 }
 
-/// Each figure's mean and deviation, and what it is in each run.
+/// Each figure's mean, deviation and value in each run.
 fn figures(seeds: &Seeds) -> html::Markup {
     let of_runs = seeds.runs().iter().map(|run| format!("seed {}", run.seed));
     let header: Vec<String> =

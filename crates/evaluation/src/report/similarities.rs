@@ -1,4 +1,4 @@
-//! Sentence embeddings: how alike they say that texts are.
+//! Sentence embeddings: the similarities they assign to texts.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -7,21 +7,21 @@ use super::{Predictions, Table, html, mean, scatter, text_columns, text_values};
 use crate::correlation::{pearson, spearman};
 use crate::figures::{Figures, shown};
 
-/// What is known of the texts of [`SimilarityPredictions`].
+/// The kind of gold data of [`SimilarityPredictions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimilarityKind {
-    /// A score of each pair.
+    /// A score for each pair.
     Scored,
-    /// That a text is more like its second than like its negatives.
+    /// Each text is more similar to its second than to its negatives.
     Triplets,
-    /// That a text is more like its second than like those of other pairs.
+    /// Each text is more similar to its second than to those of other pairs.
     Pairs,
 }
 
 /// Pairs of texts with the similarity of their embeddings.
 #[derive(Clone, Debug)]
 pub struct SimilarityPredictions {
-    /// What is known of them.
+    /// The kind of gold data.
     pub kind: SimilarityKind,
     /// The pairs.
     pub examples: Vec<SimilarityExample>,
@@ -30,15 +30,15 @@ pub struct SimilarityPredictions {
 /// A pair of [`SimilarityPredictions`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimilarityExample {
-    /// What it is called, such as its line.
+    /// Its name, such as its line.
     pub id: String,
     /// Its texts.
     pub texts: Vec<String>,
-    /// Its score; NaN where there is none.
+    /// Its score; NaN if there is none.
     pub gold: f64,
     /// The cosine of the two embeddings.
     pub similarity: f64,
-    /// The place of the second text among all candidates by their similarity to the first, from 1.
+    /// The rank of the second text among all candidates by similarity to the first, from 1.
     pub rank: usize,
 }
 
@@ -53,8 +53,8 @@ impl Predictions for SimilarityPredictions {
         self.examples.len()
     }
 
-    /// `spearman` and `pearson` of scored pairs; of triplets `accuracy`, how often the second text is the most similar; of
-    /// pairs that and `mrr`, the mean of `1 / rank`.
+    /// `spearman` and `pearson` for scored pairs; for triplets `accuracy`, how often the second text is the
+    /// most similar; for pairs also `mrr`, the mean of `1 / rank`.
     fn figures(&self) -> Figures {
         let (gold, found): (Vec<f64>, Vec<f64>) =
             self.examples.iter().map(|example| (example.gold, example.similarity)).unzip();
@@ -76,7 +76,8 @@ impl Predictions for SimilarityPredictions {
         self.kind != SimilarityKind::Scored && self.examples[example].rank != 1
     }
 
-    /// Of a scored pair how unlike its texts are found, so that the least similar come first; else `1 − 1 / rank`.
+    /// For a scored pair the dissimilarity of its texts, so that the least similar come first; else `1 − 1 /
+    /// rank`.
     fn loss(&self, example: usize) -> f64 {
         let example = &self.examples[example];
         match self.kind {

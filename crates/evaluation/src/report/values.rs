@@ -1,4 +1,4 @@
-//! Regression: numbers predicted for texts or pairs of them.
+//! Regression: numbers predicted for texts or text pairs.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -17,11 +17,11 @@ pub struct ValuePredictions {
 /// An example of [`ValuePredictions`]. Its loss is the squared error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueExample {
-    /// What it is called, such as its file and line.
+    /// Its name, such as its file and line.
     pub id: String,
     /// Its text, or its pair of texts.
     pub texts: Vec<String>,
-    /// The right value.
+    /// The gold value.
     pub gold: f64,
     /// The predicted value.
     pub predicted: f64,

@@ -1,4 +1,4 @@
-//! The senses that words have in labelled text.
+//! The senses of words in labelled text.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +24,7 @@ pub enum PartOfSpeech {
 }
 
 impl PartOfSpeech {
-    /// All of them.
+    /// All parts of speech.
     pub const ALL: [Self; 4] = [Self::Noun, Self::Verb, Self::Adjective, Self::Adverb];
 
     /// Its letter.
@@ -37,7 +37,7 @@ impl PartOfSpeech {
         }
     }
 
-    /// Words of it: `nouns`.
+    /// The plural name: `nouns`.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Noun => "nouns",
@@ -75,7 +75,7 @@ impl FromStr for PartOfSpeech {
 pub struct CountedSense {
     /// Its name, such as `wn30-09213565-n`.
     pub sense: String,
-    /// How often it was seen.
+    /// Its number of occurrences.
     pub count: u64,
     /// Its number among all senses of all words, from 0.
     pub number: usize,
@@ -89,7 +89,7 @@ pub struct Inventory {
     n_senses: usize,
 }
 
-/// Counts senses as they come.
+/// Counts senses incrementally.
 ///
 /// ```
 /// use cloze_evaluation::senses::{PartOfSpeech, SenseCounter};
@@ -126,8 +126,8 @@ impl SenseCounter {
         }
     }
 
-    /// The inventory: a word's senses by falling counts, of equal counts the one first that was seen first; numbered through
-    /// by part of speech, lemma and place.
+    /// The inventory: a word's senses by descending count, ties in order of first occurrence; numbered
+    /// consecutively by part of speech, lemma and rank.
     pub fn finish(self) -> Inventory {
         let mut n_senses = 0;
         let words = self.words.map(|words| {
@@ -147,12 +147,12 @@ impl SenseCounter {
 }
 
 impl Inventory {
-    /// The senses of a word; none if the word is unknown.
+    /// The senses of a word; empty if the word is unknown.
     pub fn senses(&self, lemma: &str, pos: PartOfSpeech) -> &[CountedSense] {
         self.words[pos as usize].get(lemma).map_or(&[], Vec::as_slice)
     }
 
-    /// The most frequent sense of a word, of equals the one that was seen first.
+    /// The most frequent sense of a word; ties go to the one seen first.
     pub fn most_frequent(&self, lemma: &str, pos: PartOfSpeech) -> Option<&str> {
         self.senses(lemma, pos).first().map(|first| first.sense.as_str())
     }
@@ -164,12 +164,12 @@ impl Inventory {
         })
     }
 
-    /// How many words there are.
+    /// Number of words.
     pub fn n_words(&self) -> usize {
         self.words.iter().map(BTreeMap::len).sum()
     }
 
-    /// How many senses all words have together: a sense that two words share counts twice.
+    /// Total number of senses over all words: a sense shared by two words counts twice.
     pub fn n_senses(&self) -> usize {
         self.n_senses
     }

@@ -1,4 +1,4 @@
-//! How often systems are right about the senses of words.
+//! Scores of word sense disambiguation systems.
 
 use std::fmt;
 
@@ -9,31 +9,31 @@ use super::PartOfSpeech;
 use crate::figures::shown;
 use crate::table;
 
-/// What a system has answered of some words.
+/// A system's answer counts on some words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenseScore {
     /// The words.
     pub words: u64,
-    /// Those that it has answered.
+    /// Words answered.
     pub answered: u64,
-    /// Those that it has answered right.
+    /// Words answered correctly.
     pub right: u64,
 }
 
 impl SenseScore {
-    /// Adds a word: whether the answer is right; none if there was no answer.
+    /// Adds a word: whether the answer is correct; `None` if there was no answer.
     pub fn add(&mut self, is_right: Option<bool>) {
         self.words += 1;
         self.answered += u64::from(is_right.is_some());
         self.right += u64::from(is_right == Some(true));
     }
 
-    /// The share of the answers that are right; NaN without an answer.
+    /// The share of answers that are correct; NaN without an answer.
     pub fn precision(&self) -> f64 {
         self.right as f64 / self.answered as f64
     }
 
-    /// The share of the words that were answered right; NaN without a word.
+    /// The share of words answered correctly; NaN without a word.
     pub fn recall(&self) -> f64 {
         self.right as f64 / self.words as f64
     }
@@ -56,12 +56,12 @@ impl Serialize for SenseScore {
     }
 }
 
-/// A word in a text whose sense is known, and what training knew of it.
+/// A sense-labelled word in a text, and what the training data knew about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instance {
     /// Its part of speech.
     pub pos: PartOfSpeech,
-    /// How many senses its lemma had in the training data.
+    /// Number of senses of its lemma in the training data.
     pub n_senses: usize,
     /// Whether its sense is one of these.
     pub has_sense: bool,
@@ -69,22 +69,22 @@ pub struct Instance {
     pub is_most_frequent: bool,
 }
 
-/// Words that are scored together.
+/// A group of words scored together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// All of them.
+    /// All words.
     All,
-    /// Those of a part of speech.
+    /// Words of a part of speech.
     Of(PartOfSpeech),
-    /// Those whose lemma had several senses in the training data.
+    /// Words whose lemma had several senses in the training data.
     Ambiguous,
-    /// Those whose sense is the most frequent one of their lemma in the training data.
+    /// Words with their lemma's most frequent sense in the training data.
     MostFrequent,
-    /// Those whose sense is another one that their lemma had there.
+    /// Words with another sense of their lemma in the training data.
     LessFrequent,
-    /// Those whose lemma is in the training data, but without this sense.
+    /// Words whose lemma is in the training data, but without this sense.
     UnseenSense,
-    /// Those whose lemma is not in the training data.
+    /// Words whose lemma is not in the training data.
     UnseenLemma,
 }
 
@@ -103,7 +103,7 @@ impl Group {
         Self::UnseenLemma,
     ];
 
-    /// What tables and JSON call it.
+    /// Its name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -143,10 +143,10 @@ impl SenseScores {
         Self { systems: systems.into_iter().map(|name| (name.into(), nothing)).collect() }
     }
 
-    /// Adds a word: for each system whether its answer is right, and none if it has no answer.
+    /// Adds a word: for each system whether its answer is correct, `None` for no answer.
     ///
     /// # Panics
-    /// If there is not one for each system.
+    /// Unless there is one per system.
     pub fn add(&mut self, word: &Instance, is_right: &[Option<bool>]) {
         assert_eq!(is_right.len(), self.systems.len(), "each system has an answer or none");
         for ((_, scores), is_right) in self.systems.iter_mut().zip(is_right) {
@@ -165,7 +165,7 @@ impl SenseScores {
         Some(scores[place])
     }
 
-    /// How many words there are.
+    /// Number of words.
     pub fn words(&self) -> u64 {
         self.of_group(0)
     }

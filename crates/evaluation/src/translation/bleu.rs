@@ -1,4 +1,4 @@
-//! BLEU (Papineni et al. 2002), as sacreBLEU computes it (Post 2018).
+//! BLEU (Papineni et al. 2002), as in sacreBLEU (Post 2018).
 
 use super::Metric;
 use super::ngrams::{count, matches, numbered};
@@ -7,46 +7,46 @@ use super::python::{trimmed, words};
 use super::signature::{case, yes};
 use super::tokenization::Tokenization;
 
-/// The longest n-grams that count.
+/// The maximum n-gram order.
 pub const MAX_ORDER: usize = 4;
 
-/// What stands for the logarithm of zero.
+/// Substitute for the logarithm of zero.
 const LOG_OF_ZERO: f64 = -9_999_999_999.0;
 
-/// BLEU: the geometric mean of the precisions of n-grams up to four words, times a penalty for what is too short.
+/// BLEU: the geometric mean of the precisions of n-grams up to four words, times a brevity penalty.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bleu {
-    /// How lines are cut into tokens.
+    /// How lines are tokenised.
     pub tokenization: Tokenization,
-    /// What becomes of precisions that are zero.
+    /// How to smooth zero precisions.
     pub smoothing: Smoothing,
     /// Whether text is lower-cased first.
     pub lowercase: bool,
-    /// Whether orders that a hypothesis is too short for are left out of the mean. It is meant for scores of single
-    /// sentences.
+    /// Whether to leave orders longer than the hypothesis out of the mean. Meant for sentence scores.
     pub effective_order: bool,
 }
 
-/// What becomes of precisions that are zero (Chen and Cherry 2014).
+/// How to smooth zero precisions (Chen and Cherry 2014).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Smoothing {
-    /// `exp`: the first order without a match has half of one, the next a quarter, and so on (method 3).
+    /// `exp`: the first order without a match counts as half a match, the next as a quarter, and so on
+    /// (method 3).
     #[default]
     Exponential,
-    /// `floor`: an order without a match has this many (method 1; 0.1 by default).
+    /// `floor`: an order without a match counts as this many (method 1; default 0.1).
     Floor(f64),
-    /// `add-k`: matches and n-grams of all orders but the first are this many more (method 2; 1 by default).
+    /// `add-k`: adds this to the matches and n-grams of all orders but the first (method 2; default 1).
     Add(f64),
-    /// `none`: without a match in some order, the score is as good as zero.
+    /// `none`: without a match in some order, the score is practically zero.
     None,
 }
 
 impl Smoothing {
-    /// Its names, which are sacreBLEU's.
+    /// The names, as in sacreBLEU.
     pub const NAMES: [&str; 4] = ["exp", "floor", "add-k", "none"];
 
-    /// The one of that name, with a value of its own or the usual one. `None` if there is no such name, or if it takes
-    /// no value and has one.
+    /// The smoothing of this name, with this value or the default. `None` for an unknown name, or for a value
+    /// it does not take.
     pub fn named(name: &str, value: Option<f64>) -> Option<Self> {
         match (name, value) {
             ("exp", None) => Some(Self::Exponential),
@@ -67,7 +67,7 @@ impl Smoothing {
     }
 }
 
-/// What a score is made of.
+/// The components of a score.
 struct Parts<N> {
     /// In percent, by order.
     precisions: [N; MAX_ORDER],

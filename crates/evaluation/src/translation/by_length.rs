@@ -1,13 +1,13 @@
-//! Scores of short and of long sentences apart, by the length of what was translated.
+//! Scores by source length.
 
 use super::python::words;
 use super::{Corpus, Metric};
 use crate::Result;
 
-/// The statistics of a corpus in parts, by the number of words that lines of the source have.
+/// The statistics of a corpus, grouped by the number of words in source lines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ByLength {
-    /// The most words of each part but the last, in rising order.
+    /// The maximum words of each group but the last, ascending.
     bounds: Vec<usize>,
     parts: Vec<Corpus>,
 }
@@ -15,11 +15,11 @@ pub struct ByLength {
 /// The score of sentences of similar length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfLength {
-    /// The fewest words that a sentence has.
+    /// The minimum number of words.
     pub from: usize,
-    /// The most words; `None` of the longest sentences.
+    /// The maximum number of words; `None` for the longest sentences.
     pub to: Option<usize>,
-    /// How many lines there are.
+    /// Number of lines.
     pub n_lines: usize,
     /// Their score.
     pub value: f64,
@@ -37,7 +37,8 @@ impl OfLength {
 }
 
 impl ByLength {
-    /// Parts of lines with this many words at most, and one of all longer lines. Bounds may come in any order.
+    /// Groups of lines with at most these numbers of words, and one of all longer lines. Bounds may be in any
+    /// order.
     pub fn new(bounds: &[usize]) -> Self {
         let mut bounds = bounds.to_vec();
         bounds.sort_unstable();
@@ -53,10 +54,10 @@ impl ByLength {
         self.parts[part].add(statistics, n_references);
     }
 
-    /// The scores of the parts that have a line, from the shortest to the longest.
+    /// The scores of the non-empty groups, from shortest to longest.
     ///
     /// # Errors
-    /// None that this type leads to.
+    /// Never for values made by this type.
     pub fn scores(&self, metric: &impl Metric) -> Result<Vec<OfLength>> {
         let mut from = 0;
         let mut scores = Vec::new();

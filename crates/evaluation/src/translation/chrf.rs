@@ -1,4 +1,4 @@
-//! chrF (Popović 2015) and chrF++ (Popović 2017), as sacreBLEU computes them.
+//! chrF (Popović 2015) and chrF++ (Popović 2017), as in sacreBLEU.
 
 use super::Metric;
 use super::ngrams::{count, matches, numbered};
@@ -6,25 +6,26 @@ use super::number::Number;
 use super::python::{is_space, words};
 use super::signature::{case, yes};
 
-/// What stands for a precision or a recall without any n-gram.
+/// Substitute for a precision or recall without any n-gram.
 const EPSILON: f64 = 1e-16;
 
-/// chrF: the F-score of the n-grams of characters, and in chrF++ of words too, that a hypothesis shares with its
-/// reference; the best one of a line's references.
+/// chrF: the F-score of the character n-grams (and word n-grams in chrF++) that a hypothesis shares with its
+/// reference; each line uses its best reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Chrf {
-    /// The longest n-grams of characters.
+    /// The maximum character n-gram order.
     pub char_order: usize,
-    /// The longest n-grams of words; 2 in chrF++.
+    /// The maximum word n-gram order; 2 in chrF++.
     pub word_order: usize,
-    /// How many times more recall counts than precision.
+    /// Weight of recall relative to precision.
     pub beta: u32,
     /// Whether text is lower-cased first.
     pub lowercase: bool,
-    /// Whether white space is among the characters.
+    /// Whether white space counts as characters.
     pub whitespace: bool,
-    /// Whether orders without n-grams count as almost nothing, as in NLTK, Moses and `chrF++.py`, instead of being left
-    /// out; the score is then the mean of the orders' F-scores and not the F-score of the means.
+    /// Whether orders without n-grams count as almost zero, as in NLTK, Moses and `chrF++.py`, instead of
+    /// being left out; the score is then the mean of the orders' F-scores instead of the F-score of the
+    /// means.
     pub epsilon_smoothing: bool,
 }
 
@@ -43,7 +44,7 @@ impl Default for Chrf {
 }
 
 impl Chrf {
-    /// How many orders there are, of characters and words.
+    /// Number of orders, of characters and words.
     fn n_orders(&self) -> usize {
         self.char_order + self.word_order
     }
@@ -52,7 +53,7 @@ impl Chrf {
         line.chars().filter(|c| self.whitespace || !is_space(*c)).map(u32::from).collect()
     }
 
-    /// The statistics of a line beside one reference.
+    /// The statistics of a line against one reference.
     fn beside(&self, hypothesis: &str, reference: &str, statistics: &mut Vec<f64>) {
         let mut put = |hypothesis: &[u32], reference: Vec<u32>, n_orders| {
             let lens = (hypothesis.len(), reference.len());
@@ -72,7 +73,7 @@ impl Chrf {
     }
 }
 
-/// The words of a line, with one mark at most separated from each: the last, or else the first.
+/// The words of a line, with at most one punctuation mark split off each: the last, else the first.
 fn separated(line: &str) -> impl Iterator<Item = &str> {
     words(line).flat_map(|word| {
         let mut chars = word.chars();

@@ -1,38 +1,38 @@
-//! The statistics of a corpus: sums over its lines, and each line's where they are drawn again.
+//! The statistics of a corpus: sums over its lines, and each line's for resampling.
 
 use super::lines::Lines;
 use super::samples::Samples;
 use super::{Metric, Score, Signature};
 use crate::{EvaluationError, Result};
 
-/// The statistics of a corpus under one metric, line after line.
+/// The statistics of a corpus under one metric, accumulated by line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Corpus {
     sums: Vec<f64>,
     n_lines: usize,
-    /// How many references the lines have: least and most.
+    /// The minimum and maximum number of references per line.
     n_references: Option<(usize, usize)>,
-    /// Each line's statistics, unless sums are enough.
+    /// Each line's statistics, unless only sums are kept.
     lines: Option<Lines>,
 }
 
 impl Corpus {
-    /// An empty corpus of which the sums are kept alone: it takes no more memory however many lines are added.
+    /// An empty corpus that keeps only sums, in constant memory.
     pub fn of_sums() -> Self {
         Self::default()
     }
 
-    /// An empty corpus that keeps the statistics of its lines, as resampling needs them: [`Metric::width`] numbers of
-    /// four bytes a line, of eight where a mean over several references is no binary fraction.
+    /// An empty corpus that keeps its lines' statistics for resampling: [`Metric::width`] numbers per line,
+    /// of four bytes each, or eight if a mean over several references is not a binary fraction.
     pub fn of_lines() -> Self {
         Self { lines: Some(Lines::default()), ..Self::default() }
     }
 
-    /// Hypotheses and references, the lines' statistics kept.
+    /// The corpus of hypotheses and references, keeping the lines' statistics.
     ///
     /// # Errors
-    /// [`EvaluationError::LineCount`] of references that have another number of lines, and
-    /// [`EvaluationError::NoLines`], also without any references.
+    /// [`EvaluationError::LineCount`] for references with a different number of lines, and
+    /// [`EvaluationError::NoLines`], also without references.
     pub fn of<R: AsRef<[S]>, S: AsRef<str>>(
         metric: &impl Metric,
         hypotheses: &[impl AsRef<str>],
@@ -57,7 +57,7 @@ impl Corpus {
         Ok(corpus)
     }
 
-    /// Adds a line by its statistics ([`Metric::statistics`]) and the number of its references.
+    /// Adds a line by its statistics ([`Metric::statistics`]) and its number of references.
     pub fn add(&mut self, statistics: &[f64], n_references: usize) {
         self.sums.resize(statistics.len(), 0.0);
         self.sums.iter_mut().zip(statistics).for_each(|(sum, value)| *sum += value);
@@ -94,11 +94,11 @@ impl Corpus {
         })
     }
 
-    /// The score of all lines, with how far it can be trusted: from `n_samples` samples of the lines with replacement
+    /// The score of all lines with a confidence interval, from `n_samples` bootstrap samples of the lines
     /// (Koehn 2004).
     ///
-    /// As sacreBLEU's on NumPy 2, the random numbers too. There a score of single precision and one that is exactly 0,
-    /// both among the samples, are an error; here they have a mean.
+    /// Equals sacreBLEU's on NumPy 2, including the random numbers. There, mixing single-precision scores
+    /// with one of exactly 0 among the samples is an error; here they have a mean.
     ///
     /// # Errors
     /// [`EvaluationError::NoLines`].

@@ -1,19 +1,19 @@
-//! NumPy's generator of random numbers, `numpy.random.default_rng(seed)`: what sacreBLEU draws its samples from.
+//! NumPy's random number generator, `numpy.random.default_rng(seed)`, from which sacreBLEU draws its samples.
 
-/// PCG64 (O'Neill 2014: XSL-RR with 128 bits of state), seeded as NumPy's `SeedSequence` does, with NumPy's ways to
-/// draw from it.
+/// PCG64 (O'Neill 2014: XSL-RR with 128 bits of state), seeded as NumPy's `SeedSequence` does, with NumPy's
+/// sampling methods.
 #[derive(Clone, Debug)]
 pub(crate) struct Generator {
     state: u128,
     increment: u128,
-    /// The half of the last 64 bits that was not handed out yet.
+    /// The unused half of the last 64 bits.
     half: Option<u32>,
 }
 
 const MULTIPLIER: u128 = 0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645;
 
 impl Generator {
-    /// The generator of a seed.
+    /// The generator for a seed.
     pub(crate) fn new(seed: u64) -> Self {
         let [state, stream] = seeds(seed);
         let increment = (stream << 1) | 1;
@@ -32,7 +32,7 @@ impl Generator {
         folded.rotate_right((self.state >> 122) as u32)
     }
 
-    /// Each 64 bits make two numbers, the lower half first.
+    /// Every 64 bits give two numbers, lower half first.
     fn next_u32(&mut self) -> u32 {
         if let Some(half) = self.half.take() {
             return half;
@@ -42,7 +42,7 @@ impl Generator {
         next as u32
     }
 
-    /// A number below `n`, as `integers(n)` and `choice(n)` draw each of theirs (Lemire 2019).
+    /// A number below `n`, as drawn by `integers(n)` and `choice(n)` (Lemire 2019).
     ///
     /// # Panics
     /// If `n` is 0.
@@ -60,15 +60,14 @@ impl Generator {
         }
     }
 
-    /// Truth values, as `integers(2, dtype=bool)` draws them: from the bits of one number after another, the lowest
-    /// first.
+    /// Booleans as drawn by `integers(2, dtype=bool)`: the bits of successive numbers, lowest first.
     pub(crate) fn bits(mut self) -> impl Iterator<Item = bool> {
         std::iter::repeat_with(move || self.next_u32())
             .flat_map(|bits| (0..32).map(move |at| bits >> at & 1 == 1))
     }
 }
 
-/// State and stream of a seed, as `SeedSequence(seed).generate_state(4, numpy.uint64)` makes them (after O'Neill's
+/// State and stream of a seed, as in `SeedSequence(seed).generate_state(4, numpy.uint64)` (after O'Neill's
 /// `seed_seq_fe`).
 fn seeds(seed: u64) -> [u128; 2] {
     let hash = |value: u32, constant: &mut u32, multiplier: u32| {

@@ -1,9 +1,9 @@
-//! The statistics of lines, in as little memory as holds them exactly.
+//! The statistics of lines, in the least memory that is exact.
 
 use std::borrow::Cow;
 
-/// Statistics of lines one after another: in single precision, four bytes each, as long as that is exact, as it is of
-/// counts below 2^24; else in double precision.
+/// Concatenated statistics of lines: in single precision while that is exact (counts below 2^24), else in
+/// double precision.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Lines {
     Single(Vec<f32>),

@@ -1,5 +1,5 @@
-//! Scores of translations: [`Bleu`], [`Chrf`] and [`Ter`], computed as sacreBLEU 2.6.0 computes them, to the last bit;
-//! how far they can be trusted ([`Corpus::score_with_confidence`]), and whether systems differ ([`compare`]).
+//! Scores of translations: [`Bleu`], [`Chrf`] and [`Ter`], bit-identical to sacreBLEU 2.6.0; confidence
+//! intervals ([`Corpus::score_with_confidence`]), and significance tests between systems ([`compare`]).
 //!
 //! ```
 //! use cloze_evaluation::translation::{Bleu, score};
@@ -46,15 +46,15 @@ use crate::Result;
 /// The seed of sacreBLEU's random numbers.
 pub const SEED: u64 = 12345;
 
-/// How many samples sacreBLEU estimates a score's confidence from.
+/// sacreBLEU's number of samples for confidence intervals.
 pub const CONFIDENCE_SAMPLES: usize = 1_000;
 
-/// A measure of translations that is a function of sums over the lines.
+/// A translation metric that is a function of sums over lines.
 pub trait Metric {
-    /// How many numbers a line's statistics are.
+    /// Number of statistics per line.
     fn width(&self) -> usize;
 
-    /// Appends a line's statistics: `width` numbers, of what was translated and of how it may be translated.
+    /// Appends a line's statistics, `width` numbers, for a hypothesis and its references.
     ///
     /// # Panics
     /// Without a reference.
@@ -66,7 +66,7 @@ pub trait Metric {
     /// Its name.
     fn name(&self) -> String;
 
-    /// What else there is to say of a score; of most nothing.
+    /// Details of a score; empty for most metrics.
     fn verbose(&self, _sums: &[f64]) -> String {
         String::new()
     }
@@ -75,11 +75,11 @@ pub trait Metric {
     fn settings(&self) -> Vec<(&'static str, String)>;
 }
 
-/// A metric's score of hypotheses beside references, one list of which has a line for each hypothesis.
+/// A metric's score of hypotheses against lists of references, each with one line per hypothesis.
 ///
 /// # Errors
-/// [`EvaluationError::LineCount`](crate::EvaluationError::LineCount) of references that have another number of lines,
-/// and [`EvaluationError::NoLines`](crate::EvaluationError::NoLines).
+/// [`EvaluationError::LineCount`](crate::EvaluationError::LineCount) for references with a different number
+/// of lines, and [`EvaluationError::NoLines`](crate::EvaluationError::NoLines).
 pub fn score<R: AsRef<[S]>, S: AsRef<str>>(
     metric: &impl Metric,
     hypotheses: &[impl AsRef<str>],

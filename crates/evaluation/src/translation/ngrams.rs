@@ -1,14 +1,14 @@
-//! N-grams that a line shares with its references.
+//! N-gram matches of a line with its references.
 
 use std::hash::Hash;
 
 use hashbrown::HashMap;
 
-/// The number of what does not occur in the hypothesis, and so matches nothing.
+/// The number of symbols missing from the hypothesis, which match nothing.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Numbers for the symbols of a hypothesis and of its references: the same for the same symbol, and one that the
-/// hypothesis does not have for all others.
+/// Numbers the symbols of a hypothesis and its references: equal for equal symbols, and [`UNKNOWN`] for
+/// symbols missing from the hypothesis.
 pub(crate) fn numbered<T: Hash + Eq>(
     hypothesis: impl IntoIterator<Item = T>,
     references: impl IntoIterator<Item = impl IntoIterator<Item = T>>,
@@ -24,13 +24,13 @@ pub(crate) fn numbered<T: Hash + Eq>(
     (hypothesis, references.collect())
 }
 
-/// How many n-grams a sequence has of an order, counted from 1.
+/// Number of n-grams of an order, from 1, in a sequence.
 pub(crate) fn count(len: usize, order: usize) -> usize {
     (len + 1).saturating_sub(order)
 }
 
-/// How many n-grams of the hypothesis are in the references, for each order from 1 to `n_orders`. An n-gram counts as
-/// often as it is in the reference that has most of it (Papineni et al. 2002, section 2.1).
+/// Number of hypothesis n-grams found in the references, for each order from 1 to `n_orders`, clipped to the
+/// maximum count in any reference (Papineni et al. 2002, section 2.1).
 pub(crate) fn matches(hypothesis: &[u32], references: &[Vec<u32>], n_orders: usize) -> Vec<u64> {
     let mut matches = vec![0; n_orders];
     // An n-gram's number is made of that of its beginning and of its last symbol. Before the first order all

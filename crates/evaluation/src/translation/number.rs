@@ -1,7 +1,7 @@
-//! The arithmetic in which sacreBLEU carries out its formulas.
+//! The arithmetic of sacreBLEU's formulas.
 //!
-//! It counts in Python's whole numbers, and where it resamples in NumPy's arrays, whose results are rounded differently.
-//! The formulas here are written once for any [`Number`], so a score has the same bits as sacreBLEU's on NumPy 2.
+//! It uses Python's integers, and for resampling NumPy's arrays, whose results are rounded differently. The
+//! formulas here are generic over [`Number`], so scores are bit-identical to sacreBLEU's on NumPy 2.
 
 use std::ops::{Add, Div, Mul};
 
@@ -9,18 +9,19 @@ use std::ops::{Add, Div, Mul};
 pub trait Number:
     Copy + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self> + From<f64> + Into<f64>
 {
-    /// What is there after `statistics[i] += amount`.
+    /// The result of `statistics[i] += amount`.
     fn raised(self, amount: f64) -> Self;
 }
 
-/// Python's own numbers: whole ones are exact in an `f64` up to 2^53.
+/// Python's own numbers: integers are exact in an `f64` up to 2^53.
 impl Number for f64 {
     fn raised(self, amount: f64) -> Self {
         self + amount
     }
 }
 
-/// A number of an array of NumPy's `float32`, or one of Python's, which takes on the width of what it meets.
+/// A number of an array of NumPy's `float32`, or one of Python's, which adopts the width of the other
+/// operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Single {
     /// Python's.
@@ -85,7 +86,8 @@ impl Number for Single {
     }
 }
 
-/// A number of an array of NumPy's `int64`: as Python's, but an element stays whole whatever is added to it.
+/// A number of an array of NumPy's `int64`: like Python's, but an element stays an integer whatever is added
+/// to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Whole(pub f64);
 

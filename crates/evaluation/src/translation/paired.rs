@@ -1,4 +1,4 @@
-//! Whether two systems differ by more than chance: tests that compare their scores on samples of the same lines.
+//! Paired significance tests of two systems on the same lines.
 
 use super::generator::Generator;
 use super::lines::Lines;
@@ -7,7 +7,7 @@ use super::samples::{Samples, share_of_chance};
 use super::{Confidence, Corpus, Metric, Signature};
 use crate::{EvaluationError, Result};
 
-/// A test of whether two systems differ by more than chance.
+/// A paired significance test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairedTest {
     /// Paired bootstrap resampling (Koehn 2004): samples of the lines, with replacement, the same for both systems.
@@ -17,7 +17,7 @@ pub enum PairedTest {
 }
 
 impl PairedTest {
-    /// How many samples sacreBLEU takes unless it is told.
+    /// sacreBLEU's default number of samples.
     pub fn usual_samples(self) -> usize {
         match self {
             Self::Bootstrap => 1_000,
@@ -34,32 +34,32 @@ impl PairedTest {
     }
 }
 
-/// A system's score beside that of a baseline.
+/// A system's score compared with a baseline's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compared {
     /// Its score.
     pub value: f64,
-    /// How likely a difference at least as large is by chance, if the two are in truth as good; not of the baseline
+    /// The probability of a difference at least as large if both were equally good; `None` for the baseline
     /// itself.
     pub p_value: Option<f64>,
-    /// How far the score can be trusted, which [`PairedTest::Bootstrap`] tells.
+    /// The score's confidence interval, from [`PairedTest::Bootstrap`].
     pub confidence: Option<Confidence>,
 }
 
-/// The baseline beside itself, then each system beside the baseline; and the test's signature. Corpora have kept their
-/// lines ([`Corpus::of_lines`]).
+/// The baseline, then each system compared with it, and the test's signature. Corpora must keep their lines
+/// ([`Corpus::of_lines`]).
 ///
-/// All is as in sacreBLEU, the random numbers too, with two exceptions. There a seed of 0 is none. And with
-/// [`PairedTest::Randomization`] of TER beside three or more references, whose mean lengths are no binary fractions,
-/// sums are rounded as the linear algebra of the machine does, so a p-value may differ where two scores are as good as
-/// equal.
+/// Everything equals sacreBLEU, including the random numbers, with two exceptions. There, seed 0 means no
+/// seed. And with [`PairedTest::Randomization`] of TER against three or more references, whose mean lengths
+/// are not binary fractions, sums are rounded by the machine's linear algebra library, so a p-value may
+/// differ if two scores are nearly equal.
 ///
 /// # Errors
-/// [`EvaluationError::NoLines`], and [`EvaluationError::LineCount`] of a system that has another number of lines than
-/// the baseline.
+/// [`EvaluationError::NoLines`], and [`EvaluationError::LineCount`] for a system with a different number of
+/// lines than the baseline.
 ///
 /// # Panics
-/// If a corpus has sums alone.
+/// If a corpus keeps only sums.
 pub fn compare(
     metric: &impl Metric,
     test: PairedTest,

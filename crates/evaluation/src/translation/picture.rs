@@ -1,4 +1,4 @@
-//! Scores against the length of what was translated, as an SVG picture.
+//! Scores by source length, as an SVG plot.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ const SIZE: (u32, u32) = (960, 540);
 /// Length of a line in the legend, in pixels.
 const LEGEND_LINE: i32 = 24;
 
-/// The colours of the systems, one after another.
+/// The colours of the systems, in order.
 const COLORS: [RGBColor; 6] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 69, 65),
@@ -24,8 +24,8 @@ const COLORS: [RGBColor; 6] = [
     RGBColor(110, 110, 110),
 ];
 
-/// Draws a line for each system, from the shortest sentences to the longest ones, to an SVG file at `path`. All systems
-/// translated the same lines; `metric` is the name of what was measured.
+/// Draws a line for each system, from the shortest to the longest sentences, to an SVG file at `path`. All
+/// systems translated the same lines; `metric` is the metric's name.
 ///
 /// # Errors
 /// [`EvaluationError::Plot`], and [`EvaluationError::Io`] of a file that cannot be written.

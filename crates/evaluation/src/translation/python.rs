@@ -1,16 +1,16 @@
-//! White space as Python's `str` knows it: sacreBLEU's lines are split by it.
+//! White space as in Python's `str`, by which sacreBLEU splits lines.
 
 /// Whether Python's `str.isspace` is true: Unicode's white space, and the four separators of ASCII.
 pub(crate) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
-/// The words of a text, as `str.split()` gives them.
+/// The words of a text, as in `str.split()`.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_space).filter(|word| !word.is_empty())
 }
 
-/// The text without white space at its end, as `str.rstrip()` gives it. sacreBLEU's program takes it off all lines.
+/// The text without trailing white space, as in `str.rstrip()`. sacreBLEU's program strips it from all lines.
 pub fn trimmed(text: &str) -> &str {
     text.trim_end_matches(is_space)
 }

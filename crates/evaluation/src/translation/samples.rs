@@ -1,11 +1,11 @@
-//! Scores of samples of a corpus's lines, and what sacreBLEU computes of them, bit for bit.
+//! Scores of samples of a corpus's lines, and sacreBLEU's statistics of them, bit for bit.
 
 use super::generator::Generator;
 use super::lines::Lines;
 use super::number::Single;
 use super::{Confidence, Metric};
 
-/// The scores of samples, as the array of NumPy's that sacreBLEU makes of them.
+/// The scores of samples, as sacreBLEU's NumPy array.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Samples {
     values: Vec<f64>,
@@ -16,7 +16,7 @@ pub(crate) struct Samples {
 impl Samples {
     /// Scores of `n` samples with replacement, each with as many lines as there are.
     ///
-    /// sacreBLEU adds up the statistics of a sample in `float32`, in the order drawn.
+    /// sacreBLEU sums the statistics of a sample in `float32`, in the order drawn.
     pub(crate) fn bootstrap(metric: &impl Metric, lines: &Lines, n: usize, seed: u64) -> Self {
         let width = metric.width();
         let lines = lines.singles();
@@ -43,12 +43,12 @@ impl Samples {
         if self.single { f64::from(value as f32) } else { value }
     }
 
-    /// The confidence of a score whose sample scores these are, with the mean as Python's `statistics` has it.
+    /// The confidence of a score with these sample scores, with the mean of Python's `statistics`.
     pub(crate) fn confidence(&self) -> Confidence {
         Confidence { mean: self.rounded(exact_mean(&self.values)), half_width: self.half_width() }
     }
 
-    /// The same with the mean as NumPy has it, which sacreBLEU takes in paired tests.
+    /// The same with NumPy's mean, which sacreBLEU uses in paired tests.
     pub(crate) fn confidence_of_paired(&self) -> Confidence {
         let sorted = Self { values: self.sorted(), single: self.single };
         Confidence { mean: sorted.mean(), half_width: self.half_width() }
@@ -60,7 +60,7 @@ impl Samples {
         sorted
     }
 
-    /// Half of the width of what is left without the highest and the lowest fortieth.
+    /// Half the width of the range without the highest and lowest fortieth.
     fn half_width(&self) -> f64 {
         let sorted = self.sorted();
         let lower = sorted.len() / 40;
@@ -98,8 +98,8 @@ impl Samples {
         }
     }
 
-    /// How likely two systems are to differ by chance as much as they do, by the differences of their samples' scores:
-    /// how often a difference, less the mean of all, is larger than `difference`.
+    /// The p-value of two systems' difference: how often the difference of their sample scores, minus its
+    /// mean, is larger than `difference`.
     pub(crate) fn p_value(&self, other: &Self, difference: f64) -> f64 {
         let single = self.single && other.single;
         let mut differences = Self { values: Vec::new(), single };
@@ -113,13 +113,13 @@ impl Samples {
     }
 }
 
-/// The p-value of a test in which `larger` of `n` samples had a larger difference; the systems themselves count as one
-/// more.
+/// The p-value of a test in which `larger` of `n` samples had a larger difference; the systems themselves
+/// count as one more sample.
 pub(crate) fn share_of_chance(larger: usize, n: usize) -> f64 {
     (larger + 1) as f64 / (n + 1) as f64
 }
 
-/// The mean without any rounding but that of the result, of finite numbers that are not below zero.
+/// The mean of finite non-negative numbers, rounded only once.
 fn exact_mean(values: &[f64]) -> f64 {
     // The sum as a whole number of times 2^-1074, the smallest number there is, above a word for what division leaves of
     // it: 2^1024 is the largest, and 64 bits more hold a sum of as many as there can be.

@@ -1,4 +1,4 @@
-//! A score with what it was computed with, as a line and as JSON.
+//! A score with its signature, as a line and as JSON.
 
 use serde_json::{Map, Value};
 
@@ -9,13 +9,14 @@ use super::signature::Signature;
 pub struct Score {
     /// The metric's name: `BLEU`, `chrF2++`, `TER`.
     pub name: String,
-    /// The score: from 0 to 100, but for TER, which is above where there are more edits than words.
+    /// The score: from 0 to 100, except for TER, which exceeds 100 if there are more edits than
+    /// words.
     pub value: f64,
-    /// What else there is to say of it; empty of metrics that say no more.
+    /// Details; empty for metrics without any.
     pub verbose: String,
-    /// What it was computed with.
+    /// The settings it was computed with.
     pub signature: Signature,
-    /// How far it can be trusted, where that was estimated.
+    /// The confidence interval, if estimated.
     pub confidence: Option<Confidence>,
 }
 
@@ -24,7 +25,7 @@ pub struct Score {
 pub struct Confidence {
     /// The mean.
     pub mean: f64,
-    /// Half of the width of the interval that has 95 % of the samples.
+    /// Half the width of the interval that contains 95 % of the samples.
     pub half_width: f64,
 }
 
@@ -40,8 +41,8 @@ impl Score {
         }
     }
 
-    /// The whole line as sacreBLEU writes it:
-    /// `BLEU|nrefs:1|… = 36.2 67.4/43.5/29.8/20.8 (BP = 0.980 ratio = 0.980 hyp_len = 12 ref_len = 12)`.
+    /// The whole line in sacreBLEU's format: `BLEU|nrefs:1|… = 36.2 67.4/43.5/29.8/20.8 (BP = 0.980
+    /// ratio = 0.980 hyp_len = 12 ref_len = 12)`.
     pub fn line(&self, decimals: usize) -> String {
         let line = format!("{}|{} = {} {}", self.name, self.signature, self.number(decimals), self.verbose);
         line.trim_end().to_owned()

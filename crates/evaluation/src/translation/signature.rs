@@ -1,26 +1,28 @@
-//! What a score was computed with, in one line.
+//! A score's signature.
 
 use std::fmt;
 
-/// This implementation and its version, as signatures have it.
+/// This implementation and its version, for signatures.
 ///
-/// It is not the version of a sacreBLEU, because none computed the score. Scores equal those of sacreBLEU 2.6.0.
+/// It is not a sacreBLEU version, since sacreBLEU did not compute the score. Scores equal those of sacreBLEU
+/// 2.6.0.
 pub const VERSION: &str = concat!("cloze-", env!("CARGO_PKG_VERSION"));
 
-/// What a score was computed with, as sacreBLEU says it: `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:…`. All
-/// is as there but for the version, which is [`VERSION`].
+/// The settings a score was computed with, in sacreBLEU's format:
+/// `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:…`. Only the version differs; it is [`VERSION`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature(Vec<(&'static str, String)>);
 
 impl Signature {
-    /// Of so many references to each line, `None` where their number varies; and of a metric's settings.
+    /// The signature for this number of references per line (`None` if it varies) and a metric's
+    /// settings.
     pub(crate) fn new(n_references: Option<usize>, settings: Vec<(&'static str, String)>) -> Self {
         let references = n_references.map_or_else(|| "var".to_owned(), |n| n.to_string());
         let version = ("version", VERSION.to_owned());
         Self([("nrefs", references)].into_iter().chain(settings).chain([version]).collect())
     }
 
-    /// Says that the test `kind`, `bs` (bootstrap) or `ar` (approximate randomisation), had so many samples.
+    /// Adds the number of samples of the test `kind`, `bs` (bootstrap) or `ar` (approximate randomisation).
     pub(crate) fn sampled(&mut self, kind: &'static str, n_samples: usize, seed: u64) {
         self.0.splice(1..1, [(kind, n_samples.to_string()), ("seed", seed.to_string())]);
     }
@@ -43,7 +45,7 @@ pub(crate) fn yes(value: bool) -> String {
     if value { "yes" } else { "no" }.to_owned()
 }
 
-/// `lc` of lower-cased text, or `mixed`.
+/// `lc` for lower-cased text, else `mixed`.
 pub(crate) fn case(lowercase: bool) -> String {
     if lowercase { "lc" } else { "mixed" }.to_owned()
 }

@@ -3,21 +3,22 @@
 use super::eigen::{covariance, mean, symmetric_eigen};
 use crate::embeddings::Vectors;
 
-/// What is below this share of the largest variance is rounding.
+/// Variances below this share of the largest are rounding errors.
 const NO_VARIANCE: f64 = 1e-12;
 
-/// Vectors by their first principal components.
+/// Vectors projected on their first principal components.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PrincipalComponents {
-    /// `[n · count]`: each vector's coordinates, `u_k · (x − μ)`. A component beyond those that there are is 0.
+    /// `[n · count]`: each vector's coordinates, `u_k · (x − μ)`. Missing components are 0.
     pub positions: Vec<f64>,
-    /// `[count]`: the share of the variance that lies along each component, 0 where nothing varies.
+    /// `[count]`: the share of the variance along each component, 0 if nothing varies.
     pub shares: Vec<f64>,
 }
 
-/// The first `count` principal components `u_k` of vectors and the vectors' coordinates along them (Pearson 1901), from all
-/// eigenvectors of the covariance, or of `1/n · X·Xᵀ` with the centred vectors `X` where there are fewer vectors than
-/// features: both have the same eigenvalues above 0. A component's entry with the greatest absolute value is positive.
+/// The first `count` principal components `u_k` of vectors and the vectors' coordinates along them (Pearson
+/// 1901), from all eigenvectors of the covariance, or of `1/n · X·Xᵀ` with the centred vectors `X` if there
+/// are fewer vectors than features: both have the same non-zero eigenvalues. A component's entry with the
+/// greatest absolute value is positive.
 ///
 /// # Panics
 /// If there is no vector.

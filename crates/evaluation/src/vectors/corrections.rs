@@ -1,11 +1,12 @@
-//! Corrections of vectors that point too much the same way.
+//! Corrections of anisotropic vectors.
 
 use super::eigen::{covariance, mean, symmetric_eigen};
 
-/// What is below this share of the largest variance is rounding: whitening and z-scores leave it at zero.
+/// Variances below this share of the largest are rounding errors: whitening and z-scores set them to
+/// zero.
 const NO_VARIANCE: f64 = 1e-10;
 
-/// An affine map of vectors that is learned from vectors without labels: `(x − μ)·Wᵀ`.
+/// An affine map fitted to unlabelled vectors: `(x − μ)·Wᵀ`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Correction {
     mean: Vec<f64>,
@@ -14,17 +15,17 @@ pub struct Correction {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Map {
-    /// `[width]`: what each feature is multiplied by.
+    /// `[width]`: the factor of each feature.
     Scales(Vec<f64>),
-    /// `[width · width]`: a feature of the result a row.
+    /// `[width · width]`: one row per output feature.
     Matrix(Vec<f64>),
-    /// `[components · width]`: directions that are taken out.
+    /// `[components · width]`: directions to remove.
     Without(Vec<f64>),
 }
 
 impl Correction {
-    /// Z-scores: `(x_i − μ_i) / σ_i` for each feature, as scikit-learn's `StandardScaler` has them. A feature that does not
-    /// vary becomes 0.
+    /// Z-scores: `(x_i − μ_i) / σ_i` for each feature, as in scikit-learn's `StandardScaler`. A constant
+    /// feature becomes 0.
     ///
     /// # Panics
     /// If there is no vector.
@@ -39,9 +40,9 @@ impl Correction {
         Self { mean, map: Map::Scales(scales(&variances)) }
     }
 
-    /// Whitening: `Λ^(−1/2)·Uᵀ·(x − μ)` with the covariance `U·Λ·Uᵀ`, so that features do not correlate and have the variance
-    /// 1 (Su et al. 2021, §3.2). Directions without variance become 0. It keeps all others, where the paper also has variants
-    /// that keep the first ones only.
+    /// Whitening: `Λ^(−1/2)·Uᵀ·(x − μ)` with the covariance `U·Λ·Uᵀ`, so that features are uncorrelated with
+    /// variance 1 (Su et al. 2021, §3.2). Directions without variance become 0. All others are kept; the
+    /// paper also has variants that keep only the first ones.
     ///
     /// # Panics
     /// If there is no vector.
@@ -55,12 +56,12 @@ impl Correction {
         Self { mean, map: Map::Matrix(eigen.vectors) }
     }
 
-    /// All but the top: `x − μ − Σ_(i ≤ D) (u_i · (x − μ))·u_i`, without the mean and the first `components` principal
-    /// components `u_i` (Mu & Viswanath 2018, algorithm 1, who take `D` = width / 100). Deviation: the projections are of
-    /// `x − μ`, where the algorithm as printed has `u_i · x`; that of its authors' code is this one.
+    /// All but the top: `x − μ − Σ_(i ≤ D) (u_i · (x − μ))·u_i`, without the mean and the first `components`
+    /// principal components `u_i` (Mu & Viswanath 2018, algorithm 1, who take `D` = width / 100). Deviation:
+    /// the projections are of `x − μ`, as in the authors' code; the printed algorithm has `u_i · x`.
     ///
     /// # Panics
-    /// If there is no vector, or less features than `components`.
+    /// If there is no vector, or fewer features than `components`.
     pub fn all_but_the_top(vectors: &[f32], width: usize, components: usize) -> Self {
         assert!(components <= width, "{components} components of {width} features");
         let (mean, covariance) = covariance(vectors, width);
@@ -72,7 +73,7 @@ impl Correction {
     /// The corrected vectors, `[n · width]`.
     ///
     /// # Panics
-    /// If `vectors` have another width than those that the correction was learned from.
+    /// If `vectors` differ in width from those the correction was fitted to.
     pub fn apply(&self, vectors: &[f32]) -> Vec<f32> {
         let width = self.mean.len();
         assert!(vectors.len().is_multiple_of(width), "vectors of another width");
@@ -108,7 +109,7 @@ fn scales(variances: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// `tests/fixtures/vectors/export.py` has what NumPy and scikit-learn make of the same vectors, up to the signs of
+    /// Reference values of NumPy and scikit-learn from `tests/fixtures/vectors/export.py`, up to the signs of
     /// components.
     const CASE: &str = include_str!("../../../../tests/fixtures/vectors/corrections.json");
 

@@ -1,9 +1,9 @@
-//! Anisotropy, and how much of a word's vector its context decides (Ethayarajh 2019).
+//! Anisotropy and contextuality of word vectors (Ethayarajh 2019).
 
 use crate::embeddings::{Similarity, Vectors, norm};
 
-/// The vectors scaled to length 1, `[n · width]`, so that their Euclidean distances are in the order of their cosines. A vector
-/// of zeros stays one.
+/// The vectors scaled to length 1, `[n · width]`, so that Euclidean distances order them like cosines. A zero
+/// vector stays zero.
 pub fn directions(vectors: Vectors<'_>) -> Vec<f32> {
     let scaled = |vector: &'_ [f32]| {
         let norm = norm(vector);
@@ -13,21 +13,22 @@ pub fn directions(vectors: Vectors<'_>) -> Vec<f32> {
     vectors.iter().flat_map(scaled).collect()
 }
 
-/// The mean cosine of some pairs of `vectors`, `[n · width]`. Of random words it is the anisotropy (§3.4): 0 if they point
-/// everywhere, 1 if all point the same way. NaN without a pair.
+/// The mean cosine of some pairs of `vectors`, `[n · width]`. For random words it is the anisotropy (§3.4): 0
+/// for uniformly spread directions, 1 if all are equal. NaN without a pair.
 ///
 /// # Panics
-/// If there is no vector of a number.
+/// If an index is out of range.
 pub fn mean_cosine(vectors: &[f32], width: usize, pairs: &[(usize, usize)]) -> f64 {
     let vector = |number: usize| &vectors[number * width..][..width];
     pairs.iter().map(|(a, b)| Similarity::Cosine.of(vector(*a), vector(*b))).sum::<f64>() / pairs.len() as f64
 }
 
 /// The mean cosine of all pairs of one word's vectors in different contexts (§3.2, definition 1):
-/// `1/(n² − n) · Σ_j Σ_(k ≠ j) cos(x_j, x_k)`, from the sum of their directions. NaN for less than two.
+/// `1/(n² − n) · Σ_j Σ_(k ≠ j) cos(x_j, x_k)`, from the sum of their directions. NaN for fewer than
+/// two.
 ///
 /// # Panics
-/// If there is no vector of a number.
+/// If an index is out of range.
 pub fn self_similarity(vectors: &[f32], width: usize, numbers: &[usize]) -> f64 {
     let (mut sum, mut counted) = (vec![0.0; width], 0.0);
     for number in numbers {

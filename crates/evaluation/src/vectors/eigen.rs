@@ -3,10 +3,10 @@
 /// A symmetric matrix's eigenvalues and eigenvectors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Eigen {
-    /// `[n]`, the largest first.
+    /// `[n]`, descending.
     pub values: Vec<f64>,
-    /// `[n · n]`: one eigenvector of length 1 a row, in the order of the values. The entry with the greatest absolute value is
-    /// positive.
+    /// `[n · n]`: one unit eigenvector per row, in the order of the values. The entry with the greatest
+    /// absolute value is positive.
     pub vectors: Vec<f64>,
 }
 
@@ -80,8 +80,8 @@ pub fn symmetric_eigen(matrix: &[f64], n: usize) -> Eigen {
     Eigen { values: order.iter().map(|at| values[*at]).collect(), vectors }
 }
 
-/// Reduces a symmetric matrix to a tridiagonal one. Returns its diagonal and, from 1 on, what stands beside it; `v` becomes the
-/// transformation.
+/// Reduces a symmetric matrix to a tridiagonal one. Returns its diagonal and, from 1 on, its off-diagonal;
+/// `v` becomes the transformation.
 fn tridiagonal(v: &mut [Vec<f64>]) -> (Vec<f64>, Vec<f64>) {
     let n = v.len();
     let mut d: Vec<f64> = (0..n).map(|j| v[j][n - 1]).collect();
@@ -164,7 +164,7 @@ fn tridiagonal(v: &mut [Vec<f64>]) -> (Vec<f64>, Vec<f64>) {
     (d, e)
 }
 
-/// Makes a tridiagonal matrix diagonal: `d` becomes the eigenvalues, the columns `v` the eigenvectors.
+/// Diagonalises a tridiagonal matrix: `d` becomes the eigenvalues, the columns `v` the eigenvectors.
 fn diagonal(v: &mut [Vec<f64>], d: &mut [f64], e: &mut [f64]) {
     let n = v.len();
     e.rotate_left(1);
@@ -223,7 +223,7 @@ fn diagonal(v: &mut [Vec<f64>], d: &mut [f64], e: &mut [f64]) {
 mod tests {
     use super::*;
 
-    /// A matrix that no two entries of are related in.
+    /// A matrix with unrelated entries.
     fn symmetric(n: usize) -> Vec<f64> {
         let entry =
             |i: usize, j: usize| ((i * j + 3 * (i + j)) as f64 * 0.73).sin() + if i == j { 1.5 } else { 0.0 };

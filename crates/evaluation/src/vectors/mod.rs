@@ -1,6 +1,6 @@
-//! The geometry of a set of vectors: how alike they point, corrections that spread them out, and maps of them on a plane.
+//! The geometry of a set of vectors: anisotropy, corrections of it, and two-dimensional maps.
 //!
-//! Vectors lie one after another, `[n · width]`.
+//! Vectors are concatenated, `[n · width]`.
 
 mod components;
 mod corrections;

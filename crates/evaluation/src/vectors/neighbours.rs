@@ -1,10 +1,11 @@
-//! The nearest vectors of each of many.
+//! Exact nearest neighbours of all vectors.
 
 use std::cmp::Ordering;
 
 use rayon::prelude::*;
 
-/// Rows whose neighbours are looked for together, and rows they are compared with at a time: both stay in a core's cache.
+/// Block size: rows processed together, and rows they are compared with at a time; both stay in a core's
+/// cache.
 const TOGETHER: usize = 32;
 const BLOCK: usize = 256;
 
@@ -17,17 +18,17 @@ pub(super) struct Near {
 }
 
 impl Near {
-    /// Nearer ones first, and of equally near ones the earlier.
+    /// Nearer ones first; ties go to the earlier one.
     fn order(&self, other: &Self) -> Ordering {
         self.square.total_cmp(&other.square).then(self.place.cmp(&other.place))
     }
 }
 
-/// For each of `vectors`, `[n · width]`, the `k` nearest other ones by Euclidean distance, the nearest first. All pairs are
-/// compared, on all cores.
+/// For each of `vectors`, `[n · width]`, the `k` nearest others by Euclidean distance, nearest first. All
+/// pairs are compared, on all cores.
 ///
 /// # Panics
-/// If there are not more than `k` vectors.
+/// If there are at most `k` vectors.
 pub(super) fn nearest(vectors: &[f32], width: usize, k: usize) -> Vec<Vec<Near>> {
     let n = vectors.len() / width;
     assert!(k < n, "{k} neighbours among {n} vectors");
@@ -52,11 +53,11 @@ pub(super) fn nearest(vectors: &[f32], width: usize, k: usize) -> Vec<Vec<Near>>
     found.into_iter().flatten().collect()
 }
 
-/// The nearest so far, and some that may be farther.
+/// The nearest so far, and possibly some farther ones.
 struct Nearest {
     k: usize,
     found: Vec<Near>,
-    /// The farthest that may still be among them.
+    /// The largest distance that may still be among them.
     limit: f32,
 }
 
@@ -85,7 +86,7 @@ impl Nearest {
     }
 }
 
-/// In partial sums that the processor adds side by side.
+/// Uses partial sums that the processor can vectorise.
 fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 8;
     let (chunks_a, chunks_b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));

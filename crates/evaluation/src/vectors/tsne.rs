@@ -1,4 +1,4 @@
-//! t-SNE: a map on which vectors near each other stay near.
+//! t-SNE: a map that preserves neighbourhoods.
 
 use bhtsne::Neighbor;
 
@@ -7,30 +7,30 @@ use super::neighbours::{Near, nearest};
 use crate::embeddings::Vectors;
 use crate::{EvaluationError, Result};
 
-/// Principal components that neighbours are looked for in.
+/// Number of principal components in which neighbours are searched.
 const COMPONENTS: usize = 50;
 
-/// The standard deviation of the first positions along the first component, and that of what is random in them.
+/// The standard deviation of the initial positions along the first component, and of their random part.
 const FIRST: f64 = 1e-4;
 const RANDOM: f64 = 1e-6;
 
-/// How coarse the forces of far points are (θ of Barnes-Hut).
+/// The accuracy of forces from distant points (θ of Barnes-Hut).
 const THETA: f64 = 0.5;
 
 /// How a map is made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TsneConfig {
-    /// How many neighbours count for each vector, as a smooth number: from 1 to a third of the other vectors.
+    /// Effective number of neighbours of each vector, from 1 to a third of the other vectors.
     pub perplexity: f64,
     /// Steps of the gradient descent; in the first 250 attraction is twelve times as strong.
     pub steps: usize,
 }
 
 impl TsneConfig {
-    /// The perplexity 30 of scikit-learn, or the greatest possible of so few vectors, and 1,000 steps.
+    /// Perplexity 30 as in scikit-learn, or the maximum for fewer vectors, and 1,000 steps.
     ///
     /// # Errors
-    /// [`EvaluationError::FewVectors`] if there are less than 4.
+    /// [`EvaluationError::FewVectors`] if there are fewer than 4.
     pub fn of(vectors: usize) -> Result<Self> {
         match vectors {
             0..4 => Err(EvaluationError::FewVectors { expected: 4, found: vectors }),
@@ -44,17 +44,18 @@ fn largest_perplexity(vectors: usize) -> f64 {
     vectors.saturating_sub(1) as f64 / 3.0
 }
 
-/// Places vectors on a plane, `[n · 2]`, by Barnes-Hut t-SNE (van der Maaten & Hinton 2008; van der Maaten 2014): the
-/// divergence of two distributions of pairs is minimised, one by the vectors' Euclidean distances and one by those on the
-/// plane. The optimisation is that of the crate `bhtsne`.
+/// Embeds vectors in the plane, `[n · 2]`, by Barnes-Hut t-SNE (van der Maaten & Hinton 2008; van der Maaten
+/// 2014), which minimises the divergence between the distributions of pairs given by Euclidean distances of
+/// the vectors and in the plane. The optimisation is that of the crate `bhtsne`.
 ///
-/// Distances are of the first 50 principal components, as in the papers, and the neighbours are exact. The map begins with the
-/// first two components, a little of `uniform` added, which gives numbers in `0..1`. Deviation: the papers begin with random
-/// positions alone (on components see Kobak & Berens 2019). The same numbers make the same map, bit for bit, whatever the
-/// number of threads. `progress` is told the steps that are done.
+/// Distances are of the first 50 principal components, as in the papers, and the neighbours are exact. The
+/// map is initialised with the first two components plus a little noise from `uniform`, which yields numbers
+/// in `0..1`. Deviation: the papers use a purely random initialisation (on components see Kobak & Berens
+/// 2019). The same numbers give the same map, bit for bit, regardless of the number of threads. `progress`
+/// receives the number of completed steps.
 ///
 /// # Errors
-/// [`EvaluationError::FewVectors`] for less than 4, [`EvaluationError::Perplexity`].
+/// [`EvaluationError::FewVectors`] for fewer than 4 vectors, [`EvaluationError::Perplexity`].
 pub fn tsne(
     vectors: Vectors<'_>,
     config: &TsneConfig,
@@ -90,19 +91,20 @@ pub fn tsne(
     }))
 }
 
-/// The neighbours of a vector, the nearest first, with the square of the nearest one's distance taken from all squares.
+/// The neighbours of a vector, nearest first, with the nearest one's squared distance subtracted from all
+/// squares.
 ///
-/// A vector's distribution `exp(−β·d²) / Σ exp(−β·d²)` and its entropy are the same with and without it. But the crate adds
-/// 2⁻⁵² to the sum, which is far less than that where a vector's neighbours are far and like each other: nothing would then
-/// attract the vector.
+/// A vector's distribution `exp(−β·d²) / Σ exp(−β·d²)` and its entropy are the same with and without it. But
+/// the crate adds 2⁻⁵² to the sum, which dominates if a vector's neighbours are all far away: nothing would
+/// then attract the vector.
 fn beyond_the_nearest(row: &[Near]) -> Vec<Neighbor<f64>> {
     let least = row.first().map_or(0.0, |near| f64::from(near.square));
     let distance = |near: &Near| (f64::from(near.square) - least).max(0.0).sqrt();
     row.iter().map(|near| Neighbor { index: near.place as usize, distance: distance(near) }).collect()
 }
 
-/// `[n · 2]`: the first two of `count` components with the standard deviation [`FIRST`], and random numbers added, which part
-/// vectors that are equal.
+/// `[n · 2]`: the first two of `count` components with the standard deviation [`FIRST`], plus random numbers,
+/// which separate equal vectors.
 fn first_positions(components: &[f64], count: usize, uniform: &mut dyn FnMut() -> f64) -> Vec<f64> {
     let n = components.len() / count;
     let variance = components.chunks_exact(count).map(|row| row[0] * row[0]).sum::<f64>() / n as f64;

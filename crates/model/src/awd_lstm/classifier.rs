@@ -71,8 +71,8 @@ impl AwdLstmClassifierConfig {
     }
 }
 
-/// A classifier of ULMFiT's: a language model's encoder, of which the last state and the greatest and the mean value of
-/// each feature are classified.
+/// ULMFiT's classifier: a language model's encoder with a head on the last state and the maximum and mean of
+/// each feature.
 #[derive(Module, Debug)]
 pub struct AwdLstmForSequenceClassification {
     /// The encoder.
@@ -109,15 +109,15 @@ impl HasBackbone for AwdLstmForSequenceClassification {
 
 /// Two layers on pooled states, `h_c = [h_T, maxpool(H), meanpool(H)]` (Howard & Ruder 2018, eq. 4).
 ///
-/// Deviation: where the paper normalises each feature over the batch, each text's features are normalised, so what is
-/// said of a text does not depend on the batch.
+/// Deviation: layer normalisation replaces the paper's batch normalisation, so that a text's prediction does
+/// not depend on the batch.
 #[derive(Module, Debug)]
 pub struct ConcatPoolingHead {
-    /// Of `3·d` features.
+    /// Normalises `3·d` features.
     pub input_norm: LayerNorm,
     /// `[3·d, d_head]`, followed by a ReLU.
     pub dense: Linear,
-    /// Of `d_head` features.
+    /// Normalises `d_head` features.
     pub dense_norm: LayerNorm,
     /// `[d_head, n_outputs]`
     pub output: Linear,

@@ -5,27 +5,27 @@ use crate::sizes::check_recurrent_sizes;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
-/// The probabilities of AWD-LSTM's dropouts (Merity et al. 2018, §2 and §4). All but [`weight`](Self::weight) and
-/// [`word`](Self::word) are variational: a sequence's tokens share the features that are left out (Gal & Ghahramani
+/// The probabilities of AWD-LSTM's dropouts (Merity et al. 2018, §2 and §4). All but [`weight`](Self::weight)
+/// and [`word`](Self::word) are variational: a sequence's tokens share the dropped features (Gal & Ghahramani
 /// 2016).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct AwdLstmDropout {
-    /// Of whole words: a piece that is left out has the embedding 0 wherever it stands in the batch. Default 0.1.
+    /// Whole words: a dropped piece has embedding 0 everywhere in the batch. Default 0.1.
     pub word: f64,
-    /// Of the embeddings' features. Default 0.4.
+    /// Embedding features. Default 0.4.
     pub input: f64,
-    /// Of the numbers of the recurrent weights (DropConnect, Wan et al. 2013). Default 0.5.
+    /// Recurrent weights (DropConnect, Wan et al. 2013). Default 0.5.
     pub weight: f64,
-    /// Of what a layer hands to the next one. Default 0.3.
+    /// Outputs of each layer but the last. Default 0.3.
     pub hidden: f64,
-    /// Of the last layer's states. Default 0.4.
+    /// The last layer's states. Default 0.4.
     pub output: f64,
 }
 
 impl Default for AwdLstmDropout {
-    /// The paper's for the Penn Treebank (§5).
+    /// The paper's values for the Penn Treebank (§5).
     fn default() -> Self {
         Self { word: 0.1, input: 0.4, weight: 0.5, hidden: 0.3, output: 0.4 }
     }
@@ -38,7 +38,7 @@ impl AwdLstmDropout {
     }
 
     /// # Errors
-    /// [`ModelError::Setting`] with the probability that is none.
+    /// [`ModelError::Setting`] with the invalid probability.
     pub fn validate(&self) -> Result<()> {
         for (key, p) in [
             ("dropout.word", self.word),
@@ -61,7 +61,8 @@ impl AwdLstmDropout {
 pub struct AwdLstmConfig {
     /// Pieces in the vocabulary.
     pub vocab_size: usize,
-    /// Features of an embedding, and of the last layer's states: the embeddings are the output layer too.
+    /// Features of an embedding and of the last layer's states, since the embeddings are tied to the
+    /// output layer.
     pub d_embedding: usize,
     /// Features of the other layers' states.
     pub d_hidden: usize,
@@ -96,8 +97,8 @@ impl AwdLstmConfig {
         (0..self.n_layers).map(width).collect()
     }
 
-    /// A new language model: embeddings are uniform between ±0.1, as in the paper's code, layers as
-    /// [recurrent layers](RecurrentLayer::new) are.
+    /// A new language model: embeddings are uniform in ±0.1, as in the paper's code; layers are
+    /// initialised as [recurrent layers](RecurrentLayer::new).
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate).

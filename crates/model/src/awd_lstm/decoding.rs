@@ -1,4 +1,4 @@
-//! Text generation: prompts are read in one pass, then each step takes one token a row.
+//! Text generation: prompts are read in one pass, then each step takes one token per row.
 
 use super::AwdLstm;
 use crate::Sequences;
@@ -6,7 +6,7 @@ use crate::generate::{LanguageModel, NextToken, StepOutput};
 use crate::recurrent::RecurrentState;
 use burn::tensor::{Device, Int, Tensor};
 
-/// Each layer's state of each row.
+/// Each layer's state for each row.
 #[derive(Debug, Clone)]
 pub struct AwdLstmState(Vec<RecurrentState>);
 

@@ -6,7 +6,7 @@ use crate::{Backbone, BackboneShape, Sequences, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 
-/// Embeddings and LSTM layers: what a language model and a classifier have in common.
+/// Embeddings and LSTM layers, shared by the language model and the classifier.
 #[derive(Module, Debug)]
 pub struct AwdLstmEncoder {
     /// `[vocab_size, d_embedding]`
@@ -25,7 +25,7 @@ linear_maps!(AwdLstmEncoder { layers });
 pub struct AwdLstmOutput {
     /// The last layer's states, `[n_tokens, d_embedding]`, in the order of [`Sequences::ids`].
     pub states: Tensor<2>,
-    /// The same after the output dropout, which the output layer is given.
+    /// The same after the output dropout: the output layer's input.
     pub dropped: Tensor<2>,
     /// Each layer's state after each sequence.
     pub last: Vec<RecurrentState>,
@@ -34,10 +34,10 @@ pub struct AwdLstmOutput {
 impl AwdLstmEncoder {
     /// Reads sequences.
     ///
-    /// - `initial`: each layer's state of each sequence; zeros where there is none
+    /// - `initial`: each layer's state of each sequence; default zeros
     ///
     /// # Panics
-    /// If there is no sequence, or an initial state does not fit.
+    /// If there is no sequence, or an initial state does not match.
     pub fn forward(
         &self,
         sequences: &Sequences,

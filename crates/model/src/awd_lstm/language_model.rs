@@ -7,15 +7,15 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// AWD-LSTM: `P(x) = Π_t P(x_t | x_<t)` by LSTM layers whose output layer is the embedding table (Merity et al. 2018).
 ///
-/// [`AwdLstmConfig`](super::AwdLstmConfig) builds one. The state after a stretch of text begins the next one
-/// ([`AwdLstmOutput::last`]); cut off from its gradient, that is truncated back-propagation through time.
+/// [`AwdLstmConfig`](super::AwdLstmConfig) builds one. The state after a stretch of text initialises the
+/// next one ([`AwdLstmOutput::last`]); detached, that is truncated backpropagation through time.
 ///
-/// Deviation: a recurrent layer has one bias where PyTorch's has two that are only ever added.
+/// Deviation: a recurrent layer has one bias; PyTorch's has two, which are only ever added.
 #[derive(Module, Debug)]
 pub struct AwdLstm {
     /// Embeddings and layers.
     pub encoder: AwdLstmEncoder,
-    /// `[vocab_size]`: of the output layer.
+    /// The output layer's bias, `[vocab_size]`.
     pub output_bias: Param<Tensor<1>>,
 }
 
@@ -47,7 +47,7 @@ impl AwdLstm {
     /// - `next`: the id that follows each token; returns `[n]`
     ///
     /// # Panics
-    /// If the number of ids is not that of the states.
+    /// If the numbers of ids and states differ.
     pub fn losses(&self, states: Tensor<2>, next: &[i32]) -> Tensor<1> {
         assert_eq!(next.len(), states.dims()[0], "the ids that follow, and the tokens");
         let next = TensorData::new(next.to_vec(), [next.len()]);
@@ -62,9 +62,9 @@ pub fn activation_squares(dropped: Tensor<2>) -> Tensor<1> {
     dropped.powi_scalar(2).sum()
 }
 
-/// Temporal activation regularisation: the sum of the squares of `h_t − h_(t+1)`, of packed states before the output
-/// dropout, `[1]` (Merity et al. 2018, §3.5). As in its authors' code the loss is the mean over all numbers, of which
-/// there are `d` for each token but a sequence's last.
+/// Temporal activation regularisation: the sum of the squares of `h_t − h_(t+1)` for packed states before the
+/// output dropout, `[1]` (Merity et al. 2018, §3.5). As in its authors' code the loss is the mean over all
+/// numbers, `d` per token except each sequence's last.
 pub fn temporal_squares(states: Tensor<2>, packing: &Packing) -> Tensor<1> {
     let device = states.device();
     let spans = packing.starts().zip(packing.lengths());

@@ -1,4 +1,4 @@
-//! What a language model remembers of the streams that it is trained on, from step to step.
+//! A language model's state carried over between training steps on text streams.
 
 use super::{AwdLstm, AwdLstmConfig};
 use crate::linear_maps;
@@ -9,18 +9,18 @@ use burn::tensor::{Device, Tensor};
 /// The state of each stream of text after its last stretch. It is part of the module, and so of its checkpoints, but is
 /// not trained: no gradient goes through it.
 ///
-/// A training step changes it in place ([`write`](Self::write)), and if its device fails after that it stays changed. Copies of the module for evaluation
-/// (`Module::valid`) have a copy of it.
+/// A training step changes it in place ([`write`](Self::write)); if the device fails afterwards, the change
+/// remains. Evaluation copies of the module (`Module::valid`) have their own copy.
 #[derive(Module, Debug)]
 pub struct StreamMemory {
-    /// Of each layer, `[streams, d]`.
+    /// For each layer, `[streams, d]`.
     hidden: Vec<RunningState<Tensor<2>>>,
-    /// Of each layer, `[streams, d]`.
+    /// For each layer, `[streams, d]`.
     cell: Vec<RunningState<Tensor<2>>>,
 }
 
 impl StreamMemory {
-    /// Nothing is remembered of this many streams yet.
+    /// Zero states for `streams` streams.
     pub fn new(config: &AwdLstmConfig, streams: usize, device: &Device) -> Self {
         let zeros = || {
             let of_layer = |d| RunningState::new(Tensor::zeros([streams, d], device));
@@ -29,7 +29,7 @@ impl StreamMemory {
         Self { hidden: zeros(), cell: zeros() }
     }
 
-    /// The states of `n` streams from stream `first` on, a state a layer.
+    /// The states of `n` streams from stream `first` on, one per layer.
     ///
     /// # Panics
     /// If there are fewer streams.
@@ -39,11 +39,11 @@ impl StreamMemory {
         layers.map(|(hidden, cell)| RecurrentState { hidden: rows(hidden), cell: Some(rows(cell)) }).collect()
     }
 
-    /// Remembers the states of the streams from stream `first` on. Numbers that are not finite, as of a step that the run
-    /// skips, become 0.
+    /// Stores the states of the streams from stream `first` on. Non-finite numbers, such as from a skipped
+    /// step, become 0.
     ///
     /// # Panics
-    /// If there are fewer streams, or another number of layers.
+    /// If there are fewer streams, or the number of layers differs.
     pub fn write(&self, first: usize, states: &[RecurrentState]) {
         assert_eq!(states.len(), self.hidden.len(), "a state of each layer");
         let put = |state: &RunningState<Tensor<2>>, new: Tensor<2>| {
@@ -63,12 +63,12 @@ impl StreamMemory {
     }
 }
 
-/// A language model in training on streams of text, with what it remembers of them.
+/// A language model in training on text streams, with its carried-over state.
 #[derive(Module, Debug)]
 pub struct StreamedAwdLstm {
     /// The model.
     pub model: AwdLstm,
-    /// What it remembers.
+    /// The carried-over state.
     pub memory: StreamMemory,
 }
 

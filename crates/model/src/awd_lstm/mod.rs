@@ -1,4 +1,4 @@
-//! AWD-LSTM, a left-to-right language model of LSTM layers with dropout wherever it can be (Merity et al. 2018), and its
+//! AWD-LSTM, a left-to-right LSTM language model with dropout everywhere (Merity et al. 2018), and its
 //! classifier (Howard & Ruder 2018, "ULMFiT").
 //!
 //! ```

@@ -9,8 +9,8 @@ use crate::with_fields::with_fields;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
-/// The configuration of a BERT, or of another encoder with the same arithmetic and other switches. The published
-/// [family](crate::huggingface::Family) is not part of it: a folder says which one it is.
+/// The configuration of a BERT, or of another encoder with the same arithmetic and different switches. The
+/// published [family](crate::huggingface::Family) is not part of it: a folder says which one it is.
 ///
 /// The presets are the sizes of Turc et al. 2019 (tiny to medium) and Devlin et al. 2019 (base,
 /// large), with heads of 64 features and `d_ff = 4 · d_model`. Each field has a method that changes it:
@@ -36,8 +36,8 @@ pub struct BertConfig {
     pub d_ff: usize,
     /// The longest sequence, in tokens.
     pub max_positions: usize,
-    /// Segments that token types tell apart; 0 for a model without token types. With 1, every token is in that segment,
-    /// whatever the input says.
+    /// Number of token types (segments); 0 for a model without token types. With 1, every token is in that
+    /// segment, regardless of the input.
     pub n_token_types: usize,
     /// Dropout on the embeddings and on each sub-layer's output, except for sub-layers that two switches below exclude.
     pub hidden_dropout: f64,
@@ -90,7 +90,7 @@ pub struct BertConfig {
     /// Rotary positions in the attention.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotary: Option<RotaryConfig>,
-    /// Which layers attend to a neighbourhood only; none: all attend to the whole sequence.
+    /// The layers with local attention; `None`: all layers attend to the whole sequence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<LocalAttention>,
     /// A bias of all layers' scores by distance (MPNet). Attention with it is composed on every device.
@@ -111,23 +111,25 @@ pub struct BertConfig {
     /// Whether the attention's maps have biases.
     #[serde(default = "yes")]
     pub attention_bias: bool,
-    /// The same of the attention's output map, if it differs: in Qwen2 only the other maps have biases.
+    /// The same for the attention's output map, if it differs: in Qwen2 only the other maps have
+    /// biases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention_output_bias: Option<bool>,
-    /// Heads of keys and values, each shared by equally many heads of queries (Ainslie et al. 2023). None: `n_heads`.
+    /// Key–value heads, each shared by the same number of query heads (Ainslie et al. 2023). `None`:
+    /// `n_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_kv_heads: Option<usize>,
     /// Whether the feed-forward networks' maps have biases.
     #[serde(default = "yes")]
     pub feed_forward_bias: bool,
-    /// The same of the maps up and to the gates, if it differs: in GTE only the map down has a bias.
+    /// The same for the up and gate maps, if it differs: in GTE only the map down has a bias.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feed_forward_up_bias: Option<bool>,
     /// Whether the layer normalisations have a learned shift.
     #[serde(default = "yes")]
     pub norm_bias: bool,
-    /// Whether the first layer normalises what goes into its attention; in ModernBERT, whose embeddings are normalised,
-    /// it does not.
+    /// Whether the first layer normalises its attention's input; in ModernBERT, whose embeddings are
+    /// normalised, it does not.
     #[serde(default = "yes")]
     pub first_norm: bool,
     /// Whether the dropout on the attention's output has the probability of
@@ -158,7 +160,7 @@ pub struct BertConfig {
     /// Whether attention scores are divided by the root of a head's width; in T5 they are not.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub scaled_scores: bool,
-    /// By what the layers normalise: T5 by the root mean square.
+    /// The layers' kind of normalisation; T5 uses the root mean square.
     #[serde(default, skip_serializing_if = "is_layer_norm")]
     pub norm_kind: NormKind,
     /// Whether the embeddings are normalised; in T5 and XLNet they are not.
@@ -167,25 +169,25 @@ pub struct BertConfig {
     /// Whether [`hidden_dropout`](Self::hidden_dropout) acts on the last states too (T5, XLNet).
     #[serde(default, skip_serializing_if = "is_false")]
     pub output_dropout: bool,
-    /// Whether a token sees only itself and the tokens before it, as in folders with `is_decoder`.
+    /// Whether attention is causal, as in folders with `is_decoder`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub causal: bool,
-    /// The language that texts are in, a row of the table of token types where these are languages (XLM). None where token
-    /// types are something else, or are given for each token, as in pretraining.
+    /// The language of texts, as a row of the token-type table if token types are languages (XLM). `None` if
+    /// they are not, or are given per token, as in pretraining.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<usize>,
 }
 
 /// How layers that share parameters form groups (ALBERT's `num_hidden_groups` and `inner_group_num`).
 ///
-/// Each of a model's `n_layers` steps applies all layers of one group, in their order. The steps are shared out among the
-/// groups evenly: step `i` applies group `⌊i / (n_layers / n_groups)⌋`.
+/// Each of a model's `n_layers` steps applies all layers of one group, in order. The steps are divided evenly
+/// among the groups: step `i` applies group `⌊i / (n_layers / n_groups)⌋`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerGroups {
-    /// Groups, at most as many as there are steps.
+    /// Number of groups, at most the number of steps.
     pub n_groups: usize,
-    /// Layers of a group, each with parameters of its own.
+    /// Layers per group, each with its own parameters.
     pub n_inner_layers: usize,
 }
 
@@ -202,18 +204,18 @@ impl LayerGroups {
     }
 }
 
-/// Which layers attend to a neighbourhood only (ModernBERT, Warner et al. 2024, §2.1.1): all but every
-/// `global_every`-th, counted from the first.
+/// Local attention (ModernBERT, Warner et al. 2024, §2.1.1): all layers but every `global_every`-th,
+/// counted from the first, see only a neighbourhood.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LocalAttention {
-    /// How many tokens each way a token of these layers sees.
+    /// Number of tokens that a token sees in each direction.
     pub window: usize,
-    /// Every so many layers one attends to the whole sequence; the first does.
+    /// Every Nth layer attends to the whole sequence, starting with the first.
     pub global_every: usize,
-    /// Whether each layer is one of these, from the first to the last, if [`global_every`](Self::global_every) does not
-    /// say it.
+    /// Whether each layer is local, from first to last, if not determined by
+    /// [`global_every`](Self::global_every).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<Vec<bool>>,
     /// The base of these layers' rotary angles if it differs from the others', see [`RotaryConfig::theta`].
@@ -243,7 +245,7 @@ impl LocalAttention {
         }
     }
 
-    /// These layers' rotary positions, where the others have `others`.
+    /// These layers' rotary positions, given those of the others.
     pub(crate) fn rotary(&self, others: &RotaryConfig) -> RotaryConfig {
         let theta = self.theta.unwrap_or(others.theta);
         self.rotary.clone().unwrap_or_else(|| RotaryConfig { theta, ..others.clone() })
@@ -432,7 +434,7 @@ impl BertConfig {
         self.d_embedding.unwrap_or(self.d_model)
     }
 
-    /// The indices of layers with parameters of their own, in the order in which they are applied.
+    /// The indices of distinct layers, in the order of application.
     fn layer_order(&self) -> Vec<usize> {
         match self.share_layers {
             true => self.layer_groups.unwrap_or(LayerGroups::ONE).order(self.n_layers),
@@ -440,7 +442,8 @@ impl BertConfig {
         }
     }
 
-    /// How many layers a token goes through: `n_layers`, times the layers of a [group](Self::layer_groups).
+    /// Number of layers that a token passes through: `n_layers`, times the layers of a
+    /// [group](Self::layer_groups).
     pub fn n_applied_layers(&self) -> usize {
         self.n_layers.saturating_mul(self.layer_groups.unwrap_or(LayerGroups::ONE).n_inner_layers)
     }
@@ -450,7 +453,7 @@ impl BertConfig {
         self.d_head.unwrap_or(self.d_model / self.n_heads)
     }
 
-    /// Checks that the values fit together.
+    /// Checks that the values are consistent.
     ///
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
@@ -530,7 +533,7 @@ impl BertConfig {
         self.validate_positions()
     }
 
-    /// Checks the positions that are the attention's.
+    /// Checks the attention's positions.
     fn validate_positions(&self) -> Result<()> {
         let refuse = |key, found: String, expected: String| Err(ModelError::Setting { key, found, expected });
         if let Some(rotary) = &self.rotary {
@@ -567,7 +570,7 @@ impl BertConfig {
         self.disentangled.map_or(Ok(()), |terms| terms.validate())
     }
 
-    /// A new model with its pretraining heads; that for pairs needs a pooler, without which there is none.
+    /// A new model with its pretraining heads; the head for pairs requires a pooler.
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate).
@@ -576,7 +579,8 @@ impl BertConfig {
         self.with_heads(bert, init)
     }
 
-    /// A new model with a custom attention: `attention` makes that of each layer, from first to last.
+    /// A new model with a custom attention: `attention` makes each layer's attention, from first to
+    /// last.
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate).

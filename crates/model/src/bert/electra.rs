@@ -1,4 +1,4 @@
-//! ELECTRA (Clark et al. 2020): a discriminator that tells which tokens a small generator replaced.
+//! ELECTRA (Clark et al. 2020): a discriminator detects which tokens a small generator replaced.
 
 use super::{Bert, BertConfig, BertInput, MlmHead};
 use crate::backbone::has_bert;
@@ -27,16 +27,17 @@ pub struct ElectraConfig {
 }
 
 impl ElectraConfig {
-    /// A discriminator, and a generator with as many layers whose width and feed-forward networks are `generator_size`
-    /// times as large. Its heads have 64 features or a few more, so that they share its width evenly.
+    /// A discriminator, and a generator with as many layers whose width and feed-forward networks are
+    /// `generator_size` times as large. Its heads have 64 features or slightly more, so that they divide its
+    /// width evenly.
     ///
     /// The paper has sizes of ¼ to ½ (§3.2, figure 3): 1/4 for ELECTRA-small and -large, 1/3 for -base (table 6).
     ///
     /// # Errors
-    /// [`ModelError::Setting`] for a `generator_size` that is not above 0 and at most 1: a generator that is stronger
-    /// than the discriminator teaches it less; for an invalid discriminator; for one with vectors of distances or biases
-    /// by distance among its embeddings, which fit its own attention alone, or with embeddings that are
-    /// [projected before they are normalised](BertConfig::project_before_norm).
+    /// [`ModelError::Setting`] for a `generator_size` that is not above 0 and at most 1: a generator that is
+    /// stronger than the discriminator teaches it less; for an invalid discriminator; for one with distance
+    /// vectors or biases in its embeddings, which only suit its own attention, or with embeddings [projected
+    /// before normalisation](BertConfig::project_before_norm).
     pub fn new(discriminator: BertConfig, generator_size: f64) -> Result<Self> {
         if !(generator_size > 0.0 && generator_size <= 1.0) {
             let expected = "a number above 0, at most 1: the generator is no wider than the discriminator";
@@ -82,7 +83,8 @@ impl ElectraConfig {
         &self.generator
     }
 
-    /// A new model. The discriminator is drawn first: with the same seed it is the same whatever the generator's size.
+    /// A new model. The discriminator is drawn first: with the same seed it does not depend on the
+    /// generator's size.
     pub fn init(&self, init: &mut ParamInit) -> Electra {
         let bert = self.discriminator.init_encoder(init);
         let head = ReplacedTokenHead::new(&self.discriminator, init);
@@ -91,13 +93,14 @@ impl ElectraConfig {
     }
 }
 
-/// The head of replaced token detection: whether a token stood in the original.
+/// The head of replaced token detection: whether a token is original.
 ///
 /// ```text
 /// D(x, t) = σ(w·act(W·h₍t₎ + b) + c)
 /// ```
 ///
-/// The paper has the output layer alone (§2); the dense layer before it is the authors' code's, and transformers'.
+/// The paper has only the output layer (§2); the dense layer before it follows the authors' code and
+/// transformers.
 #[derive(Module, Debug)]
 pub struct ReplacedTokenHead {
     /// `[d_model, d_model]`
@@ -133,7 +136,7 @@ impl ReplacedTokenHead {
 pub struct ReplacedTokenDetector<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
     pub bert: Bert<A, P>,
-    /// Tells replaced tokens from original ones.
+    /// Distinguishes replaced tokens from original ones.
     pub head: ReplacedTokenHead,
 }
 
@@ -189,16 +192,17 @@ impl Generator {
     }
 }
 
-/// ELECTRA (Clark et al. 2020): a generator that fills masked tokens by sampling, and a discriminator that tells which
-/// tokens of the result are not the original's.
+/// ELECTRA (Clark et al. 2020): a generator fills masked tokens by sampling, and a discriminator detects
+/// which tokens of the result are not original.
 ///
-/// The two share all embeddings: pieces, segments, positions, and their normalisation (§3.2, with the embeddings as wide
-/// as the discriminator's). The model holds them once, in the discriminator, and the gradients of both add up in them.
+/// The two share all embeddings: pieces, segments, positions, and their normalisation (§3.2, with embeddings
+/// as wide as the discriminator's). The model holds them once, in the discriminator, and accumulates both
+/// gradients in them.
 #[derive(Module, Debug)]
 pub struct Electra<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
-    /// What is fine-tuned later.
+    /// The discriminator, which is fine-tuned later.
     pub discriminator: ReplacedTokenDetector<A, P>,
-    /// What replaces tokens.
+    /// The generator, which replaces tokens.
     pub generator: Generator<A>,
 }
 
@@ -227,7 +231,7 @@ impl<A: Attention, P: Positions> Electra<A, P> {
 /// One piece for each row of logits, drawn from their softmax: the first piece whose cumulative probability exceeds the
 /// row's number. No gradient goes through it.
 ///
-/// The same numbers give the same pieces, whatever the device's generator has drawn before.
+/// The same numbers give the same pieces, regardless of the device's generator.
 ///
 /// # Shapes
 /// - `logits`: `[n, vocab_size]`; `uniform`: `[n]`, each from 0 to below 1; returns `[n]`

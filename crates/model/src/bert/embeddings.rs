@@ -17,11 +17,11 @@ use burn::tensor::{Int, Tensor};
 pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     /// `[vocab_size, d_embedding]`; the masked-LM head projects onto this very parameter.
     pub tokens: Embedding,
-    /// `[n_token_types, d_embedding]`: of segments, or in a model with language embeddings of languages (XLM). DistilBERT
-    /// has none.
+    /// `[n_token_types, d_embedding]`: for segments, or for languages in a model with language embeddings
+    /// (XLM). DistilBERT has none.
     pub token_types: Option<Embedding>,
-    /// Position vectors: in BERT a learned table, `[position_offset + max_positions, d_embedding]`. None where positions
-    /// are the attention's alone.
+    /// Position vectors: in BERT a learned table, `[position_offset + max_positions, d_embedding]`. `None` if
+    /// only the attention handles positions.
     pub positions: Option<P>,
     /// The normalisation of the sum; T5 and XLNet have none.
     pub norm: Option<LayerNorm>,
@@ -29,15 +29,15 @@ pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     pub projection: Option<Linear>,
     /// The bias of all layers' scores by distance, in MPNet and T5.
     pub relative_bias: Option<RelativeBias>,
-    /// The vectors of distances that all layers share, in DeBERTa.
+    /// The distance vectors shared by all layers, in DeBERTa.
     pub distances: Option<DistanceVectors>,
     /// The same for XLNet, which are no parameters.
     pub sinusoids: Option<DistanceSinusoids>,
-    /// What XLNet's predictions start from in pretraining, `[d_model]`. No encoder has a use for it; it is kept for the
-    /// folder that the model is saved to.
+    /// XLNet's initial query vector in pretraining, `[d_model]`. Unused by the encoder, but kept when saving
+    /// the model.
     pub query: Option<Param<Tensor<1>>>,
-    /// See [`BertConfig::language`]. [`forward`](Self::forward) takes each token's type as it is given: who makes the
-    /// types reads it.
+    /// See [`BertConfig::language`]. [`forward`](Self::forward) uses token types as given; this is read by
+    /// the code that makes them.
     #[module(skip)]
     pub language: Option<usize>,
     dropout: f64,
@@ -116,10 +116,11 @@ impl<P: Positions> BertEmbeddings<P> {
         self.forward_at(input_ids, token_type_ids, packing, None)
     }
 
-    /// [`forward`](Self::forward) with each token's position, `[batch, len]`, if it is not its place in its sequence.
+    /// [`forward`](Self::forward) with each token's position, `[batch, len]`, if it differs from its place in
+    /// its sequence.
     ///
     /// # Panics
-    /// If a position is beyond those that there are.
+    /// If a position is out of range.
     pub fn forward_at(
         &self,
         input_ids: Tensor<2, Int>,
@@ -153,7 +154,7 @@ impl<P: Positions> BertEmbeddings<P> {
         projected(ops::dropout(sum, self.dropout), !self.project_before_norm)
     }
 
-    /// The vectors of the distances in padded sequences that all layers share, if the attention needs any.
+    /// The distance vectors for padded sequences, shared by all layers, if the attention needs them.
     ///
     /// # Shapes
     /// - `token_type_ids`: `[batch, len]`

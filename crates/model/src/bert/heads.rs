@@ -27,7 +27,7 @@ impl Pooler {
     }
 }
 
-/// The masked-language-model head: a transform, which XLM's has not, then a projection onto the vocabulary.
+/// The masked-language-model head: a transform (except in XLM), then a projection onto the vocabulary.
 ///
 /// The projection's matrix is usually the embedding parameter itself, passed to [`forward`](Self::forward): the model holds it
 /// once, so the two cannot drift apart in training.
@@ -37,9 +37,10 @@ pub struct MlmHead {
     pub dense: Option<Linear>,
     /// The normalisation after the transform; none if there is no transform.
     pub norm: Option<LayerNorm>,
-    /// A projection of its own, `[d_embedding, vocab_size]` without a bias; none if it is that of the token embeddings.
+    /// A projection of its own, `[d_embedding, vocab_size]` without a bias; `None` if tied to the token
+    /// embeddings.
     pub decoder: Option<Linear>,
-    /// One output bias a piece, `[vocab_size]`, unless the head has none.
+    /// One output bias per piece, `[vocab_size]`, unless the head has none.
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
     activation: Activation,

@@ -1,7 +1,7 @@
 //! BERT (Devlin et al. 2019) and its relatives: encoder, pooler, and the heads it is pretrained with.
 //!
-//! The other published [families](crate::huggingface::Family) of encoders, from RoBERTa to ModernBERT, are the same
-//! encoder with other switches in [`BertConfig`].
+//! The other published [families](crate::huggingface::Family) of encoders, from RoBERTa to ModernBERT, are
+//! the same encoder with different switches in [`BertConfig`].
 
 mod config;
 mod electra;

@@ -8,8 +8,8 @@ use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use std::sync::Arc;
 
-/// A batch of token sequences, BERT's input: one sequence a row, padded to the same length, or [packed](Packing) into
-/// one row without padding.
+/// A batch of token sequences, BERT's input: one sequence per row, padded to the same length, or
+/// [packed](Packing) into one row without padding.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BertInput {
@@ -18,8 +18,9 @@ pub struct BertInput {
     /// `[batch, len]`, or `[1, n_tokens]`: 0 for the first segment, 1 for the second; in a model with language embeddings
     /// the language's number.
     pub token_type_ids: Tensor<2, Int>,
-    /// `[batch, len]`, or `[1, n_tokens]`: the position of each token, counted from 0. None: its place in its sequence.
-    /// Positions that are the attention's, such as rotary ones, are always the place in the sequence.
+    /// `[batch, len]`, or `[1, n_tokens]`: the position of each token, counted from 0. None: its place in its
+    /// sequence. Positions handled by the attention, such as rotary ones, are always the place in the
+    /// sequence.
     pub position_ids: Option<Tensor<2, Int>>,
     /// `[batch, len]`, `true` = ignored; none if there is no padding.
     pub pad_mask: Option<Tensor<2, Bool>>,
@@ -27,9 +28,9 @@ pub struct BertInput {
     pub packing: Option<Packing>,
     /// Whether a token sees only itself and the tokens before it.
     pub causal: bool,
-    /// What the tokens of each sequence see, one value a sequence; none if all see all. With
-    /// [prefixes](Sight::Prefix) one encoder is trained left to right, from source to target and in both directions
-    /// (Dong et al. 2019, "UniLM").
+    /// What the tokens of each sequence see, one value per sequence; `None` if all see all. With
+    /// [prefixes](Sight::Prefix) one encoder is trained left to right, from source to target and in both
+    /// directions (Dong et al. 2019, "UniLM").
     pub sights: Option<Arc<[Sight]>>,
     /// Added to the attention scores of every layer; broadcastable to `[sequences, n_heads, len, len]`, where `len` is
     /// the padded length even for packed input. See [`AttentionMask::bias`].
@@ -55,7 +56,7 @@ impl BertInput {
         }
     }
 
-    /// Packed sequences of one segment: `ids` holds one after another, of these `lengths`.
+    /// Packed sequences of one segment: `ids` holds them concatenated, with these `lengths`.
     ///
     /// [`Bert::forward`] pads them where packing does not pay, see [`Bert::takes_packed`]; the states are packed in
     /// either case.
@@ -93,7 +94,7 @@ impl BertInput {
         self
     }
 
-    /// Says what the tokens of each sequence see, see [`sights`](Self::sights).
+    /// Sets what the tokens of each sequence see, see [`sights`](Self::sights).
     pub fn with_sights(mut self, sights: impl Into<Arc<[Sight]>>) -> Self {
         self.sights = Some(sights.into());
         self
@@ -140,7 +141,7 @@ impl BertInput {
         assert!(batch > 0 && len > 0, "an empty batch, {batch} sequences of {len} tokens: leave it out");
     }
 
-    /// The same sequences, one a row, padded to the same length.
+    /// The same sequences, one per row, padded to the same length.
     fn padded(self, packing: &Packing) -> Self {
         let device = self.input_ids.device();
         let tokens = packing.padded_tokens();
@@ -348,7 +349,8 @@ fn numbers(of: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
     Tensor::from_data(numbers.as_slice(), device)
 }
 
-/// The packed tokens in ascending order, and the place of each among them; no places if they are in that order already.
+/// The packed tokens in ascending order, and the place of each among them; `None` if they are already in
+/// order.
 fn in_order(tokens: Tensor<1, Int>) -> (WantedTokens, Option<Tensor<1, Int>>) {
     let device = tokens.device();
     let indices: Vec<usize> = tokens.to_data().iter::<i64>().map(|token| token as usize).collect();

@@ -7,7 +7,8 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How a sequence's states become one vector. Padding never counts; special tokens always do.
+/// How a sequence's states are pooled into one vector. Padding never counts; special tokens always
+/// do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -20,14 +21,14 @@ pub enum Pooling {
     Max,
     /// The sum over all tokens, divided by the square root of their number.
     MeanSqrtLen,
-    /// The mean over all tokens with weights 1, 2, 3 and so on in their order (Muennighoff 2022).
+    /// The mean over all tokens with weights 1, 2, 3 and so on, in order (Muennighoff 2022).
     WeightedMean,
     /// The last token's state.
     LastToken,
 }
 
 impl Pooling {
-    /// One vector a sequence, from padded or packed states.
+    /// One vector per sequence, from padded or packed states.
     ///
     /// # Shapes
     /// - `states`: `[batch, len, d_model]`, packed if `packing` is given; `pad_mask`: `[batch, len]`, `true` = ignored;
@@ -41,8 +42,8 @@ impl Pooling {
         self.after(0, states, pad_mask, packing)
     }
 
-    /// The same with each sequence's first `skipped` tokens left out, but never the last one. The first token's state stays
-    /// what it is.
+    /// The same with each sequence's first `skipped` tokens left out, but never the last one. Pooling by the
+    /// first token's state is unaffected.
     fn after(
         self,
         skipped: usize,
@@ -133,7 +134,7 @@ impl Pooling {
         }
     }
 
-    /// The weights of padded sequences, `[batch, len]`, wherever their padding is.
+    /// The weights for padded sequences, `[batch, len]`, with padding anywhere.
     fn padded_weights(
         self,
         skipped: usize,
@@ -166,7 +167,7 @@ fn kept(shape: [usize; 2], pad_mask: Option<Tensor<2, Bool>>, device: &Device) -
     }
 }
 
-/// Of padded sequences each token's number from 1, and 0 for padding, which may stand before the first token.
+/// Each token's number from 1 in padded sequences, and 0 for padding, which may precede the first token.
 fn numbers(shape @ [_, len]: [usize; 2], pad_mask: Option<Tensor<2, Bool>>, device: &Device) -> Tensor<2> {
     let kept = kept(shape, pad_mask, device);
     let places = Tensor::<1, Int>::arange(1..len as i64 + 1, device).float().unsqueeze_dim::<2>(0);
@@ -190,8 +191,8 @@ fn kept_after(
     numbers.greater_elem(skipped as f32).bool_or(last).float()
 }
 
-/// How a sequence's embedding is made: one or more poolings, applied to each of the last layers' states and
-/// concatenated.
+/// How a sequence's embedding is made: one or more poolings, applied to the states of each of the last
+/// layers, concatenated.
 ///
 /// An embedding has `poolings · layers · d_model` features. A pooling's layers are concatenated with the deepest last,
 /// as in `torch.cat(hidden_states[-4:], dim=-1)`.
@@ -199,11 +200,11 @@ fn kept_after(
 pub struct SentencePooling {
     poolings: Vec<Pooling>,
     layers: usize,
-    /// How many of the first tokens are left out.
+    /// Number of initial tokens left out.
     skipped: usize,
 }
 
-/// Its poolings as sentence-transformers' modes are called, and the layers where it has more than the last.
+/// Its poolings by sentence-transformers' names, and the layers if more than the last.
 impl fmt::Display for SentencePooling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |pooling: &Pooling| match pooling {
@@ -224,8 +225,8 @@ impl fmt::Display for SentencePooling {
 }
 
 impl SentencePooling {
-    /// The mean over all tokens of the last four layers' states, concatenated: `4 · d_model` features. In Devlin et al.
-    /// 2019, table 7, the best way to use BERT without training it.
+    /// The mean over all tokens of the last four layers' states, concatenated: `4 · d_model` features. The
+    /// best way to use BERT without training in Devlin et al. 2019, table 7.
     pub fn last4() -> Self {
         Self { poolings: vec![Pooling::Mean], layers: 4, skipped: 0 }
     }
@@ -241,12 +242,13 @@ impl SentencePooling {
         }
     }
 
-    /// The same with each sequence's first `n` tokens left out, as those of a prompt, but never the last one (`include_prompt`:
-    /// false of sentence-transformers). A [weighted mean](Pooling::WeightedMean) counts them all the same.
+    /// The same without each sequence's first `n` tokens, such as a prompt's, but never without the last one
+    /// (sentence-transformers' `include_prompt = false`). A [weighted mean](Pooling::WeightedMean) still
+    /// counts them.
     ///
     /// # Errors
-    /// [`ModelError::Config`] for the first token's state: sentence-transformers 6 takes that of the first token after the prompt,
-    /// and the versions before it that of the first token.
+    /// [`ModelError::Config`] for the first token's state: sentence-transformers 6 uses the first token after
+    /// the prompt, and earlier versions the first token.
     pub fn after(self, n: usize) -> Result<Self> {
         match n > 0 && self.poolings.contains(&Pooling::Cls) {
             true => Err(ModelError::Config(
@@ -263,7 +265,7 @@ impl SentencePooling {
         self.poolings.len() * self.layers * d_model
     }
 
-    /// Checks that an encoder of `n_layers` layers has as many as are pooled.
+    /// Checks that an encoder of `n_layers` layers has enough layers.
     ///
     /// # Errors
     /// [`ModelError::Config`] if it has too few.
@@ -338,7 +340,7 @@ mod tests {
         found.into_data().assert_approx_eq::<f32>(&expected.into(), Tolerance::absolute(1e-6));
     }
 
-    /// In a product of all sequences, sums over the tokens are cut where no sequence ends.
+    /// In a product over all sequences, sums over tokens are not split at sequence ends.
     #[test]
     fn a_sequences_bits_are_its_own() {
         let device = Device::flex();

@@ -5,8 +5,8 @@ use crate::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 
-/// BERT with both pretraining heads (Devlin et al. 2019, §3.1), or with the masked-LM head alone, as in RoBERTa (Liu et
-/// al. 2019, §4.2).
+/// BERT with both pretraining heads (Devlin et al. 2019, §3.1), or only the masked-LM head, as in RoBERTa
+/// (Liu et al. 2019, §4.2).
 #[derive(Module, Debug)]
 pub struct BertForPreTraining<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
@@ -46,8 +46,8 @@ impl<A: Attention, P: Positions> BertForPreTraining<A, P> {
         self
     }
 
-    /// Computes logits only at the masked positions: the projection onto the vocabulary is the largest product of a
-    /// small model, and six of seven rows of it would be unused.
+    /// Computes logits only at the masked positions: the projection onto the vocabulary is a small model's
+    /// largest product, and six of seven rows would be unused.
     ///
     /// # Shapes
     /// - `masked_positions`: `[n_masked]`, indices into the flattened batch: `row · len + column`, or the token's index

@@ -14,7 +14,7 @@ use std::ops::Range;
 ///
 /// `y` is projected onto the token embeddings, which are passed in as in [`MlmHead`](super::MlmHead).
 ///
-/// A token beyond the last row of the position table takes that row; the authors' code predicts no such token.
+/// A token beyond the last row of the position table uses that row; the authors' code predicts no such token.
 #[derive(Module, Debug)]
 pub struct SpanBoundaryHead {
     /// `[max_span, d_position]`: one row for each place in a span.
@@ -27,7 +27,7 @@ pub struct SpanBoundaryHead {
     pub second: Linear,
     /// The normalisation after the second layer.
     pub second_norm: LayerNorm,
-    /// One output bias a piece, `[vocab_size]`.
+    /// One output bias per piece, `[vocab_size]`.
     pub bias: Param<Tensor<1>>,
 }
 
@@ -92,7 +92,8 @@ impl SpanBoundaryHead {
 
     /// # Shapes
     /// - `states`: `[2 · n_spans, d_model]`, those of [`SpanBoundaries::tokens`]; `token_embeddings`:
-    ///   `[vocab_size, d_embedding]`; returns `[n, vocab_size]`, one row for each token of the spans, in their order
+    ///   `[vocab_size, d_embedding]`; returns `[n, vocab_size]`, one row for each token of the spans, in
+    ///   order
     pub fn forward(
         &self,
         states: Tensor<2>,

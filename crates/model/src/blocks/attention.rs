@@ -21,7 +21,7 @@ pub struct MultiHeadAttentionConfig {
     pub d_k: usize,
     /// Features of a value in one head.
     pub d_v: usize,
-    /// Heads of keys and values, each shared by equally many heads of queries. Fewer of them make smaller caches
+    /// Key–value heads, each shared by the same number of query heads. Fewer of them make smaller caches
     /// (Ainslie et al. 2023, "GQA"; with one, Shazeer 2019).
     pub n_kv_heads: usize,
     /// Whether the maps to queries, keys and values have biases.
@@ -32,8 +32,8 @@ pub struct MultiHeadAttentionConfig {
     pub rotary: Option<Rotary>,
     /// [Relative positions](RelativePositions) of self-attention.
     pub relative: Option<RelativeConfig>,
-    /// Whether scores of self-attention decrease with the distance, with a slope of its own for each head (Press et al.
-    /// 2022, "ALiBi"). This is a bias of the scores, so attention is composed on every device.
+    /// Whether scores of self-attention decrease with the distance, with a separate slope for each head
+    /// (Press et al. 2022, "ALiBi"). This is a score bias, so attention is composed on every device.
     pub alibi: bool,
     /// The terms of [disentangled attention](Disentangled), and the dropout on the distances' vectors.
     pub disentangled: Option<(DisentangledConfig, f64)>,
@@ -42,7 +42,8 @@ pub struct MultiHeadAttentionConfig {
     pub scaled: bool,
     /// Whether the scores have the terms of [Transformer-XL](TransformerXl).
     pub transformer_xl: bool,
-    /// How many keys each way a query of self-attention sees, see [`AttentionMask::window`]; none: all of them.
+    /// Number of keys that a query of self-attention sees in each direction, see [`AttentionMask::window`];
+    /// `None`: all.
     pub window: Option<usize>,
     /// Dropout on the attention probabilities.
     pub dropout: f64,
@@ -89,7 +90,7 @@ impl MultiHeadAttentionConfig {
         self
     }
 
-    /// Sets the number of heads of keys and values, see [`n_kv_heads`](Self::n_kv_heads).
+    /// Sets the number of key–value heads, see [`n_kv_heads`](Self::n_kv_heads).
     pub fn with_kv_heads(mut self, n_kv_heads: usize) -> Self {
         self.n_kv_heads = n_kv_heads;
         self
@@ -126,7 +127,7 @@ impl MultiHeadAttentionConfig {
         self
     }
 
-    /// Leaves scores as they are, see [`scaled`](Self::scaled).
+    /// Does not scale scores, see [`scaled`](Self::scaled).
     pub fn without_scale(mut self) -> Self {
         self.scaled = false;
         self
@@ -138,7 +139,7 @@ impl MultiHeadAttentionConfig {
         self
     }
 
-    /// Sets how many keys each way a query sees.
+    /// Sets the number of keys that a query sees in each direction.
     pub fn with_window(mut self, window: usize) -> Self {
         self.window = Some(window);
         self
@@ -187,9 +188,9 @@ impl MultiHeadAttentionConfig {
 /// Multi-head attention, `Concat(head₁ … headₕ)·Wᴼ` with
 /// `headᵢ = Attention(Q·Wᵢ^Q, K·Wᵢ^K, V·Wᵢ^V)` (Vaswani et al. 2017, §3.2.2).
 ///
-/// Rotary positions rotate queries and keys of self-attention by their positions ([`AttentionMask::query_positions`]),
-/// and a cache holds rotated keys. In cross-attention, where queries and keys are of different sequences, nothing is
-/// rotated.
+/// Rotary positions rotate queries and keys of self-attention by their positions
+/// ([`AttentionMask::query_positions`]), and a cache holds rotated keys. In cross-attention, where queries
+/// and keys come from different sequences, nothing is rotated.
 #[derive(Module, Debug)]
 pub struct MultiHeadAttention {
     /// `[d_model, n_heads · d_k]`
@@ -205,7 +206,7 @@ pub struct MultiHeadAttention {
     dropout: f64,
     #[module(skip)]
     rotary: Option<Rotary>,
-    /// Relative positions, if there are any.
+    /// Relative positions, if any.
     pub relative: Option<RelativePositions>,
     /// Each head's slope, for ALiBi.
     #[module(skip)]
@@ -215,15 +216,15 @@ pub struct MultiHeadAttention {
     /// The terms of Transformer-XL, if it has them.
     pub transformer_xl: Option<TransformerXl>,
     window: Option<usize>,
-    /// What queries are multiplied by: the division of all scores by `√d_k` is undone so where there is to be none.
+    /// The factor for queries: it undoes the division of scores by `√d_k` if scores are unscaled.
     query_scale: f64,
 }
 
 linear_maps!(MultiHeadAttention { query, key, value, output, transformer_xl; disentangled });
 
 impl MultiHeadAttention {
-    /// The keys and values of a memory for later queries, one sequence a row: see [`KeyValueCache::of_memory`] for its
-    /// shapes. Calls with such a cache need no memory.
+    /// The keys and values of a memory for later queries, one sequence per row: see
+    /// [`KeyValueCache::of_memory`] for its shapes. Calls with such a cache need no memory.
     pub fn remember(&self, memory: Tensor<3>, lengths: &[usize]) -> KeyValueCache {
         let keys = self.split_heads(self.key.forward(memory.clone()), self.n_kv_heads, None);
         let values = self.split_heads(self.value.forward(memory), self.n_kv_heads, None);
@@ -235,12 +236,12 @@ impl MultiHeadAttention {
         self.rotary.as_ref().is_some_and(Rotary::depends_on_length)
     }
 
-    /// Whether a query sees some keys only, see [`MultiHeadAttentionConfig::window`].
+    /// Whether a query sees only some keys, see [`MultiHeadAttentionConfig::window`].
     pub fn has_window(&self) -> bool {
         self.window.is_some()
     }
 
-    /// Whether its positions act as a bias of the scores.
+    /// Whether its positions act as a score bias.
     fn is_biased(&self) -> bool {
         self.relative.is_some() || self.alibi.is_some()
     }
@@ -426,7 +427,7 @@ mod tests {
         MultiHeadAttentionConfig::new(12, 3).init(&mut ParamInit::new(device, 1).with_std(0.4))
     }
 
-    /// That block, and one with rotary positions whose heads share keys and values.
+    /// A plain block, and one with rotary positions and shared key–value heads.
     fn blocks(device: &Device) -> [MultiHeadAttention; 2] {
         let rotary = RotaryConfig { theta: 20.0, n_features: Some(4), ..RotaryConfig::default() };
         let config = MultiHeadAttentionConfig::of_heads(12, 4, 6).with_kv_heads(2).with_biases(true, false);

@@ -28,15 +28,15 @@ pub struct DecoderOutput {
 }
 
 impl<A: Attention, C: Attention> Decoder<A, C> {
-    /// With `caches`, one a layer, `x` holds only the new tokens, and the first call computes the keys and values of
-    /// the memory unless the caches have them; then `memory` may be none. `need_weights` asks for the last layer's
-    /// attention to the memory.
+    /// With `caches`, one per layer, `x` holds only the new tokens, and the first call computes the keys and
+    /// values of the memory, unless the caches have them and `memory` is `None`. `need_weights` asks for the
+    /// last layer's attention to the memory.
     ///
     /// # Shapes
     /// - `x`: `[batch, q_len, d_model]`; `memory`: `[batch, k_len, d_model]`
     ///
     /// # Panics
-    /// If there are caches, but not one for each layer.
+    /// If there are caches, but not one per layer.
     pub fn forward(
         &self,
         mut x: Tensor<3>,

@@ -68,7 +68,8 @@ pub struct DecoderLayerInput<'a> {
     pub mask: &'a AttentionMask,
     /// The encoder's states, `[batch, k_len, d_model]`; none if the cache has their keys and values.
     pub memory: Option<Tensor<3>>,
-    /// What the target sees of the memory: with [`Counts`](crate::ops::Queries::Counts) of queries if both are packed.
+    /// What the target sees of the memory: with query [`Counts`](crate::ops::Queries::Counts) if both are
+    /// packed.
     pub memory_mask: &'a AttentionMask,
     /// The layer's keys and values of earlier calls.
     pub cache: Option<&'a mut LayerCache>,
@@ -114,7 +115,7 @@ pub struct DecoderLayerOutput {
 pub struct LayerCache {
     /// Those of the target's tokens so far, which grow.
     pub own: KeyValueCache,
-    /// Those of the memory, which the first call computes if they are not there yet.
+    /// Those of the memory, computed by the first call if missing.
     pub memory: KeyValueCache,
 }
 
@@ -144,7 +145,7 @@ impl LayerCache {
 }
 
 impl<A: Attention, C: Attention> DecoderLayer<A, C> {
-    /// The layer's output, with the weights of its attention to the memory if they are asked for.
+    /// The layer's output, with the weights of its attention to the memory if requested.
     pub fn forward(&self, input: DecoderLayerInput<'_>) -> DecoderLayerOutput {
         let DecoderLayerInput { x, mask, memory, memory_mask, cache, need_weights } = input;
         let (own, held) = match cache {

@@ -6,23 +6,23 @@ use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
-/// Configuration of disentangled attention (He et al. 2021, "DeBERTa", §3.1), whose scores have terms of content and
-/// distance besides those of content alone.
+/// Configuration of disentangled attention (He et al. 2021, "DeBERTa", §3.1), whose scores have
+/// content–distance terms in addition to content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DisentangledConfig {
-    /// Distances have this many buckets each way: exact ones up to half of it, logarithmic ones beyond. None: each
+    /// Number of distance buckets in each direction: exact up to half of it, logarithmic beyond. `None`: each
     /// distance up to `max_distance` has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_buckets: Option<usize>,
-    /// The distance at which buckets end.
+    /// The maximum distance of the buckets.
     pub max_distance: usize,
-    /// Whether a query meets the keys of distances.
+    /// Whether queries attend to the keys of distances.
     pub content_to_position: bool,
-    /// Whether a key meets the queries of distances.
+    /// Whether keys are attended by the queries of distances.
     pub position_to_content: bool,
-    /// Whether the layer's own maps make keys and queries of the distances' vectors (v2, v3), rather than maps for them
-    /// alone.
+    /// Whether the layer's own maps project the distance vectors to keys and queries (v2, v3), rather than
+    /// separate maps.
     pub share_maps: bool,
     /// Whether the distances' vectors are normalised.
     pub norm: bool,
@@ -41,12 +41,12 @@ impl DisentangledConfig {
         }
     }
 
-    /// Vectors each way.
+    /// Number of vectors in each direction.
     pub fn span(&self) -> usize {
         self.n_buckets.unwrap_or(self.max_distance)
     }
 
-    /// Checks that the values fit together.
+    /// Checks that the values are consistent.
     ///
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
@@ -75,10 +75,10 @@ impl DisentangledConfig {
 /// The terms that distances add to the scores of a layer: `q_i · K(r) + k_j · Q(r)`, where `r` is the vector of the
 /// distance from `i` to `j`, and `K` and `Q` are maps to keys and queries (He et al. 2021, eq. 4).
 ///
-/// All terms are divided by `√(d_k · n)`, where `n` is their number with that of content alone.
+/// All terms are divided by `√(d_k · n)`, where `n` is their number including the content term.
 #[derive(Module, Debug)]
 pub struct Disentangled {
-    /// `K`, `[d_model, n_heads · d_k]`; none: the layer's own map, or there is no such term.
+    /// `K`, `[d_model, n_heads · d_k]`; `None`: the layer's own map, or no such term.
     pub key: Option<Linear>,
     /// `Q`, likewise.
     pub query: Option<Linear>,
@@ -112,8 +112,8 @@ impl Disentangled {
         1 + usize::from(self.content_to_position) + usize::from(self.position_to_content)
     }
 
-    /// The sum of the terms, without those whose keys or queries of distances are not given; none without any. The
-    /// queries `q` are divided by the root of the number of terms.
+    /// The sum of the terms whose distance keys or queries are given; `None` without any. The queries `q` are
+    /// already divided by the root of the number of terms.
     ///
     /// # Shapes
     /// - `q`, `k`: `[batch, n_heads, len, d_k]`; `keys`, `queries`: `[1, n_heads, n_rows, d_k]`; `rows`:

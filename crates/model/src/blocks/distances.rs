@@ -5,15 +5,16 @@ use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-/// How distances are put into buckets, each of which has one number a head (Raffel et al. 2020, §2.1): in an encoder half
-/// of the buckets for keys up to the query, half for keys after it; in a decoder all of them for keys up to the query. Of
-/// each direction's buckets, half are exact distances, and the others grow with the logarithm up to `max_distance`.
+/// How distances are bucketed, with one number per bucket and head (Raffel et al. 2020, §2.1): in an encoder
+/// half of the buckets are for keys up to the query and half for keys after it; in a decoder all are for keys
+/// up to the query. Half of each direction's buckets are exact distances; the others are logarithmic up to
+/// `max_distance`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RelativeBiasConfig {
     /// The number of buckets (32 in MPNet and T5).
     pub n_buckets: usize,
-    /// The distance from which on all are in the last bucket (128 in MPNet and T5).
+    /// All distances from here up share the last bucket (128 in MPNet and T5).
     pub max_distance: usize,
 }
 
@@ -24,12 +25,12 @@ impl RelativeBiasConfig {
         RelativeBias { table, max_distance: self.max_distance, causal: false }
     }
 
-    /// A new table for `n_heads` heads of a decoder, whose buckets are all for keys up to the query.
+    /// A new table for `n_heads` heads of a decoder, with all buckets for keys up to the query.
     pub fn init_causal(&self, n_heads: usize, init: &mut ParamInit) -> RelativeBias {
         RelativeBias { causal: true, ..self.init(n_heads, init) }
     }
 
-    /// Checks that the values fit together.
+    /// Checks that the values are consistent.
     ///
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
@@ -51,8 +52,8 @@ impl RelativeBiasConfig {
     }
 }
 
-/// A number for each head and bucket of distances, which is added to the scores of every layer: T5's relative positions
-/// (Raffel et al. 2020, §2.1), which are MPNet's (Song et al. 2020).
+/// A number for each head and bucket of distances, which is added to the scores of every layer: T5's relative
+/// positions (Raffel et al. 2020, §2.1), also used by MPNet (Song et al. 2020).
 #[derive(Module, Debug)]
 pub struct RelativeBias {
     /// `[n_buckets, n_heads]`
@@ -73,8 +74,9 @@ impl RelativeBias {
         self.table.forward(rows).reshape([1, len, len, n_heads]).permute([0, 3, 1, 2])
     }
 
-    /// The bias of the scores of keys that stand 0, 1 and so on up to `furthest` places before their query, or up to the
-    /// distance from which on all are alike: what a [cache](super::KeyValueCache::with_bias) of new tokens takes.
+    /// The score bias for keys 0, 1 and so on up to `furthest` places before their query, or up to the
+    /// distance where it becomes constant: the input of a [cache](super::KeyValueCache::with_bias) for new
+    /// tokens.
     ///
     /// # Shapes
     /// - returns `[n_heads, n]`
@@ -98,11 +100,11 @@ impl RelativeBias {
     }
 }
 
-/// Vectors for the distances between tokens, which the attention of every layer maps to keys and queries of its own
+/// Vectors for the distances between tokens, which every layer's attention maps to its own keys and queries
 /// (He et al. 2021, "DeBERTa", §3.1).
 #[derive(Module, Debug)]
 pub struct DistanceVectors {
-    /// `[2 · span, d_model]`: row `span + r` is of queries that stand `r` after their key.
+    /// `[2 · span, d_model]`: row `span + r` is for queries `r` places after their key.
     pub table: Embedding,
     /// The normalisation of the table, in DeBERTa v2 and v3.
     pub norm: Option<LayerNorm>,
@@ -147,8 +149,8 @@ pub struct Distances {
     pub vectors: Tensor<2>,
     /// The row of each query and key, `[1, 1, len, len]`.
     pub rows: Tensor<4, Int>,
-    /// 1 where a key belongs to another segment than its query, else 0, `[batch, 1, len, len]`; none for an attention
-    /// that does not ask.
+    /// 1 where a key belongs to another segment than its query, else 0, `[batch, 1, len, len]`; `None` if the
+    /// attention does not need it.
     pub of_others: Option<Tensor<4>>,
 }
 
@@ -160,7 +162,7 @@ impl Distances {
     }
 }
 
-/// The scores of queries and the vectors of their keys' distances, not divided by anything.
+/// The unscaled scores of queries with their keys' distance vectors.
 ///
 /// # Shapes
 /// - `q`: `[batch, n_heads, len, d_k]`; `of_distances`: `[1, n_heads, n_rows, d_k]`; `rows`: `[1, 1, len, len]`; returns
@@ -172,8 +174,8 @@ pub(super) fn scores_of_distances(q: &Tensor<4>, of_distances: Tensor<4>, rows: 
     scores.gather(3, rows.expand([batch, n_heads, len, len]))
 }
 
-/// The sinusoids of all distances between `len` queries and `k_len` keys, the queries' own positions being the keys'
-/// last: row `p` is that of the distance `k_len − 1 − p`, which is negative where a key is behind its query.
+/// The sinusoids of all distances between `len` queries and `k_len` keys, where the queries are at the last
+/// keys' positions: row `p` is for the distance `k_len − 1 − p`, negative if the key is after its query.
 ///
 /// Sines fill the first half of a row and cosines the second, as in the reference code; Vaswani et al. (2017, §3.5)
 /// alternate them. Distances beyond `clamp` count as `clamp`.
@@ -223,8 +225,8 @@ fn bucket(far: i64, n_buckets: usize, max_distance: usize) -> i64 {
     (exact + (logs * (n - exact) as f32) as i64).min(n - 1)
 }
 
-/// A distance as it is up to half of `n_buckets`, beyond that one that grows with the logarithm, so that
-/// `max_distance − 1` becomes `n_buckets − 1` (transformers' `make_log_bucket_position`, in FP32).
+/// Keeps distances up to half of `n_buckets`; larger ones are logarithmic, with `max_distance − 1`
+/// mapped to `n_buckets − 1` (transformers' `make_log_bucket_position`, in FP32).
 fn log_bucket(distance: i64, n_buckets: usize, max_distance: usize) -> i64 {
     let middle = (n_buckets / 2) as i64;
     let far = distance.abs();

@@ -13,14 +13,14 @@ pub struct Encoder<A: Attention> {
     pub final_norm: Option<Norm>,
     /// Dropout on the last states, after the final normalisation (T5, XLNet).
     pub output_dropout: f64,
-    /// The indices of `layers` in the order in which they are applied, each to the previous output: an index comes more than
-    /// once if layers share parameters, as in ALBERT (Lan et al. 2020, §3.1).
+    /// The indices of `layers` in the order in which they are applied, each to the previous output: an index
+    /// is repeated if layers share parameters, as in ALBERT (Lan et al. 2020, §3.1).
     #[module(skip)]
     pub order: Vec<usize>,
-    /// Whether training [recomputes](ops::recompute) each layer in the backward pass, so that only the layers' inputs
-    /// are kept from the forward pass. The results are the same. The device has to [support](ops::can_recompute) it.
-    /// Layers are not recomputed if attention probabilities are traced, the mask has a [bias](AttentionMask::bias), or
-    /// the layers share vectors of [distances](Distances).
+    /// Whether training [recomputes](ops::recompute) each layer in the backward pass, so that only the
+    /// layers' inputs are kept from the forward pass. The results are the same. The device must
+    /// [support](ops::can_recompute) it. Layers are not recomputed if attention probabilities are traced, the
+    /// mask has a [bias](AttentionMask::bias), or the layers share vectors of [distances](Distances).
     pub recompute: bool,
 }
 
@@ -47,8 +47,8 @@ pub struct EncoderOutput {
 }
 
 impl<A: Attention> Encoder<A> {
-    /// With `wanted`, the last states are those of these tokens only, and the last layer skips the other tokens where
-    /// it can.
+    /// With `wanted`, only these tokens' last states are returned, and the last layer skips the other tokens
+    /// where possible.
     ///
     /// # Shapes
     /// - `x`: `[batch, len, d_model]`
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(calls.swap(0, Ordering::Relaxed), 3, "nothing runs backwards");
     }
 
-    /// An attention with random numbers of its own.
+    /// An attention with its own random numbers.
     #[derive(Module, Debug)]
     struct Random {
         inner: MultiHeadAttention,

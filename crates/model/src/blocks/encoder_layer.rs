@@ -18,7 +18,7 @@ pub struct EncoderLayerConfig {
     pub feed_forward_output_dropout: f64,
     /// Where the sub-layers normalise.
     pub norm: NormPlacement,
-    /// Which normalisations they have.
+    /// The kind of normalisation.
     pub norm_kind: NormKind,
     /// Added to the variance, or to the mean square, in the normalisations.
     pub layer_norm_eps: f64,
@@ -70,7 +70,7 @@ pub struct EncoderLayer<A: Attention> {
 linear_maps!(EncoderLayer<A: Attention> { attention, feed_forward });
 
 impl<A: Attention> EncoderLayer<A> {
-    /// Returns the layer's output as the context, with the attention probabilities if they are asked for.
+    /// Returns the layer's output as the context, with the attention probabilities if requested.
     ///
     /// If only some tokens are wanted, the output holds only these: the attention may still look at the others, but the
     /// rest of the layer, five sixths of its work, skips them. This function does not normalise the memory of

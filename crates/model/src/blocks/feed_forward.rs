@@ -18,7 +18,7 @@ pub struct FeedForwardConfig {
     pub gated: bool,
     /// Whether the maps have biases.
     pub bias: bool,
-    /// The same of the maps to the inner layer, up and to the gate, if it differs.
+    /// The same for the up and gate maps, if it differs.
     pub up_bias: Option<bool>,
     /// Dropout after the non-linearity: none in BERT, `activation_dropout` in BART and Marian.
     pub dropout: f64,

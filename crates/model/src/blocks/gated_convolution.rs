@@ -4,14 +4,14 @@ use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// A convolution over a sequence's tokens with a [gated linear unit](ops::glu) behind it (Dauphin et al. 2017; Gehring et
-/// al. 2017, §3.2): of the window `X` of `kernel` tokens around each token, `v([A; B]) = A ⊗ σ(B)` with
-/// `[A; B] = W X + b`. The weight is [normalised](NormedLinear).
+/// A convolution over a sequence's tokens followed by a [gated linear unit](ops::glu) (Dauphin et al. 2017;
+/// Gehring et al. 2017, §3.2): for the window `X` of `kernel` tokens around each token, `v([A; B]) = A ⊗
+/// σ(B)` with `[A; B] = W X + b`. The weight is [normalised](NormedLinear).
 ///
-/// Beyond a sequence's ends there are zeros, so it stays as long as it is, and packed sequences see nothing of each other.
+/// Sequences are padded with zeros, so their length is unchanged, and packed sequences do not see each other.
 #[derive(Module, Debug)]
 pub struct GatedConvolution {
-    /// `[kernel · d_in, 2 · d_out]`: a window's tokens in their order.
+    /// `[kernel · d_in, 2 · d_out]`: a window's tokens in order.
     pub map: NormedLinear,
     kernel: usize,
     causal: bool,
@@ -20,11 +20,11 @@ pub struct GatedConvolution {
 linear_maps!(GatedConvolution { map });
 
 impl GatedConvolution {
-    /// A new one over windows of `kernel` tokens: around their token, or where it is `causal` up to their token. Of an even
-    /// number one token more stands behind than before, as in fairseq.
+    /// A new convolution over windows of `kernel` tokens, centred on their token or, if `causal`, ending at
+    /// it. An even window has one more token after than before, as in fairseq.
     ///
-    /// `keep` is the share of the inputs that dropout lets through. Weights start from `N(0, √(4 · keep / (kernel · d_in)))`:
-    /// a gate of inputs around zero lets a quarter of the variance through (Gehring et al. 2017, §3.5).
+    /// `keep` is the share of inputs kept by dropout. Weights start from `N(0, √(4 · keep / (kernel ·
+    /// d_in)))`: a gate with inputs near zero passes a quarter of the variance (Gehring et al. 2017, §3.5).
     ///
     /// # Panics
     /// If `kernel` is 0.
@@ -40,12 +40,12 @@ impl GatedConvolution {
         Self { map: NormedLinear::new(kernel * d_in, 2 * d_out, 4.0 * keep, init), kernel, causal }
     }
 
-    /// Tokens of a window.
+    /// Number of tokens in a window.
     pub fn kernel(&self) -> usize {
         self.kernel
     }
 
-    /// All tokens of packed sequences.
+    /// Applies it to all tokens of packed sequences.
     ///
     /// # Shapes
     /// - `x`: `[n_tokens, d_in]`; returns `[n_tokens, d_out]`
@@ -54,18 +54,18 @@ impl GatedConvolution {
         ops::glu(self.map.forward(ops::windows(x, packing, self.kernel, before)))
     }
 
-    /// What a causal convolution keeps of sequences without a token, see [`step`](Self::step); none of a window of one token.
+    /// The initial state of a causal convolution, see [`step`](Self::step); `None` for windows of one token.
     pub fn begin(&self, rows: usize, d_in: usize, like: &Tensor<2>) -> Option<Tensor<2>> {
         let width = (self.kernel - 1) * d_in;
         (width > 0).then(|| Tensor::zeros([rows, width], (&like.device(), like.dtype())))
     }
 
-    /// One token more of each sequence.
+    /// Processes one more token of each sequence.
     ///
     /// # Shapes
     /// - `x`: `[rows, d_in]`; returns `[rows, d_out]`
-    /// - `before`: the last `kernel − 1` inputs of each row, `[rows, (kernel − 1) · d_in]`, in their order: zeros before the
-    ///   first; it has this one too afterwards
+    /// - `before`: the last `kernel − 1` inputs of each row, `[rows, (kernel − 1) · d_in]`, in order,
+    ///   initially zeros; updated with this input
     ///
     /// # Panics
     /// If the convolution is not causal.

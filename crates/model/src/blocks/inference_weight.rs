@@ -12,7 +12,7 @@ enum Form {
 }
 
 impl InferenceWeight {
-    /// Stored in the order in which products read it, see [`ops::linear_packed`].
+    /// Packed in the order in which products read it, see [`ops::linear_packed`].
     ///
     /// # Shapes
     /// - `weight`: `[d_in, d_out]`, with any strides, such as a transposed table of embeddings

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 /// The keys and values of one attention, kept between calls, so that decoding computes only those of new tokens.
 ///
-/// A row is one sequence of a padded or packed batch. Each row has a list of its tokens, whose keys and values lie in a
-/// common store. So rows may have different lengths, several rows can [continue](Self::select) one row without a copy
-/// of its keys, rows that began at another time can [join](Self::join), and beams share the keys and values of their
-/// source. From time to time, what no row refers to is removed.
+/// A row is one sequence of a padded or packed batch. Each row has a list of its tokens, whose keys and
+/// values are in a shared store. So rows may have different lengths, several rows can
+/// [continue](Self::select) one row without copying its keys, rows started at another time can
+/// [join](Self::join), and beams share the keys and values of their source. Unreferenced entries are removed
+/// from time to time.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -34,13 +35,13 @@ pub struct KeyValueCache {
     rows: Vec<Arc<Vec<u32>>>,
     /// Whether it holds a memory that does not change, as in cross-attention.
     is_memory: bool,
-    /// The size of the store at which unused places are next looked for.
+    /// The store size that triggers the next sweep for unused places.
     next_sweep: usize,
     /// See [`with_bias`](Self::with_bias).
     bias: Option<Tensor<2>>,
 }
 
-/// The smallest store, in places, whose unused places are looked for.
+/// The minimum store size, in places, for a sweep.
 const FIRST_SWEEP: usize = 4096;
 
 impl KeyValueCache {
@@ -49,13 +50,14 @@ impl KeyValueCache {
         Self::default()
     }
 
-    /// A cache of as many rows without tokens. It can be [selected](Self::select) from and [joined](Self::join).
+    /// A cache of `n_rows` empty rows. It can be [selected](Self::select) from and [joined](Self::join).
     pub fn of_rows(n_rows: usize) -> Self {
         Self { rows: vec![Arc::default(); n_rows], ..Self::default() }
     }
 
-    /// Adds a bias to the scores of tokens by how far they stand before the query's own, `[n_heads, n]`: column `i` is of
-    /// those `i` places before it, the last one also of those further away. For causal attention without a window.
+    /// Adds a score bias by distance before the query's token, `[n_heads, n]`: column `i` is for tokens `i`
+    /// places before it, and the last column also for all farther ones. For causal attention without a
+    /// window.
     pub fn with_bias(mut self, bias: Tensor<2>) -> Self {
         self.bias = Some(bias);
         self
@@ -81,8 +83,8 @@ impl KeyValueCache {
         self.is_memory
     }
 
-    /// The keys and values of a memory, one sequence a row: packed, `[1, n_heads, n_tokens, d]`, or padded at the
-    /// sequences' ends, `[sequences, n_heads, longest, d]`. Rows leave out the padding.
+    /// The keys and values of a memory, one sequence per row: packed, `[1, n_heads, n_tokens, d]`, or padded
+    /// at the sequences' ends, `[sequences, n_heads, longest, d]`. Rows leave out the padding.
     ///
     /// # Panics
     /// If the number of tokens does not match the lengths.
@@ -108,7 +110,8 @@ impl KeyValueCache {
         Self { store, rows, is_memory: true, next_sweep: FIRST_SWEEP, bias: None }
     }
 
-    /// The mask for one new token a row, packed: `[1, rows, d_model]`. For a memory, the mask for one query a row.
+    /// The mask for one new token per row, packed: `[1, rows, d_model]`. For a memory, the mask for one query
+    /// per row.
     pub fn step_mask(&self) -> AttentionMask {
         let one = Queries::Counts(vec![1; self.rows.len()].into());
         let new = usize::from(!self.is_memory);
@@ -167,9 +170,9 @@ impl KeyValueCache {
     ///
     /// # Shapes
     /// - `query`: `[batch, n_heads, n_new, d_k]`; `new`: keys and values, `[batch, n_kv_heads, n_new, d]` each
-    /// - returns `[batch, n_heads, n_new, d_v]` and, if asked for, the probabilities: `[batch, n_heads, n_new, k_len]`
-    ///   for rows of a batch. For packed sequences they are each query's over its own sequence's keys, `[1, n_heads,
-    ///   n_new, longest]`, with zeros behind the sequence's end; only in the first call they are over all keys.
+    /// - returns `[batch, n_heads, n_new, d_v]` and, if asked for, the probabilities: `[batch, n_heads,
+    ///   n_new, k_len]` for rows of a batch. For packed sequences they cover each query's own sequence, `[1,
+    ///   n_heads, n_new, longest]`, padded with zeros; only the first call's cover all keys.
     ///
     /// # Panics
     /// If the rows, heads or features differ from those before, or the packing does not match the number of keys; with a
@@ -290,7 +293,8 @@ impl KeyValueCache {
         ops::attention_at_with_bias(query, store, &seen, self.bias.as_ref(), need_weights)
     }
 
-    /// All keys and values in the order of the mask: packed `[1, n_heads, n_tokens, d]`, else one sequence a row.
+    /// All keys and values in the order of the mask: packed `[1, n_heads, n_tokens, d]`, else one sequence
+    /// per row.
     fn gathered(&self, store: &KeyValueStore, like: &Tensor<4>, mask: &AttentionMask) -> [Tensor<4>; 2] {
         let places: Vec<u32> = self.rows.iter().flat_map(|row| row.iter().copied()).collect();
         store.gather(&places, like).map(|x| {
@@ -308,7 +312,7 @@ impl KeyValueCache {
         })
     }
 
-    /// Removes places that no row refers to from the store, if they may be many.
+    /// Removes unreferenced places from the store, if there may be many.
     fn sweep(&mut self) {
         let Some(store) = &mut self.store else { return };
         if store.len() < self.next_sweep {

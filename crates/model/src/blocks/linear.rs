@@ -3,7 +3,7 @@ use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
-/// An affine map of the last axis, `x·W + b`, or `x·W` without a bias.
+/// A linear map of the last axis, `x·W + b`, or `x·W` without a bias.
 ///
 /// Weights are initially [truncated-normal](ParamInit::matrix) unless `init` says otherwise, biases zero, as in BERT
 /// (burn's own default is Kaiming uniform).
@@ -62,8 +62,8 @@ impl Linear {
         self.product(x, self.bias.as_ref().map(Param::val))
     }
 
-    /// [`forward`](Self::forward) of a map without a bias, plus a bias that belongs to the model. A weight that is stored
-    /// for inference adds it within the product.
+    /// [`forward`](Self::forward) of a map without a bias, plus a bias that belongs to the model. A weight
+    /// stored for inference adds it within the product.
     pub(crate) fn forward_plus(&self, x: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
         match bias {
             Some(bias) if self.inference.is_none() => self.forward(x) + bias.unsqueeze(),

@@ -21,9 +21,10 @@ pub struct LinearMap<'a> {
     pub path: String,
     /// The map.
     pub kind: LinearMapKind<'a>,
-    /// Whether [`pack_weights`], [`quantize_int8`] and adapters apply to the map. The model decides: they apply to the maps of
-    /// layers and to the projections of models that write. They do not apply to embeddings and heads, to the own maps of
-    /// [disentangled](super::Disentangled) attention, or to the recurrent parts of recurrent encoder–decoders.
+    /// Whether [`pack_weights`], [`quantize_int8`] and adapters apply to the map. The model decides: they
+    /// apply to the maps of layers and to the output projections of generative models. They do not apply to
+    /// embeddings and heads, to the separate maps of [disentangled](super::Disentangled) attention, or to the
+    /// recurrent parts of recurrent encoder–decoders.
     pub is_convertible: bool,
 }
 
@@ -63,7 +64,7 @@ impl<'a> LinearMap<'a> {
         Self::of(field, module).map(|map| Self { is_convertible: false, ..map })
     }
 
-    /// The projection onto the vocabulary: that of the field `output`, or else the one tied to `table`.
+    /// The projection onto the vocabulary: the field `output`, else the one tied to `table`.
     pub(crate) fn of_output(
         output: &'a mut Option<impl LinearMaps>,
         (field, table): (&'static str, &'a Embedding),
@@ -84,17 +85,17 @@ impl<'a> LinearMap<'a> {
 }
 
 /// Packs the weights of the [convertible](LinearMap::is_convertible) maps for matrix products, see
-/// [`ops::linear_packed`](crate::ops::linear_packed), for inference only. The parameters do not change; later changes of
-/// them have no effect. It takes as much memory again as the weights (half of it in bf16). A text of few tokens takes
-/// half the time or less.
+/// [`ops::linear_packed`](crate::ops::linear_packed), for inference only. The parameters do not change; later
+/// changes to them have no effect. It needs as much memory again as the weights (half in bf16). Short texts
+/// take half the time or less.
 pub fn pack_weights(module: &mut impl LinearMaps) {
     store(module, InferenceWeight::packed);
 }
 
 /// Quantises the [convertible](LinearMap::is_convertible) maps to 8 bits, see
-/// [`ops::linear_int8`](crate::ops::linear_int8), for inference only. The parameters do not change; later changes of them
-/// have no effect. Each output has a scale for its weights, and each token one for its activations, computed on the fly.
-/// Everything else stays in FP32, embeddings included.
+/// [`ops::linear_int8`](crate::ops::linear_int8), for inference only. The parameters do not change; later
+/// changes to them have no effect. Each output has a scale for its weights, and each token one for its
+/// activations, computed on the fly. Everything else stays in FP32, embeddings included.
 pub fn quantize_int8(module: &mut impl LinearMaps) {
     store(module, InferenceWeight::int8);
 }
@@ -104,8 +105,8 @@ fn store(module: &mut impl LinearMaps, form: fn(Tensor<2>) -> InferenceWeight) {
     maps.filter(|map| map.is_convertible).for_each(|map| map.store(form));
 }
 
-/// Implements [`LinearMaps`](crate::blocks::LinearMaps) for a struct: the maps of the fields that are named. Those of
-/// the fields after a semicolon are not [convertible](crate::blocks::LinearMap::is_convertible).
+/// Implements [`LinearMaps`](crate::blocks::LinearMaps) for a struct: the maps of the named fields. Those of
+/// fields after a semicolon are not [convertible](crate::blocks::LinearMap::is_convertible).
 ///
 /// ```
 /// # use burn::module::Module;

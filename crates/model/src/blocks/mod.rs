@@ -1,4 +1,4 @@
-//! The blocks that Transformers and convolutional models are made of, one a file.
+//! The building blocks of Transformers and convolutional models, one per file.
 
 mod activation;
 mod attention;

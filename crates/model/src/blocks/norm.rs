@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-/// Which normalisation a model has.
+/// The kind of a model's normalisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -16,7 +16,7 @@ pub enum NormKind {
     Rms,
 }
 
-/// A normalisation of the kind that a configuration names.
+/// A normalisation of the configured kind.
 ///
 /// A struct rather than an enum of modules: burn would put the variant's name into the parameters' paths.
 #[derive(Module, Debug)]

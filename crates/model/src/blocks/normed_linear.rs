@@ -3,11 +3,12 @@ use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
-/// An affine map of the last axis whose weight is [normalised](ops::weight_norm), `x·(g · V / ‖V‖) + b`: for each output
-/// feature a direction and a length (Salimans & Kingma 2016, "Weight Normalization", eq. 2).
+/// A linear map of the last axis whose weight is [normalised](ops::weight_norm), `x·(g · V / ‖V‖) + b`:
+/// each output feature has a direction and a length (Salimans & Kingma 2016, "Weight Normalization", eq.
+/// 2).
 #[derive(Module, Debug)]
 pub struct NormedLinear {
-    /// `[d_in, d_out]`: a column is an output feature's direction; its length says nothing.
+    /// `[d_in, d_out]`: each column is an output feature's direction; its norm is irrelevant.
     pub v: Param<Tensor<2>>,
     /// `[d_out]`: the lengths.
     pub g: Param<Tensor<1>>,
@@ -19,9 +20,10 @@ pub struct NormedLinear {
 }
 
 impl NormedLinear {
-    /// A new map from `d_in` to `d_out` features that multiplies the variance of its inputs by `gain`: its directions are
-    /// drawn from `N(0, √(gain / d_in))`. The lengths are all `√gain`, which is what a column of such numbers has on
-    /// average; fairseq takes each column's own, which differs from it by some `1 / √(2 · d_in)`. Biases are zero.
+    /// A new map from `d_in` to `d_out` features that multiplies the variance of its inputs by `gain`: its
+    /// directions are drawn from `N(0, √(gain / d_in))`. The lengths are all `√gain`, the expected column
+    /// norm; fairseq uses each column's actual norm, which differs by about `1 / √(2 · d_in)`. Biases are
+    /// zero.
     pub fn new(d_in: usize, d_out: usize, gain: f64, init: &mut ParamInit) -> Self {
         let v = init.normal([d_in, d_out], (gain / d_in.max(1) as f64).sqrt());
         let length = gain.sqrt() as f32;
@@ -29,7 +31,7 @@ impl NormedLinear {
         Self { v, g, bias: init.zeros([d_out]), inference: None }
     }
 
-    /// The weight that direction and length make, `[d_in, d_out]`.
+    /// The weight from directions and lengths, `[d_in, d_out]`.
     pub fn weight(&self) -> Tensor<2> {
         ops::weight_norm(self.v.val(), self.g.val())
     }

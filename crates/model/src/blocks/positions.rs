@@ -43,7 +43,8 @@ pub trait Positions: Module + ModuleDisplay + Sync + 'static {
         table.select(0, position_ids(packing, device)).unsqueeze_dim::<3>(0)
     }
 
-    /// The vectors of any positions, as of sentences side by side each of which begins at position 0.
+    /// The vectors of arbitrary positions, for example of concatenated sentences that each begin at
+    /// position 0.
     ///
     /// # Shapes
     /// - `positions`: `[batch, len]`; returns `[batch, len, d_model]`
@@ -134,7 +135,7 @@ impl Positions for LearnedPositions {
 /// Fixed sines and cosines of geometrically spaced wavelengths (Vaswani et al. 2017, §3.5):
 /// `PE(pos, 2i) = sin(pos / 10000^(2i/d))`, `PE(pos, 2i+1) = cos(pos / 10000^(2i/d))`.
 ///
-/// It has no parameters and no greatest length.
+/// It has no parameters and no maximum length.
 #[derive(Module, Debug)]
 pub struct SinusoidalPositions {
     d_model: usize,
@@ -142,13 +143,13 @@ pub struct SinusoidalPositions {
     order: SinusoidOrder,
 }
 
-/// The order of a position's sines and cosines. Models that differ only in it are equivalent, but with their features
-/// in another order, so each needs its own weights.
+/// The order of a position's sines and cosines. Models that differ only in this are equivalent up to the
+/// order of their features, so each needs its own weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SinusoidOrder {
-    /// A sine and its cosine side by side, as in the paper's equation.
+    /// Each sine next to its cosine, as in the paper's equation.
     #[default]
     Interleaved,
     /// All sines, then all cosines: the order of Marian, fairseq and tensor2tensor, with the paper's wavelengths, as in
@@ -168,7 +169,7 @@ impl SinusoidalPositions {
         self
     }
 
-    /// The vectors of these positions, one after another.
+    /// The vectors of these positions, concatenated.
     pub(crate) fn values(&self, positions: Range<usize>) -> Vec<f32> {
         let d = self.d_model;
         let n_sines = d.div_ceil(2);

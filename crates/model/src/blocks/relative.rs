@@ -8,7 +8,7 @@ use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor};
 /// a^K_(j−i)) / √d_k` and `z_i = Σ_j α_ij (v_j + a^V_(j−i))`. Distances are clipped to `max_distance`. Heads share the
 /// vectors, layers do not, as in tensor2tensor.
 ///
-/// The keys' term is a bias of the scores and the values' term needs the probabilities, so attention with relative
+/// The keys' term is a score bias and the values' term needs the probabilities, so attention with relative
 /// positions is composed on every device, and its memory grows with the square of the length.
 #[derive(Module, Debug)]
 pub struct RelativePositions {
@@ -83,7 +83,7 @@ impl RelativePositions {
 /// - returns `[batch, 1, q_len, k_len]`, with a batch of 1 if it is the same in all rows
 ///
 /// # Panics
-/// If the mask does not fit the sizes.
+/// If the mask does not match the sizes.
 pub(super) fn distances(mask: &AttentionMask, q_len: usize, k_len: usize, device: &Device) -> Tensor<4, Int> {
     let keys = positions(mask.key_positions(k_len), k_len, device);
     let queries = positions(mask.query_positions(q_len, k_len), q_len, device);
@@ -117,9 +117,9 @@ pub(super) fn alibi_slopes(n_heads: usize) -> Vec<f32> {
     sequence(below).chain(sequence(2 * below).step_by(2)).take(n_heads).collect()
 }
 
-/// A bias that decreases with the distance between query and key (Press et al. 2022): `−slope · |i − j|`. The paper is
-/// about left-to-right models, in which no key is behind its query; in an encoder, distances in both directions count
-/// alike.
+/// A bias that decreases with the distance between query and key (Press et al. 2022): `−slope · |i − j|`. The
+/// paper covers left-to-right models, in which no key is after its query; in an encoder, both directions
+/// count equally.
 ///
 /// # Shapes
 /// - returns `[batch, n_heads, q_len, k_len]`

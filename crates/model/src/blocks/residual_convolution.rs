@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResidualConvolutionConfig {
-    /// Tokens of a window, an odd number: as many before its token as behind it.
+    /// Tokens per window, an odd number: the same number before and after its token.
     pub kernel: usize,
     /// Groups of features: each group's outputs are computed from the same group's inputs.
     pub n_groups: usize,
@@ -19,7 +19,7 @@ pub struct ResidualConvolutionConfig {
 }
 
 impl ResidualConvolutionConfig {
-    /// Checks that the values fit together, and a model of `d_model` features.
+    /// Checks that the values are consistent, also with a model of `d_model` features.
     ///
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
@@ -58,12 +58,12 @@ impl ResidualConvolutionConfig {
     }
 }
 
-/// A convolution over a sequence's tokens, whose output is added to other states and normalised:
-/// `LN(y + act(dropout(W ∗ x + b)))`. DeBERTa v2 gives its second layer a view of n-grams so: `x` are the embeddings and `y`
-/// the first layer's states (`ConvLayer` in transformers).
+/// A convolution over a sequence's tokens, whose output is added to other states and normalised: `LN(y +
+/// act(dropout(W ∗ x + b)))`. DeBERTa v2 uses it to give its second layer a view of n-grams: `x` are the
+/// embeddings and `y` the first layer's states (`ConvLayer` in transformers).
 ///
-/// Beyond a sequence's ends, and where it is padded, there are zeros. A window is not cut by what else hides tokens from each
-/// other in attention.
+/// Padding and positions beyond a sequence's ends are zeros. Other attention masks do not restrict the
+/// windows.
 #[derive(Module, Debug)]
 pub struct ResidualConvolution {
     /// `[d_model, d_model / n_groups, kernel]`: PyTorch's layout of a convolution, outputs first.
@@ -133,7 +133,7 @@ mod tests {
         ResidualConvolution { bias: init.normal([D], 1.0), ..convolution }
     }
 
-    /// The sum over a window's places and its group's features, one by one.
+    /// The sum over a window's positions and its group's features, one by one.
     #[test]
     fn a_group_sees_its_own_features_of_a_window() {
         let device = Device::flex();

@@ -9,20 +9,22 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RotaryConfig {
-    /// Pair `i` of `n / 2` is rotated by `theta^(−2i/n)` radians a position (10,000 in the paper).
+    /// Pair `i` of `n / 2` is rotated by `theta^(−2i/n)` radians per position (10,000 in the
+    /// paper).
     pub theta: f64,
-    /// How many features of a head are rotated, `n`; none: all.
+    /// Number of rotated features per head, `n`; `None`: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub n_features: Option<usize>,
     /// Whether a pair is two neighbouring features, as in the paper and GPT-J, or one feature of each half, as in
     /// GPT-NeoX and Llama.
     pub interleaved: bool,
-    /// How the angles change for sequences that are longer than those of pretraining.
+    /// How the angles change for sequences longer than in pretraining.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling: Option<RotaryScaling>,
 }
 
-/// How a model is extended to longer sequences than those of pretraining, as in transformers' `modeling_rope_utils`.
+/// How a model is extended to sequences longer than in pretraining, as in transformers'
+/// `modeling_rope_utils`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -44,44 +46,45 @@ pub enum RotaryScaling {
         /// The number of positions in pretraining.
         original_positions: usize,
     },
-    /// Dynamic NTK: in sequences longer than those of pretraining, `theta` grows with the length, see
+    /// Dynamic NTK: in sequences longer than in pretraining, `theta` grows with the length, see
     /// [`LongFrequencies::Ntk`].
     ///
-    /// Keys in a cache keep the angles that they were given when their sequence was shorter, as in transformers. So
-    /// decoding token by token, beyond the positions of pretraining, differs from one pass over the whole sequence, there
-    /// as here. Unlike there, a sequence's angles depend neither on others in its batch nor on earlier calls.
+    /// Cached keys keep the angles from when their sequence was shorter, as in transformers. So beyond the
+    /// pretraining length, token-by-token decoding differs from one pass over the whole sequence. Unlike in
+    /// transformers, a sequence's angles depend neither on others in its batch nor on earlier calls.
     Dynamic {
         /// How fast the base grows, 1 or more.
         factor: f64,
         /// The number of positions in pretraining.
         original_positions: usize,
     },
-    /// Angles are divided by a factor where a pair turns seldom within the positions of pretraining, kept where it turns
-    /// often, and interpolated in between (Peng et al. 2023, "YaRN").
+    /// Angles are divided by a factor for pairs with few rotations within the pretraining positions, kept for
+    /// pairs with many, and interpolated in between (Peng et al. 2023, "YaRN").
     Yarn {
         /// The divisor.
         factor: f64,
         /// The number of positions in pretraining.
         original_positions: usize,
-        /// Pairs that turn more often than this within `original_positions` keep their angles.
+        /// Pairs with more rotations than this within `original_positions` keep their angles.
         beta_fast: f64,
-        /// Pairs that turn less often than this have their angles divided.
+        /// Pairs with fewer rotations than this have their angles divided.
         beta_slow: f64,
         /// Whether the bounds between these pairs are whole numbers of pairs.
         truncate: bool,
-        /// What turned features are multiplied by.
+        /// The factor for rotated features.
         magnitude: f64,
     },
-    /// Each pair's angle is divided by a factor of its own, which in sequences longer than those of pretraining is another
-    /// one (Ding et al. 2024, "LongRoPE"). What [`Dynamic`](Self::Dynamic) says of caches and batches applies here, too.
+    /// Each pair's angle is divided by its own factor, with separate factors for sequences longer than in
+    /// pretraining (Ding et al. 2024, "LongRoPE"). The notes on caches and batches at
+    /// [`Dynamic`](Self::Dynamic) also apply.
     LongRope {
-        /// The divisors in sequences of up to `original_positions` tokens, one a pair.
+        /// The divisors in sequences of up to `original_positions` tokens, one per pair.
         short_factors: Vec<f64>,
         /// The divisors in longer ones.
         long_factors: Vec<f64>,
         /// The number of positions in pretraining.
         original_positions: usize,
-        /// What turned features are multiplied by, in sequences of any length.
+        /// The factor for rotated features, in sequences of any length.
         magnitude: f64,
     },
 }
@@ -172,7 +175,7 @@ impl RotaryConfig {
         }
     }
 
-    /// Checks that the values fit together and suit heads of `d_k` features.
+    /// Checks that the values are consistent and suit heads of `d_k` features.
     ///
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.

@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ScalarMixConfig {
-    /// How many layers are mixed.
+    /// Number of layers to mix.
     pub n_layers: usize,
     /// Whether each layer is normalised before it is weighted.
     pub layer_norm: bool,
 }
 
 impl ScalarMixConfig {
-    /// Of so many layers, which are not normalised.
+    /// A mix of `n_layers` layers without normalisation.
     pub fn new(n_layers: usize) -> Self {
         Self { n_layers, layer_norm: false }
     }
 
-    /// With layers that are normalised, or not.
+    /// Sets whether layers are normalised.
     pub fn with_layer_norm(self, layer_norm: bool) -> Self {
         Self { layer_norm, ..self }
     }
@@ -45,11 +45,11 @@ impl ScalarMixConfig {
     }
 }
 
-/// A weighted mean of an encoder's layers, with trained weights and a trained scale: `γ · Σ_j s_j · h_j` with
-/// `s = softmax(w)` (Peters et al. 2018, eq. 1). A task reads an encoder through it.
+/// A weighted mean of an encoder's layers, with learned weights and scale: `γ · Σ_j s_j · h_j` with `s =
+/// softmax(w)` (Peters et al. 2018, eq. 1). A task reads an encoder through it.
 ///
-/// The layers may be those of any encoder. A penalty on the weights, `λ‖w‖²` in the paper, is weight decay, and so the
-/// optimiser's.
+/// The layers may be those of any encoder. The paper's penalty on the weights, `λ‖w‖²`, is weight decay, left
+/// to the optimiser.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -63,9 +63,9 @@ impl ScalarMixConfig {
 /// assert_eq!(mix.forward(&layers).max().into_scalar::<f32>(), 0.5);
 /// ```
 ///
-/// Deviation: with [`layer_norm`](Self::layer_norm) the features of each token are normalised (Ba et al. 2016), without a
-/// scale or a shift. AllenNLP's `ScalarMix` normalises a layer over all numbers of the batch, so that a token's vector
-/// depends on the texts beside it.
+/// Deviation: with [`layer_norm`](Self::layer_norm) the features of each token are normalised (Ba et al.
+/// 2016), without a scale or a shift. AllenNLP's `ScalarMix` normalises a layer over the whole batch, so a
+/// token's vector depends on the other texts.
 #[derive(Module, Debug)]
 pub struct ScalarMix {
     /// `[n_layers]`: `w`, initially zeros.
@@ -84,7 +84,7 @@ impl ScalarMix {
     /// - `layers`: `n_layers` tensors of the same shape, `[..., d]`, from the lowest to the highest; returns that shape
     ///
     /// # Panics
-    /// If the number of layers is another.
+    /// If the number of layers differs.
     pub fn forward<const D: usize>(&self, layers: &[Tensor<D>]) -> Tensor<D> {
         assert_eq!(layers.len(), self.weights.val().dims()[0], "as many layers as weights");
         let weights = softmax(self.weights.val(), 0) * self.gamma.val();
@@ -96,7 +96,7 @@ impl ScalarMix {
         weighted.reduce(|sum, layer| sum + layer).expect("a layer at least")
     }
 
-    /// The share of each layer, `softmax(w)`: which layers the task reads.
+    /// The weight of each layer, `softmax(w)`: how much the task uses it.
     pub fn shares(&self) -> Vec<f32> {
         softmax(self.weights.val(), 0).into_data().iter::<f32>().collect()
     }

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransformerXlConfig {
-    /// The greatest distance between tokens that is told from greater ones; none: all are told apart.
+    /// Maximum distance: larger ones are clamped to it; `None`: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clamp_len: Option<usize>,
 }
 
 impl TransformerXlConfig {
-    /// Checks that the value is a length.
+    /// Checks that the value is valid.
     ///
     /// # Errors
     /// [`ModelError::Setting`](crate::ModelError::Setting) with the invalid field.
@@ -25,13 +25,13 @@ impl TransformerXlConfig {
     }
 }
 
-/// What makes multi-head attention that of Transformer-XL (Dai et al. 2019, §3.3) with the segments of XLNet (Yang et al.
+/// The extra terms of Transformer-XL's attention (Dai et al. 2019, §3.3) with XLNet's segments (Yang et al.
 /// 2019, §2.5), whose scores are
 ///
 /// `((q_i + u)ᵀ k_j + (q_i + v)ᵀ W_R R_(i−j) + (q_i + b)ᵀ s_ij) / √d_k`:
 ///
-/// `R` are sinusoids of the distance, and `s_ij` is one of two vectors, as tokens `i` and `j` are of the same segment or
-/// not.
+/// `R` are sinusoids of the distance, and `s_ij` is one of two vectors, depending on whether tokens `i` and
+/// `j` are in the same segment.
 #[derive(Module, Debug)]
 pub struct TransformerXl {
     /// `W_R`, `[d_model, n_heads · d_k]`, which maps a distance to a key; without a bias.
@@ -42,7 +42,7 @@ pub struct TransformerXl {
     pub position_bias: Param<Tensor<2>>,
     /// `b`, `[n_heads, d_k]`
     pub segment_bias: Param<Tensor<2>>,
-    /// `s`, `[2, n_heads, d_k]`: of the same segment, and of another.
+    /// `s`, `[2, n_heads, d_k]`: for the same segment, and for different ones.
     pub segments: Param<Tensor<3>>,
 }
 
@@ -60,7 +60,7 @@ impl TransformerXl {
         }
     }
 
-    /// The queries of the content's term, `q + u`, `[batch, n_heads, len, d_k]`.
+    /// The queries of the content term, `q + u`, `[batch, n_heads, len, d_k]`.
     pub(super) fn of_content(&self, q: &Tensor<4>) -> Tensor<4> {
         biased(q, &self.content_bias)
     }
@@ -95,7 +95,7 @@ fn biased(q: &Tensor<4>, bias: &Param<Tensor<2>>) -> Tensor<4> {
     q.clone() + bias.val().reshape([1, n_heads, 1, d_k])
 }
 
-/// Where the tokens of different segments are: 1 for queries and keys of different ones, else 0.
+/// 1 for queries and keys of different segments, else 0.
 ///
 /// # Shapes
 /// - `token_type_ids`: `[batch, len]`; returns `[batch, 1, len, len]`
@@ -107,7 +107,7 @@ pub(crate) fn of_other_segments(token_type_ids: Tensor<2, Int>) -> Tensor<4> {
     of_queries.not_equal(of_keys).float()
 }
 
-/// Sinusoids for the distances between tokens, which the attention of every layer maps to keys of its own.
+/// Sinusoids for the distances between tokens, which every layer's attention maps to its own keys.
 #[derive(Module, Debug)]
 pub struct DistanceSinusoids {
     d_model: usize,
@@ -115,7 +115,7 @@ pub struct DistanceSinusoids {
 }
 
 impl DistanceSinusoids {
-    /// Vectors of `d_model` features, which is even.
+    /// Vectors of `d_model` features; `d_model` must be even.
     pub fn new(config: &TransformerXlConfig, d_model: usize) -> Self {
         Self { d_model, clamp_len: config.clamp_len }
     }

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[usize; 2]", into = "[usize; 2]")]
 pub struct Filters {
-    /// How many characters a filter sees.
+    /// Number of characters a filter covers.
     pub width: usize,
-    /// How many there are.
+    /// Number of filters.
     pub n: usize,
 }
 
@@ -34,13 +34,13 @@ impl From<Filters> for [usize; 2] {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CharacterEncoderConfig {
-    /// Characters that are read of a word, its beginning and its end included.
+    /// Maximum characters read per word, including its begin and end markers.
     pub max_characters: usize,
     /// Features of a character.
     pub d_character: usize,
     /// The filters, `[width, number]` each in files.
     pub filters: Vec<Filters>,
-    /// Of the filters' greatest values.
+    /// The non-linearity after max pooling.
     pub activation: Activation,
     /// Highway layers.
     pub n_highway: usize,
@@ -49,8 +49,8 @@ pub struct CharacterEncoderConfig {
 }
 
 impl Default for CharacterEncoderConfig {
-    /// ELMo's (Peters et al. 2018, §3.4, with its code's sizes): 50 characters of 16 features; 2,048 filters of the widths
-    /// 1 to 7; two highway layers; words of 512 features.
+    /// ELMo's (Peters et al. 2018, §3.4, with its code's sizes): 50 characters of 16 features; 2,048 filters
+    /// of widths 1 to 7; two highway layers; words of 512 features.
     fn default() -> Self {
         let filters = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]];
         Self {
@@ -101,13 +101,14 @@ impl CharacterEncoderConfig {
         self.filters.iter().map(|filters| filters.width).max().unwrap_or(0)
     }
 
-    /// Filters of all widths.
+    /// Total number of filters.
     pub fn n_filters(&self) -> usize {
         self.filters.iter().fold(0, |sum, filters| sum.saturating_add(filters.n))
     }
 
-    /// A new encoder. Characters and filters are initially uniform, between ±1 and as PyTorch's convolutions are; a highway
-    /// layer's gates begin nearly open for its input, with a bias of 1 (Srivastava et al. 2015, §2.2).
+    /// A new encoder. Characters and filters are initially uniform, in ±1 and as in PyTorch's convolutions; a
+    /// highway layer's gates initially pass most of its input, with a bias of 1 (Srivastava et al. 2015,
+    /// §2.2).
     ///
     /// # Panics
     /// If the configuration is not [valid](Self::validate).
@@ -129,11 +130,12 @@ impl CharacterEncoderConfig {
     }
 }
 
-/// Words from their characters: convolutions over the characters, the greatest value of each filter, highway layers, and a
-/// projection (Kim et al. 2016; Peters et al. 2018, §3.4).
+/// Encodes words from their characters: convolutions, max pooling, highway layers, and a projection (Kim et
+/// al. 2016; Peters et al. 2018, §3.4).
 ///
-/// `y_w = f(max_t (W_w · [c_t; …; c_(t+w−1)] + b_w))` of each width `w`, over all places `t` of a window among the word's
-/// [characters](super::spelled) with their padding. The encoder knows no vocabulary: it has a vector for every word.
+/// `y_w = f(max_t (W_w · [c_t; …; c_(t+w−1)] + b_w))` for each width `w`, over all window positions `t` in
+/// the word's [characters](super::spelled), including padding. The encoder has no vocabulary: every word has
+/// a vector.
 ///
 /// ```
 /// use burn::tensor::Device;
@@ -153,7 +155,7 @@ impl CharacterEncoderConfig {
 pub struct CharacterEncoder {
     /// `[262, d_character]`
     pub embedding: Embedding,
-    /// Of each width `w`, `[w · d_character, n]`: the features of a window's characters one after another.
+    /// For each width `w`, `[w · d_character, n]`: the concatenated features of a window's characters.
     pub filters: Vec<Linear>,
     /// The highway layers.
     pub highway: Vec<Highway>,
@@ -172,7 +174,7 @@ impl CharacterEncoder {
         self.projection.weight.lazy_shape().dims::<2>()[1]
     }
 
-    /// The vectors of words that are spelt in bytes, `[words, d_out]`.
+    /// The vectors of words given as bytes, `[words, d_out]`.
     ///
     /// # Panics
     /// If there is no word.
@@ -183,7 +185,7 @@ impl CharacterEncoder {
         self.forward(spelling::table(words.iter().copied(), len, device))
     }
 
-    /// How many characters the widest filters see.
+    /// Number of characters covered by the widest filters.
     fn widest(&self) -> usize {
         let d = self.embedding.weight.lazy_shape().dims::<2>()[1];
         self.filters.iter().map(|filters| filters.weight.lazy_shape().dims::<2>()[0] / d).max().unwrap_or(1)
@@ -227,7 +229,7 @@ pub struct Highway {
 linear_maps!(Highway { map });
 
 impl Highway {
-    /// Of `d` features.
+    /// A new layer of `d` features.
     pub fn new(d: usize, init: &mut ParamInit) -> Self {
         let bound = 1.0 / (d.max(1) as f64).sqrt();
         let weight = init.uniform([d, 2 * d], bound);

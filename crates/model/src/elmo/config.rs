@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ElmoConfig {
-    /// The encoder of characters. Its words have as many features as a projected state.
+    /// The character encoder. Its words have as many features as a projected state.
     pub characters: CharacterEncoderConfig,
     /// Features of an LSTM's cell.
     pub d_hidden: usize,
-    /// Layers, each in both directions.
+    /// Number of layers, each bidirectional.
     pub n_layers: usize,
-    /// Dropout on what each layer reads, and on the last layer's states before the output layer.
+    /// Dropout on each layer's input, and on the last layer's states before the output layer.
     pub dropout: f64,
     /// The bytes of the vocabulary's pieces.
     pub pieces: PieceBytes,
@@ -34,7 +34,7 @@ impl ElmoConfig {
         self.pieces.len()
     }
 
-    /// Features of a layer's state: both directions'.
+    /// Features of a layer's state, both directions together.
     pub fn d_model(&self) -> usize {
         2 * self.characters.d_out
     }

@@ -5,18 +5,18 @@ use crate::{Backbone, BackboneShape, Sequences, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-/// The encoder of characters and LSTM layers in both directions: what a language model and a task's model have in common.
+/// The character encoder and bidirectional LSTM layers, shared by the language model and task models.
 ///
-/// Neither direction reads the other one's states: the directions share the vectors of words and nothing else, so that a
-/// forward state knows of no later token and a backward one of none before (Peters et al. 2018, §3.1). From the second layer
-/// on, a layer's input is added to its states.
+/// Neither direction reads the other's states: they share only the word vectors, so a forward state does not
+/// depend on later tokens, nor a backward state on earlier ones (Peters et al. 2018, §3.1). From the second
+/// layer on, a layer's input is added to its states.
 #[derive(Module, Debug)]
 pub struct ElmoEncoder {
-    /// Words from their characters.
+    /// The character encoder.
     pub characters: CharacterEncoder,
     /// From the lowest to the highest.
     pub layers: Vec<ElmoLayer>,
-    /// Dropout on what each layer reads, and on the last states.
+    /// Dropout on each layer's input, and on the last states.
     pub dropout: f64,
     #[module(skip)]
     pub(super) pieces: PieceBytes,
@@ -27,12 +27,13 @@ linear_maps!(ElmoEncoder { layers; characters });
 /// What an [`ElmoEncoder`] returns.
 #[derive(Debug, Clone)]
 pub struct ElmoOutput {
-    /// `n_layers + 1` layers, each `[n_tokens, 2·p]` in the order of [`Sequences::ids`]: the words' vectors, twice side by
-    /// side, then the states of each layer, forwards and backwards side by side (`h_(k,j)` of Peters et al. 2018, §3.2).
+    /// `n_layers + 1` layers, each `[n_tokens, 2·p]` in the order of [`Sequences::ids`]: the word vectors
+    /// concatenated with themselves, then each layer's forward and backward states, concatenated (`h_(k,j)`
+    /// of Peters et al. 2018, §3.2).
     pub layers: Vec<Tensor<2>>,
-    /// The last layer's states forwards, after dropout, `[n_tokens, p]`.
+    /// The last layer's forward states, after dropout, `[n_tokens, p]`.
     pub forward: Tensor<2>,
-    /// The last layer's states backwards, after dropout, `[n_tokens, p]`.
+    /// The last layer's backward states, after dropout, `[n_tokens, p]`.
     pub reverse: Tensor<2>,
 }
 
@@ -42,7 +43,7 @@ impl ElmoEncoder {
         self.pieces.len()
     }
 
-    /// Features of a layer's state: both directions'.
+    /// Features of a layer's state, both directions together.
     pub fn d_model(&self) -> usize {
         2 * self.characters.d_out()
     }
@@ -50,7 +51,7 @@ impl ElmoEncoder {
     /// Reads sequences of pieces.
     ///
     /// # Panics
-    /// If there is no sequence, or an id that the vocabulary does not have.
+    /// If there is no sequence, or an id is out of the vocabulary.
     pub fn forward(&self, sequences: &Sequences, device: &Device) -> ElmoOutput {
         let packing = sequences.packing();
         let words = self.embed(sequences.ids(), device);
@@ -64,7 +65,7 @@ impl ElmoEncoder {
         ElmoOutput { layers, forward, reverse }
     }
 
-    /// The vectors of all tokens, `[n_tokens, p]`. A piece's characters are encoded once, wherever it stands.
+    /// The vectors of all tokens, `[n_tokens, p]`. Each distinct piece's characters are encoded once.
     fn embed(&self, ids: &[i32], device: &Device) -> Tensor<2> {
         let mut different = ids.to_vec();
         different.sort_unstable();
@@ -113,7 +114,7 @@ pub(crate) mod tests {
         ElmoConfig { characters, d_hidden: 9, dropout: 0.0, ..ElmoConfig::new(pieces) }
     }
 
-    /// A small encoder with layers of larger weights, so that states tell much of far tokens.
+    /// A small encoder with larger weights, so that states depend strongly on distant tokens.
     fn encoder(device: &Device) -> ElmoEncoder {
         let model = small().init_encoder(&mut ParamInit::new(device, 3));
         let of_layers = weights::collect(&model).into_iter().filter(|(path, _)| path.starts_with("layers"));

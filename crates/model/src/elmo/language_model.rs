@@ -5,39 +5,40 @@ use crate::{HasBackbone, Sequences, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-/// ELMo: a language model that reads text in both directions, of which the directions share the encoder of characters and
-/// the output layer (Peters et al. 2018, §3.1).
+/// ELMo: a bidirectional language model whose directions share the character encoder and the output layer
+/// (Peters et al. 2018, §3.1).
 ///
 /// [`ElmoConfig`](super::ElmoConfig) builds one. A task reads all layers of its encoder through a
 /// [`ScalarMix`](crate::blocks::ScalarMix).
 ///
-/// Deviations: the output layer is a full softmax over the pieces, where the paper's code samples some words; each sequence
-/// is read from a state of zeros, where the code goes on with the states of the batch before.
+/// Deviations: the output layer is a full softmax over the pieces, while the paper's code uses a sampled
+/// softmax over words; each sequence starts from a zero state, while the code continues with the previous
+/// batch's states.
 #[derive(Module, Debug)]
 pub struct Elmo {
     /// The layers.
     pub encoder: ElmoEncoder,
-    /// `[p, vocab_size]`: of both directions.
+    /// `[p, vocab_size]`, shared by both directions.
     pub output: Linear,
 }
 
 linear_maps!(Elmo { encoder; output });
 
-/// What the directions are wrong by.
+/// The losses of both directions.
 #[derive(Debug, Clone)]
 pub struct ElmoLosses {
-    /// `−log P(t_(k+1) | t_1, …, t_k)` of each sequence's tokens but its last.
+    /// `−log P(t_(k+1) | t_1, …, t_k)` for each sequence's tokens but its last.
     pub next: Tensor<1>,
-    /// `−log P(t_(k−1) | t_k, …, t_N)` of each sequence's tokens but its first.
+    /// `−log P(t_(k−1) | t_k, …, t_N)` for each sequence's tokens but its first.
     pub previous: Tensor<1>,
 }
 
 impl Elmo {
-    /// The cross-entropies of the token that follows and of the one before, in nats, each `[n_tokens − sequences]`
-    /// (Peters et al. 2018, §3.1). Their sum is to be made small.
+    /// The cross-entropies of the next and of the previous token, in nats, each `[n_tokens − sequences]`
+    /// (Peters et al. 2018, §3.1). Training minimises their sum.
     ///
     /// # Panics
-    /// If no sequence has two tokens, or an id is none of the vocabulary.
+    /// If no sequence has two tokens, or an id is out of the vocabulary.
     pub fn losses(&self, sequences: &Sequences, device: &Device) -> ElmoLosses {
         let (ids, packing) = (sequences.ids(), sequences.packing());
         let spans = packing.starts().zip(packing.lengths());

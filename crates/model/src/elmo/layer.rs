@@ -8,9 +8,9 @@ use burn::tensor::Tensor;
 ///
 /// `i, f, o = σ(W x + U h + b)`, `g = tanh(W x + U h + b)`, `c' = f ⊙ c + i ⊙ g`, `h' = P (o ⊙ tanh(c'))`
 ///
-/// As `U h = (U P) m` for `m = o ⊙ tanh(c)`, the layer is an LSTM without projection whose recurrent weight is the product of
-/// the two: the same numbers, by the fused loop over time steps of [`ops::lstm`]. A time step multiplies by `[d, 4·d]`, where
-/// two products would take `[d, p]` and `[p, 4·d]`.
+/// As `U h = (U P) m` for `m = o ⊙ tanh(c)`, the layer is an LSTM without projection whose recurrent weight
+/// is the product of the two: the same numbers, by the fused loop over time steps of [`ops::lstm`]. A time
+/// step multiplies by `[d, 4·d]`, instead of by `[d, p]` and `[p, 4·d]`.
 ///
 /// Deviation: neither cells nor projected states are clipped; the code clips both to ±3.
 #[derive(Module, Debug)]
@@ -26,8 +26,8 @@ pub struct ProjectedLstm {
 linear_maps!(ProjectedLstm { input });
 
 impl ProjectedLstm {
-    /// A new layer: weights are uniform between `±1/√d`, as PyTorch's LSTM with `proj_size` has them, and biases zero, but
-    /// for the forget gate, whose bias is 1 (Jozefowicz et al. 2015, §2.2).
+    /// A new layer: weights are uniform between `±1/√d`, as in PyTorch's LSTM with `proj_size`, and biases
+    /// zero, except the forget gate's, which is 1 (Jozefowicz et al. 2015, §2.2).
     pub fn new(d_in: usize, d: usize, p: usize, init: &mut ParamInit) -> Self {
         let bound = 1.0 / (d.max(1) as f64).sqrt();
         let weight = init.uniform([d_in, 4 * d], bound);
@@ -49,7 +49,7 @@ impl ProjectedLstm {
     /// - `x`: `[n_tokens, d_in]`, packed; returns `[n_tokens, p]`
     ///
     /// # Panics
-    /// If sizes do not fit, or there is no sequence.
+    /// If sizes do not match, or there is no sequence.
     pub fn forward(&self, x: Tensor<2>, packing: &Packing, direction: Direction) -> Tensor<2> {
         let projection = self.projection.val();
         let recurrent = ops::linear(projection.clone(), self.recurrent.val(), None);
@@ -58,7 +58,7 @@ impl ProjectedLstm {
     }
 }
 
-/// A layer in both directions, which share nothing.
+/// A bidirectional layer, whose directions share nothing.
 #[derive(Module, Debug)]
 pub struct ElmoLayer {
     /// From the first token on.
@@ -72,7 +72,7 @@ linear_maps!(ElmoLayer { forward, reverse });
 impl ElmoLayer {
     /// The directions' states, from the layer below's.
     ///
-    /// - `skips`: whether a state has what the layer read added to it
+    /// - `skips`: whether the layer's input is added to its states
     pub(super) fn forward_both(
         &self,
         [forward, reverse]: [Tensor<2>; 2],

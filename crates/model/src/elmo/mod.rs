@@ -1,8 +1,9 @@
-//! ELMo, a bidirectional LSTM language model over characters whose layers are a task's input (Peters et al. 2018).
+//! ELMo, a bidirectional LSTM language model over characters whose layers are the input of task models
+//! (Peters et al. 2018).
 //!
-//! Tokens are pieces of a byte-level vocabulary, [`PieceBytes`] says which bytes each has, and the encoder reads those. The
-//! paper's tokens are words, of which the output layer knows the frequent ones. A byte-level vocabulary has no unknown
-//! piece: a word that training has not seen is read by its characters too, as several pieces. A [`CharacterEncoder`] by
+//! Tokens are pieces of a byte-level vocabulary, and the encoder reads their bytes, given by [`PieceBytes`].
+//! The paper's tokens are words, and its output layer has the frequent ones. A byte-level vocabulary has no
+//! unknown piece: an unseen word is also read by its characters, as several pieces. A [`CharacterEncoder`] by
 //! itself reads any word.
 //!
 //! ```

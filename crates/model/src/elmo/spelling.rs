@@ -6,16 +6,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// Rows of the table of characters, in AllenNLP's numbering: 0 for no character, a byte `b` as `b + 1`, the beginning and
-/// the end of a sentence as 257 and 258 (not used here: text is not cut into sentences), the beginning and the end of a word
-/// as 259 and 260, and padding as 261.
+/// Rows of the table of characters, in AllenNLP's numbering: 0 for no character, a byte `b` as `b + 1`, the
+/// beginning and the end of a sentence as 257 and 258 (unused here: text is not split into sentences), the
+/// beginning and the end of a word as 259 and 260, and padding as 261.
 pub const N_CHARACTERS: usize = 262;
 const BEGIN_OF_WORD: i32 = 259;
 const END_OF_WORD: i32 = 260;
 const PADDING: i32 = 261;
 
-/// The characters of a word, `len` of them: the beginning of a word, its bytes, the end of a word, and padding (AllenNLP's
-/// `ELMoCharacterMapper`). Of a longer word the first `len − 2` bytes are read.
+/// The characters of a word, `len` of them: the beginning of a word, its bytes, the end of a word, and
+/// padding (AllenNLP's `ELMoCharacterMapper`). Longer words are cut to their first `len − 2` bytes.
 ///
 /// ```
 /// # use cloze_model::elmo::spelled;
@@ -31,7 +31,7 @@ pub fn spelled(word: &[u8], len: usize) -> Vec<i32> {
     characters
 }
 
-/// The characters of words, a word a row, `[words, len]`.
+/// The characters of words, one word per row, `[words, len]`.
 pub(super) fn table<'a>(
     words: impl IntoIterator<Item = &'a [u8]>,
     len: usize,
@@ -44,8 +44,8 @@ pub(super) fn table<'a>(
 
 /// The bytes of each piece of a vocabulary, by its id.
 ///
-/// In files a piece is a string that has a character for each byte, of the byte's number (Latin-1): pieces may begin or end
-/// inside a character of the text.
+/// In files a piece is a string with one character per byte (Latin-1): pieces may begin or end inside a
+/// character of the text.
 ///
 /// ```
 /// # use cloze_model::elmo::PieceBytes;
@@ -58,7 +58,7 @@ pub(super) fn table<'a>(
 pub struct PieceBytes(Arc<[Box<[u8]>]>);
 
 impl PieceBytes {
-    /// How many pieces there are.
+    /// Number of pieces.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! What tasks put on ELMo's layers: a scalar mix, a recurrent layer in both directions, and a head.
+//! Task models on ELMo's layers: a scalar mix, a bidirectional recurrent layer, and a head.
 
 use super::{ElmoConfig, ElmoEncoder};
 use crate::bert::Pooling;
@@ -19,19 +19,20 @@ use serde::{Deserialize, Serialize};
 pub struct ElmoReaderConfig {
     /// Whether the encoder's layers are normalised before they are mixed.
     pub layer_norm: bool,
-    /// Features of a token's state, half of them in each direction.
+    /// Features of a token's state, half for each direction.
     pub d_model: usize,
     /// Dropout on the mix, and before the head.
     pub dropout: f64,
 }
 
 impl ElmoReaderConfig {
-    /// States of this many features, and the paper's dropout on ELMo's vectors, 0.5 (Peters et al. 2018, §3.3 and appendix).
+    /// States of `d_model` features, and the paper's dropout on ELMo's vectors, 0.5 (Peters et al. 2018, §3.3
+    /// and appendix).
     pub fn new(d_model: usize) -> Self {
         Self { layer_norm: false, d_model, dropout: 0.5 }
     }
 
-    /// With another dropout.
+    /// Sets the dropout.
     pub fn with_dropout(self, dropout: f64) -> Self {
         Self { dropout, ..self }
     }
@@ -65,10 +66,10 @@ impl ElmoReaderConfig {
 /// A task's recurrent layer over its own mix of ELMo's layers: the vectors `ELMo_k = γ Σ_j s_j h_(k,j)` are the input of a
 /// bidirectional LSTM (Peters et al. 2018, §3.3 and §4).
 ///
-/// Deviation: the paper's tasks read word vectors beside ELMo's; here ELMo's are the only input.
+/// Deviation: the paper's task models also read word vectors; here ELMo's are the only input.
 #[derive(Module, Debug)]
 pub struct ElmoReader {
-    /// Of the encoder's layers.
+    /// The mix of the encoder's layers.
     pub mix: ScalarMix,
     /// The task's own layer.
     pub layers: Recurrent,
@@ -82,7 +83,7 @@ impl ElmoReader {
     /// The states of all tokens, after dropout.
     ///
     /// # Shapes
-    /// - `layers`: of the encoder, each `[n_tokens, 2·p]`, packed; returns `[n_tokens, d_model]`
+    /// - `layers`: the encoder's, each `[n_tokens, 2·p]`, packed; returns `[n_tokens, d_model]`
     pub fn forward(&self, layers: &[Tensor<2>], packing: &Packing) -> Tensor<2> {
         let x = ops::dropout(self.mix.forward(layers), self.dropout);
         ops::dropout(self.layers.forward(x, packing, None).states, self.dropout)
@@ -95,7 +96,7 @@ impl ElmoReader {
 pub struct ElmoClassifierConfig {
     /// The encoder.
     pub encoder: ElmoConfig,
-    /// What reads it.
+    /// The reader on it.
     pub reader: ElmoReaderConfig,
     /// The number of classes; 1 for a regression.
     pub n_outputs: usize,
@@ -140,12 +141,12 @@ impl ElmoClassifierConfig {
     }
 }
 
-/// A classifier of texts: the greatest value of each feature of the reader's states is classified.
+/// A classifier of texts: classifies the maximum of each feature of the reader's states.
 #[derive(Module, Debug)]
 pub struct ElmoForSequenceClassification {
     /// The encoder.
     pub encoder: ElmoEncoder,
-    /// What reads it.
+    /// The reader on it.
     pub reader: ElmoReader,
     /// `[d_model, n_outputs]`
     pub output: Linear,
@@ -171,16 +172,17 @@ impl ElmoForSequenceClassification {
 pub struct ElmoTaggerConfig {
     /// The encoder.
     pub encoder: ElmoConfig,
-    /// What reads it.
+    /// The reader on it.
     pub reader: ElmoReaderConfig,
     /// Tags.
     pub n_tags: usize,
-    /// Whether a conditional random field tags all words of a sentence jointly, as the paper's for named entities does.
+    /// Whether a conditional random field tags all words of a sentence jointly, as in the paper's named
+    /// entity model.
     pub crf: bool,
 }
 
 impl ElmoTaggerConfig {
-    /// A reader as wide as the encoder's layers, and no field.
+    /// A reader as wide as the encoder's layers, without a conditional random field.
     pub fn new(encoder: ElmoConfig, n_tags: usize) -> Self {
         let reader = ElmoReaderConfig::new(encoder.d_model());
         Self { encoder, reader, n_tags, crf: false }
@@ -224,7 +226,7 @@ impl ElmoTaggerConfig {
 pub struct ElmoForTokenClassification {
     /// The encoder.
     pub encoder: ElmoEncoder,
-    /// What reads it.
+    /// The reader on it.
     pub reader: ElmoReader,
     /// `[d_model, n_tags]`
     pub output: Linear,

@@ -1,4 +1,4 @@
-//! AdamW's update of a parameter in one launch and in place: four tensors are read and three written.
+//! In-place AdamW update in one launch: four tensors are read and three written.
 
 use super::{arg, dense, elements, owned, untracked};
 use crate::AdamStep;
@@ -43,7 +43,7 @@ fn update_kernel(
 
 #[backend_extension(Cube, Fusion)]
 pub(crate) trait Updates: Backend {
-    /// The moved parameter and its moments. What `factor` is does not count unless it is one.
+    /// The updated parameter and its moments.
     #[fusion(meta = |value, _gradient, first, second, _factor, _has_factor, _constants| {
         (value.clone(), first.clone(), second.clone())
     })]

@@ -1,4 +1,4 @@
-//! What the kernels are held against in tests: the composed operations on the same device, and flex.
+//! Test references for the kernels: the composed operations on the same device, and flex.
 
 use crate::composed_on_graphics;
 use burn::tensor::{Device, Tensor, TensorData, Tolerance};
@@ -9,7 +9,7 @@ pub(crate) fn device() -> Device {
     Device::wgpu(Default::default()).autodiff()
 }
 
-/// Held by a test that seeds the device's generator or counts launches, which all threads share.
+/// Lock for tests that seed the device's generator or count launches, which all threads share.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -25,8 +25,8 @@ pub(crate) fn leaf(n: usize, phase: f32, shift: f32, device: &Device) -> Tensor<
     Tensor::from_data(wave(n, phase, shift).as_slice(), device).require_grad()
 }
 
-/// Asserts that the public operations that `run` uses give the same on flex, composed on the graphics device, and by
-/// the kernels there, and the same bits when the kernels run again.
+/// Asserts that the public operations that `run` uses agree between flex, the composed form on the graphics
+/// device and the kernels there, and that the kernels are bitwise reproducible.
 pub(crate) fn assert_agree(tolerance: Tolerance<f32>, run: impl Fn(&Device) -> Vec<TensorData>) {
     let _alone = alone();
     let device = device();

@@ -1,12 +1,13 @@
-//! Cross-entropy: one pass over the logits forward and one backward, a cube a row, and no matrix of probabilities.
+//! Cross-entropy: one pass over the logits forward and one backward, one cube per row, without a probability
+//! matrix.
 //!
 //! Forward, a unit keeps the greatest logit it has met and the sum of exponentials relative to it (Milakov &
-//! Gimelshein 2018, algorithm 3), and the units' pairs are merged in a fixed order. The logarithm of the row's sum is
-//! kept, from which the backward pass makes the probabilities again; the gradient takes the logits' memory where
-//! nothing else holds them.
+//! Gimelshein 2018, algorithm 3), and the units' pairs are merged in a fixed order. The logarithm of the
+//! row's sum is kept, from which the backward pass recomputes the probabilities; the gradient reuses the
+//! logits' memory if nothing else holds them.
 //!
-//! A label that is no class, and not the ignored one, is not noticed: the device would have to be waited for. Its loss
-//! is the logarithm of the sum.
+//! An invalid label is not detected, since that would require synchronisation. Its loss is the logarithm of
+//! the sum.
 
 use super::reduce::cube_sum;
 use super::{Input, Primitive, arg, cubes, dense, dim, empty, floats, integers, output, owned, rows, units};
@@ -21,13 +22,13 @@ use burn_backend::tensor::{FloatTensor, IntTensor};
 use burn_cubecl::CubeBackend;
 use cubecl::prelude::*;
 
-/// The target that a label stands for: of each class `c`, `right` of the label and `spread · weight_c` of all, the
-/// label's part times its class weight.
+/// The target for a label: `right` for the label (times its class weight) plus `spread · weight_c` for each
+/// class `c`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
     right: f32,
     spread: f32,
-    /// The class weights' sum, the number of classes where there are none.
+    /// The sum of the class weights, or the number of classes without them.
     total: f32,
     weighted: bool,
     ignored: Option<i32>,
@@ -47,7 +48,7 @@ impl Target {
         }
     }
 
-    /// Whether labels are looked at for the ignored one, and which that is.
+    /// Whether there is an ignored label, and which.
     fn ignored(&self) -> (bool, i32) {
         (self.ignored.is_some(), self.ignored.unwrap_or_default())
     }
@@ -211,8 +212,8 @@ fn gradient_kernel<I: Numeric>(
 
 #[backend_extension(Cube, Fusion)]
 pub(crate) trait Losses: Backend {
-    /// Each row's loss and the logarithm of its sum of exponentials. The class weights are any tensor where there are
-    /// none.
+    /// Each row's loss and the logarithm of its sum of exponentials. Without class weights, any tensor may be
+    /// passed for them.
     #[fusion(meta = |logits, _labels, _weights, _target| {
         (floats([logits.shape[0]]), floats([logits.shape[0]]))
     })]

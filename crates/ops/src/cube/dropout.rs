@@ -1,5 +1,5 @@
-//! Dropout whose mask is drawn again in the backward pass, with the residual connection where there is one: each
-//! element is read and written once a pass, and no mask is kept.
+//! Dropout that redraws its mask in the backward pass, optionally with the residual connection: each element
+//! is read and written once per pass, and no mask is stored.
 
 use super::random::{draw_seed, factor, scale, threshold};
 use super::{Input, Primitive, arg, dense, elements, empty_like, output};
@@ -40,11 +40,11 @@ fn drop_add_kernel(
 
 #[backend_extension(Cube, Fusion)]
 pub(crate) trait Drops: Backend {
-    /// What dropout leaves of a tensor, or of its gradient.
+    /// Dropout applied to a tensor or its gradient.
     #[fusion(dtype = x, shape = x)]
     fn drop_elements(x: FloatTensor<Self>, seed: FloatTensor<Self>, prob: f64) -> FloatTensor<Self>;
 
-    /// The residual and what dropout leaves of `x`.
+    /// The residual plus `x` after dropout.
     #[fusion(dtype = x, shape = x)]
     fn drop_and_add(
         x: FloatTensor<Self>,
@@ -91,7 +91,7 @@ impl Drops for CubeBackend {
     }
 }
 
-/// The seed and the probability: all that a mask is made of.
+/// The seed and probability, which determine a mask.
 pub(super) type Mask = (Primitive, f64);
 
 #[derive(Debug)]

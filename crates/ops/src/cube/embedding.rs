@@ -1,13 +1,12 @@
-//! The gradient of looking vectors up, by sorted tokens.
+//! The gradient of embedding look-up, by sorted tokens.
 //!
-//! Each token's place in the order of their numbers, equal ones in the order of the text, is how many come before it:
-//! every token is compared with every other, which are so few and so cheap operations that a sort by them costs little
-//! up to some hundred thousand tokens (16,384 tokens: 2.7e8 comparisons), needs one launch and no atomics. Then a cube
-//! takes 32 columns of a number that occurs: its rows stand together in the order, are read once, and added in a fixed
-//! order to the table's gradient, which of a number that does not occur is not touched. burn's own gradient goes
-//! through all tokens one by one in each column, all columns side by side.
+//! Tokens are stably sorted by id: each token's rank is the number of tokens before it, found by comparing
+//! all pairs. That is cheap up to some hundred thousand tokens (16,384 tokens: 2.7e8 comparisons) and needs
+//! one launch and no atomics. Then a cube handles 32 columns of an occurring id: its rows are adjacent in the
+//! order, are read once, and added in a fixed order to the table's gradient; other rows are not touched.
+//! burn's own gradient iterates over all tokens in each column, with all columns in parallel.
 //!
-//! A number that the table has no row for adds to none.
+//! An out-of-range id is ignored.
 
 use super::reduce::{COLUMNS, lane_sum};
 use super::{Input, arg, cubes, dense, dim, empty, integers, output, owned, rows, tracked, units};
@@ -24,7 +23,7 @@ use burn_backend::tensor::{FloatTensor, IntTensor};
 use burn_cubecl::CubeBackend;
 use cubecl::prelude::*;
 
-/// At each place of the order, which token stands there.
+/// The token at each position of the sorted order.
 #[cube(launch)]
 fn order_kernel<I: Numeric>(ids: &[I], order: &mut [u32], n: usize, #[define(I)] _id_type: ElemType) {
     let i = ABSOLUTE_POS;
@@ -44,8 +43,8 @@ fn order_kernel<I: Numeric>(ids: &[I], order: &mut [u32], n: usize, #[define(I)]
     order[usize::cast_from(before)] = u32::cast_from(i);
 }
 
-/// Adds the rows of each number that occurs to its row of the table. Of the cubes for places in the order, those at the
-/// first place of a number work.
+/// Adds the rows of each occurring id to its row of the table. Among the cubes, one per position of the
+/// order, those at an id's first position work.
 #[cube(launch)]
 fn add_kernel<I: Numeric>(
     table: &mut [f32],
@@ -96,7 +95,7 @@ fn add_kernel<I: Numeric>(
 
 #[backend_extension(Cube, Fusion)]
 pub(crate) trait Tables: Backend {
-    /// The table with each token's row of the gradient added to the row of its number.
+    /// The table with each token's row of the gradient added to the row of its id.
     #[fusion(dtype = table, shape = table)]
     fn add_rows(
         table: FloatTensor<Self>,
@@ -144,7 +143,7 @@ impl Tables for CubeBackend {
 #[derive(Debug)]
 struct Embedding;
 
-/// What the backward pass needs.
+/// State for the backward pass.
 #[derive(Debug, Clone)]
 struct State {
     table: FloatTensor<Autodiff<Cube>>,

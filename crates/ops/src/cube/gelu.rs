@@ -1,6 +1,8 @@
-//! GELU in both forms for training: each element is read and written once a pass, and the input alone is kept.
+//! GELU in both forms for training: each element is read and written once per pass, and only the input is
+//! kept.
 //!
-//! Outside training burn's fusion makes one kernel of the composed operation and its neighbours.
+//! Outside training, burn's fusion merges the composed operation and its neighbours into one
+//! kernel.
 
 use super::{Input, Primitive, arg, dense, elements, empty_like, output};
 use burn::backend::{Backend, Cube, backend_extension};
@@ -12,8 +14,8 @@ use burn_backend::tensor::FloatTensor;
 use burn_cubecl::CubeBackend;
 use cubecl::prelude::*;
 
-/// The standard normal distribution function, by the polynomial of flex's (see there), in which neither tail loses
-/// digits; CubeCL's own error function is off by 1.5e-7.
+/// The standard normal distribution function, by flex's polynomial (see there), accurate in both tails;
+/// CubeCL's own error function is off by 1.5e-7.
 #[cube]
 fn normal(x: f32) -> f32 {
     let z = x.abs() * 0.707_106_77f32;

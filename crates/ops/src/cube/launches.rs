@@ -1,4 +1,4 @@
-//! How many kernels a piece of work launches.
+//! Counting of kernel launches.
 
 use burn::tensor::Device;
 use cubecl::logging::{LaunchObservation, LaunchObserver};
@@ -15,12 +15,12 @@ impl LaunchObserver for Counts {
     }
 }
 
-/// Does `work` and says how many kernels this process launched on graphics processors meanwhile, by their names: those
-/// of this crate, of burn and of its fusion. The device is waited for before and after, for burn's fusion launches late.
+/// Runs `work` and counts the kernels that this process launches on GPUs meanwhile, by name: those of this
+/// crate, of burn and of its fusion. It synchronises the device before and after, since burn's fusion
+/// launches late.
 ///
-/// Before kernels are counted, the work is to be done a time or two: kernels that are tried for their speed are
-/// launched as well. Other threads' kernels are counted with these, and of counts within counts the inner one has
-/// what happens in it.
+/// Run the work once or twice before counting, because autotuning also launches kernels. Other threads'
+/// kernels are included, and of nested counts the inner one gets the launches within it.
 pub fn count_launches<T>(device: &Device, work: impl FnOnce() -> T) -> (T, BTreeMap<&'static str, usize>) {
     // A device that has failed says so in what is read from it.
     let wait = || device.sync().ok();

@@ -1,9 +1,10 @@
-//! Layer normalisation, with the dropout and the residual connection that stand before it.
+//! Layer normalisation, optionally with the preceding dropout and residual connection.
 //!
-//! Forward, a cube takes a row: mean, variance about it, result (Ba et al. 2016, eq. 4). A row is read once from the
-//! device's memory and twice more from a cache. Backward, a cube takes a block of rows, one after the other, and sums
-//! the gradients of scale and shift of its columns as it goes; a second kernel adds the blocks' sums up. So each pass
-//! reads its inputs once and writes its results once; what is kept is the normalised tensor and two numbers a row.
+//! Forward, a cube handles a row: mean, variance, result (Ba et al. 2016, eq. 4). A row is read once from
+//! device memory and twice more from cache. Backward, a cube handles a block of rows sequentially,
+//! accumulating the gradients of scale and shift per column; a second kernel adds up the blocks' sums. So
+//! each pass reads its inputs once and writes its results once; the normalised tensor and two numbers per row
+//! are kept.
 
 use super::dropout::Mask;
 use super::random::{draw_seed, factor, scale, threshold};
@@ -22,7 +23,7 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-/// A row's result, and its mean and the inverse of its standard deviation.
+/// A row's result, mean and inverse standard deviation.
 #[cube]
 fn norm_row(
     x: &[f32],
@@ -91,7 +92,7 @@ fn norm_kernel(
 /// Tensors of [`add_norm_kernel`] and of [`add_backward_kernel`].
 pub(crate) const BUFFERS: u32 = 8;
 
-/// The same of `total = residual + dropout(x)`. A unit reads again only what it has written itself.
+/// The same for `total = residual + dropout(x)`. A unit rereads only what it wrote itself.
 #[cube(launch)]
 fn add_norm_kernel(
     x: &[f32],
@@ -127,11 +128,11 @@ fn add_norm_kernel(
     norm_row(&*total, gamma, beta, y, statistics, row, width, epsilon, units);
 }
 
-/// Blocks of rows: enough for every processor of a large device, few enough that their sums are little to add up.
+/// Blocks of rows: enough for every processor of a large device, few enough for cheap summation.
 const BLOCKS: usize = 512;
 
-/// Rows of a block, backward. From the gradient `g` of the result, with `x̂` the normalised row: the row's gradient `(g·γ −
-/// mean(g·γ) − x̂·mean(g·γ·x̂)) / σ`, and the block's sums of `g·x̂` and `g`.
+/// Backward pass of a block of rows. From the gradient `g` of the result, with `x̂` the normalised row: the
+/// row's gradient `(g·γ − mean(g·γ) − x̂·mean(g·γ·x̂)) / σ`, and the block's sums of `g·x̂` and `g`.
 #[cube]
 fn backward_block(
     gradient: &[f32],
@@ -233,8 +234,8 @@ fn backward_kernel(
     );
 }
 
-/// The same where `x` was dropped out before it was added: what passes to the residual, and what of it passes to `x`. A unit
-/// reads again only what it has written itself.
+/// The same with dropout on `x` before the addition: the gradients of the residual and of `x`. A unit rereads
+/// only what it wrote itself.
 #[cube(launch)]
 fn add_backward_kernel(
     gradient: &[f32],
@@ -313,7 +314,7 @@ fn parts_kernel(
     }
 }
 
-/// Two numbers of each row of `x`.
+/// Two numbers per row of `x`.
 fn statistics_of(x: &TensorSpec) -> TensorSpec {
     let width = x.shape[x.shape.num_dims() - 1];
     floats([x.shape.num_elements() / width.max(1), 2])
@@ -330,8 +331,8 @@ pub(crate) trait Norms: Backend {
         epsilon: f32,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
-    /// The same of the sum with a residual, and the sum. Nothing is dropped at the probability 0, where the seed is
-    /// not looked at.
+    /// The same for the sum with a residual, and the sum. At probability 0 nothing is dropped and the seed is
+    /// ignored.
     #[fusion(meta = |x, _residual, _seed, _gamma, _beta, _prob, _epsilon| {
         (x.clone(), statistics_of(x), x.clone())
     })]
@@ -345,7 +346,7 @@ pub(crate) trait Norms: Backend {
         epsilon: f32,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
-    /// The gradients of what was normalised, of the scale and of the shift.
+    /// The gradients of the input, the scale and the shift.
     #[fusion(meta = |_gradient, input, gamma, _statistics| (input.clone(), gamma.clone(), gamma.clone()))]
     fn norm_backward(
         gradient: FloatTensor<Self>,
@@ -354,8 +355,8 @@ pub(crate) trait Norms: Backend {
         statistics: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
-    /// The same where `x` was dropped out and added to a residual: the gradients of `x`, of the residual, of the scale and of
-    /// the shift.
+    /// The same after dropout and residual addition: the gradients of `x`, the residual, the scale and the
+    /// shift.
     #[fusion(meta = |_gradient, input, gamma, _statistics, _seed, _prob| {
         (input.clone(), input.clone(), gamma.clone(), gamma.clone())
     })]
@@ -542,14 +543,14 @@ fn sums_of(parts: &CubeTensor, gamma: &CubeTensor, blocks: usize, width: usize) 
     [gamma, beta]
 }
 
-/// What the backward pass needs.
+/// State for the backward pass.
 #[derive(Debug, Clone)]
 struct State {
     /// The normalised tensor: `x`, or its sum with the residual.
     input: Primitive,
     gamma: Primitive,
     statistics: Primitive,
-    /// Of the dropout before it, where there is one.
+    /// The preceding dropout's mask, if any.
     mask: Option<Mask>,
 }
 

@@ -1,18 +1,19 @@
-//! Kernels for graphics processors: written once in CubeCL, compiled for CUDA, Vulkan, Metal and WebGPU when they are
-//! first launched.
+//! Kernels for graphics processors: written once in CubeCL, compiled for CUDA, Vulkan, Metal and WebGPU at
+//! first launch.
 //!
-//! burn's device for all of these is `Cube`: burn's fusion around CubeCL's backend. A file here holds, of one
-//! operation,
+//! burn's device for all of these is `Cube`: burn's fusion around CubeCL's backend. A file here holds, for
+//! one operation,
 //! - its kernels (`#[cube(launch)]`) and the functions that launch them on [`CubeTensor`]s;
-//! - a trait of the passes forward and backward on tensors without gradients, which `#[backend_extension]` carries
-//!   through burn's fusion: it says which shapes come out, and the kernels run when the fusion gets to them;
+//! - a trait with the forward and backward passes on tensors without gradients, which `#[backend_extension]`
+//!   passes through burn's fusion: it declares the output shapes, and the kernels run when the fusion
+//!   executes them;
 //! - burn's `Backward`, by which the operation enters the autodiff graph, as in the folder `flex`.
 //!
-//! What holds for all kernels: 32-bit floats, dense and in row-major order; sums in an order that the shapes give and
-//! nothing else, without atomic additions of floats, so that a run repeats bit for bit on the same device; no
-//! instructions of subgroups, 64-bit numbers or infinities, which WebGPU has not or not everywhere; at most 256 units
-//! in a cube and 7 tensors in a kernel (attention's have up to 10 and the norm of a sum 8, and are left out where a device
-//! has no room for them).
+//! All kernels use dense row-major 32-bit floats; sum in an order that depends only on shapes, without atomic
+//! float additions, so runs are bitwise reproducible on the same device; avoid subgroup instructions, 64-bit
+//! numbers and infinities, which WebGPU lacks at least in part; and use at most 256 units per cube and 7
+//! tensors per kernel (attention's have up to 10 and the norm of a sum 8; they are skipped on devices with
+//! fewer buffers).
 
 #![allow(
     clippy::too_many_arguments,
@@ -58,11 +59,11 @@ use cubecl::server::CubeCountSelection;
 /// A tensor of burn's fusion, whose values may not have been computed yet.
 pub(crate) type Primitive = FloatTensor<Cube>;
 
-/// Elements of a tensor at most: kernels count in 32 bits, idle units included.
+/// Maximum elements of a tensor: kernels count in 32 bits, including idle units.
 const MOST: usize = i32::MAX as usize;
 
-/// Whether the kernels take this tensor: 32-bit floats on a graphics processor, one at least and fewer than 2³¹, gradients
-/// not recomputed.
+/// Whether the kernels take this tensor: 32-bit floats on a GPU, at least one and fewer than 2³¹, without
+/// gradient recomputation.
 pub(crate) fn takes<const D: usize>(x: &Tensor<D>) -> bool {
     x.dtype() == DType::F32
         && is_cube(&x.device())
@@ -70,13 +71,13 @@ pub(crate) fn takes<const D: usize>(x: &Tensor<D>) -> bool {
         && !without_kernels()
 }
 
-/// Whether the kernels take this tensor, and its gradient will be asked for: outside training, burn's fusion makes one
-/// kernel of an elementwise operation and its neighbours, which is better than one of our own.
+/// Whether the kernels take this tensor and its gradient is needed: outside training, burn's fusion merges an
+/// elementwise operation with its neighbours, which beats a kernel of ours.
 pub(crate) fn takes_in_training<const D: usize>(x: &Tensor<D>) -> bool {
     x.device().is_autodiff() && takes(x)
 }
 
-/// Whether the device is one of CubeCL's, gradients not recomputed.
+/// Whether the device is one of CubeCL's, without gradient recomputation.
 pub(crate) fn is_cube(device: &Device) -> bool {
     match device.as_dispatch() {
         DispatchDevice::Cube(_) => true,
@@ -98,7 +99,7 @@ pub(crate) fn has_room(device: &Device, tensors: u32) -> bool {
 
 const TAKEN: &str = "all tensors of an operation are on one device";
 
-/// An input: its values, and its place in the graph where there is one.
+/// An input: its values, and its graph node if any.
 pub(crate) struct Input {
     pub value: Primitive,
     pub node: Option<NodeGuard>,
@@ -116,12 +117,12 @@ impl Input {
     }
 }
 
-/// The tensor with its place in the graph, where there is one.
+/// The tensor with its graph node, if any.
 pub(crate) fn tracked<const D: usize>(x: &Tensor<D>) -> Option<FloatTensor<Autodiff<Cube>>> {
     x.device().is_autodiff().then(|| x.clone().try_into_primitive::<Autodiff<Cube>>().expect(TAKEN))
 }
 
-/// An integer tensor, which has no place in any graph.
+/// An integer tensor, which is never in a graph.
 pub(crate) fn integers<const D: usize>(x: Tensor<D, Int>) -> IntTensor<Cube> {
     match x.device().is_autodiff() {
         true => x.try_into_primitive::<Autodiff<Cube>>().expect(TAKEN),
@@ -152,7 +153,7 @@ pub(crate) fn output<const D: usize, const N: usize, B: Backward<Cube, N>>(
     Tensor::from_primitive::<Autodiff<Cube>>(value)
 }
 
-/// Registers the gradients of the parents that are tracked.
+/// Registers the gradients of tracked parents.
 pub(crate) fn register<S, const N: usize>(grads: &mut Gradients, ops: &Ops<S, N>, gradients: [Primitive; N]) {
     for (parent, gradient) in ops.parents.iter().zip(gradients) {
         if let Some(parent) = parent {
@@ -166,23 +167,23 @@ pub(crate) fn floats(shape: impl Into<Shape>) -> TensorSpec {
     TensorSpec::new(shape.into(), DType::F32)
 }
 
-/// A tensor in row-major order without gaps; copied only where it is not.
+/// A dense row-major tensor; copied only if necessary.
 pub(crate) fn dense(x: CubeTensor) -> CubeTensor {
     into_contiguous(x)
 }
 
-/// A dense tensor that may be written to: the given one where nothing else holds it, else a copy.
+/// A writable dense tensor: the given one if nothing else holds it, else a copy.
 pub(crate) fn owned(x: CubeTensor) -> CubeTensor {
     let x = dense(x);
     if x.can_mut() && x.is_nonoverlapping() { x } else { x.copy() }
 }
 
-/// A tensor beside another one, for a kernel to write.
+/// An uninitialised tensor on the same device, for a kernel to write.
 pub(crate) fn empty(beside: &CubeTensor, shape: impl Into<Shape>, dtype: DType) -> CubeTensor {
     empty_device_contiguous_dtype(beside.client.clone(), beside.device.clone(), shape.into(), dtype)
 }
 
-/// As many 32-bit floats, for a kernel to write.
+/// An uninitialised tensor of the same shape, for a kernel to write.
 pub(crate) fn empty_like(x: &CubeTensor) -> CubeTensor {
     empty(x, x.shape(), DType::F32)
 }
@@ -192,14 +193,14 @@ pub(crate) fn arg(x: &CubeTensor) -> BufferArg {
     x.clone().into_buffer_arg()
 }
 
-/// The width of the last axis and how many rows of it there are.
+/// The width of the last axis and the number of rows.
 pub(crate) fn rows(x: &CubeTensor) -> (usize, usize) {
     let shape = x.shape();
     let width = shape[shape.num_dims() - 1];
     (shape.num_elements() / width.max(1), width)
 }
 
-/// Units to a cube that goes over rows of this width: a power of two, none of them idle in wide rows.
+/// Units per cube for rows of this width: a power of two, none idle in wide rows.
 pub(crate) fn units(client: &Client, width: usize) -> usize {
     let hardware = &client.properties().hardware;
     let most = hardware.max_units_per_cube.min(hardware.max_cube_dim.0).clamp(1, 256);
@@ -207,7 +208,7 @@ pub(crate) fn units(client: &Client, width: usize) -> usize {
     width.next_power_of_two().clamp(most.min(32), most)
 }
 
-/// As many cubes as are asked for, and some idle ones where the device takes no such number.
+/// This many cubes, plus idle ones if the device does not support the exact number.
 pub(crate) fn cubes(client: &Client, n: usize) -> CubeCount {
     let n = u32::try_from(n).expect("fewer than 2^32 cubes");
     CubeCountSelection::new(client, n).cube_count()
@@ -218,7 +219,7 @@ pub(crate) fn dim(units: usize) -> CubeDim {
     CubeDim::new_1d(u32::try_from(units).expect("256 units at most"))
 }
 
-/// Cubes and their units for one unit an element.
+/// Cubes and units for one unit per element.
 pub(crate) fn elements(client: &Client, n: usize) -> (CubeCount, CubeDim) {
     let units = units(client, 256);
     (cubes(client, n.div_ceil(units)), dim(units))

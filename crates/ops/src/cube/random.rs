@@ -1,7 +1,7 @@
-//! Dropout masks as a function of a seed and an element's number: drawn again wherever they are needed.
+//! Dropout masks as a function of a seed and an element's index: redrawn wherever needed.
 //!
-//! The seed is two numbers on the device, from the device's generator: nothing waits for the device to give it to the
-//! host. A mask differs from that of the same seed on flex.
+//! The seed is two numbers on the device, from the device's generator, so no synchronisation is needed. Masks
+//! differ from flex's for the same seed.
 
 use super::Primitive;
 use burn::backend::Cube;
@@ -14,18 +14,18 @@ pub(crate) fn draw_seed(device: &Device) -> Primitive {
     seed.try_into_primitive::<Cube>().expect(super::TAKEN)
 }
 
-/// A draw of 32 bits below it drops the element.
+/// A 32-bit draw below it drops the element.
 pub(crate) fn threshold(prob: f64) -> u32 {
     (prob.clamp(0.0, 1.0) * 4_294_967_296.0).min(4_294_967_295.0) as u32
 }
 
-/// What a kept element is multiplied by.
+/// The factor for kept elements.
 pub(crate) fn scale(prob: f64) -> f32 {
     // Of probability 1 nothing is kept.
     if prob < 1.0 { (1.0 / (1.0 - prob)) as f32 } else { 0.0 }
 }
 
-/// What the element of this number is multiplied by: 0 or `scale`.
+/// The factor for the element of this index: 0 or `scale`.
 #[cube]
 pub(crate) fn factor(seed: &[f32], element: usize, threshold: u32, scale: f32) -> f32 {
     let first = mix(seed[0].to_bits());

@@ -4,7 +4,7 @@ use cubecl::prelude::*;
 
 /// The sum of every unit's value, in all units: halves of the cube are added pairwise, in a fixed order.
 ///
-/// `scratch` has room for a value of each unit, and may be used again at once.
+/// `scratch` has room for one value per unit, and may be reused at once.
 #[cube]
 pub(crate) fn cube_sum(value: f32, scratch: &mut Shared<[f32]>, #[comptime] units: usize) -> f32 {
     let unit = UNIT_POS as usize;
@@ -25,11 +25,11 @@ pub(crate) fn cube_sum(value: f32, scratch: &mut Shared<[f32]>, #[comptime] unit
     sum
 }
 
-/// Columns to a cube that sums columns, a unit each; its other units share the rows.
+/// Columns per cube in column sums, one unit each; the other units share the rows.
 pub(crate) const COLUMNS: usize = 32;
 
-/// The sum of the values of the `lanes` units of each column, in those of the first lane, in a fixed order; elsewhere
-/// it is zero.
+/// The sum of the values of the `lanes` units of each column, in the units of the first lane, in a fixed
+/// order; zero elsewhere.
 #[cube]
 pub(crate) fn lane_sum(value: f32, #[comptime] lanes: usize) -> f32 {
     let mut scratch = Shared::<[f32]>::new_slice(comptime!(lanes * COLUMNS));

@@ -1,7 +1,7 @@
-//! Sums of squares: of one tensor, and of many at once, for the norm of a model's gradients.
+//! Sums of squares: of one tensor or many at once, for the norm of a model's gradients.
 //!
-//! A cube sums its part of a tensor, 16,384 elements, each read once. A tensor may lie in memory in any order, as long as
-//! it has no gaps.
+//! A cube sums its part of a tensor, 16,384 elements, each read once. A tensor may have any memory order
+//! without gaps.
 
 use super::reduce::cube_sum;
 use super::{Input, Primitive, arg, cubes, dense, dim, empty, floats, owned, units, untracked};
@@ -13,7 +13,7 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-/// Elements to a cube: a few dozen to a unit. Fixed, so that the order of the sums is.
+/// Elements per cube: a few dozen per unit. Constant, so that the order of sums is fixed.
 const PART: usize = 16 << 10;
 
 /// A unit's share of the sum of a part.
@@ -49,10 +49,10 @@ fn parts_kernel(x: &[f32], sums: &mut [f32], n: usize, #[comptime] squared: bool
     }
 }
 
-/// Tensors to a launch of [`group_kernel`]: with the sums and the numbers as many buffers as WebGPU promises.
+/// Tensors per launch of [`group_kernel`]: with the sums and the numbers, the buffers WebGPU guarantees.
 pub(crate) const GROUP: usize = 6;
 
-/// Each part's sum of squares, of six tensors one after the other. The parts of each end where those of the next begin.
+/// Each part's sum of squares, for six tensors in order. The parts of each are followed by the next one's.
 #[cube(launch)]
 fn group_kernel(
     x0: &[f32],
@@ -92,7 +92,7 @@ fn group_kernel(
     }
 }
 
-/// The tensor in whatever order it lies, copied only where there are gaps between its elements.
+/// The tensor in its memory order, copied only if there are gaps.
 fn gapless(x: CubeTensor) -> CubeTensor {
     if x.is_contiguous_buffer() && x.is_nonoverlapping() && !x.meta.is_tiled() { x } else { dense(x) }
 }
@@ -108,7 +108,7 @@ pub(crate) trait Squares: Backend {
     #[fusion(meta = |_x| floats([1]))]
     fn squared_sum(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// Writes the sums of six tensors' parts to `sums`, from `place` on; only the first `count` are looked at.
+    /// Writes the sums of six tensors' parts to `sums`, from `place` on; only the first `count` are used.
     #[fusion(dtype = sums, shape = sums)]
     fn squared_parts(
         sums: FloatTensor<Self>,
@@ -189,7 +189,7 @@ pub(crate) fn squared_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
     untracked(Cube::squared_sum(Input::new(x).value))
 }
 
-/// Tensors on one device whose squares are to be summed.
+/// Tensors on one device waiting for their sum of squares.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     tensors: Vec<Primitive>,

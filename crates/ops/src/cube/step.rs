@@ -1,4 +1,5 @@
-//! A training step of a small BERT by this crate's operations: how many kernels it launches, and that it learns.
+//! Tests a training step of a small BERT with this crate's operations: its number of kernel launches, and
+//! that it learns.
 
 use super::agreement::{alone, device};
 use crate::{
@@ -16,7 +17,7 @@ const BATCH: usize = 2;
 const LEN: usize = 8;
 const DROPOUT: f64 = 0.1;
 
-/// A parameter's values, by rows of which a vector is one, and its moments.
+/// A parameter's values as rows (a vector is one row), and its moments.
 struct Parameter {
     value: Tensor<2>,
     moments: Option<[Tensor<1>; 2]>,
@@ -95,7 +96,7 @@ impl Bert {
         cross_entropy(logits, labels).mean()
     }
 
-    /// Makes one step of training and returns the loss.
+    /// Runs one training step and returns the loss.
     fn step(&mut self, step: u64) -> f32 {
         let leaves = self.parameters.iter();
         let leaves: Vec<Tensor<2>> =

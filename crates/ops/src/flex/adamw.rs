@@ -8,7 +8,7 @@ use burn::tensor::{Shape, Tensor};
 use burn_flex::Flex;
 use rayon::prelude::*;
 
-/// Elements to a task: four arrays are read and three written.
+/// Elements per task: four arrays are read and three written.
 pub(super) const TASK: usize = 4 * BLOCK;
 
 vectorised! {

@@ -30,13 +30,13 @@ vectorised! {
     }
 }
 
-/// What the backward pass needs.
+/// State for the backward pass.
 #[derive(Debug, Clone)]
 struct State {
     query: FlexTensor,
     key: FlexTensor,
     v: FlexTensor,
-    /// Queries and keys of each row of the batch, and features.
+    /// Queries, keys and features per batch row.
     sizes: [usize; 3],
 }
 

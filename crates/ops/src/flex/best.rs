@@ -1,9 +1,9 @@
-//! The best logits and their normalisation in one pass: a block of them at a time, while it is near.
+//! The best logits and their normalisation in one pass, a block at a time while it is cached.
 
 use super::vector::{exp, max, sum, vectorised};
 use crate::best::Running;
 
-/// Logits to a block.
+/// Logits per block.
 const BLOCK: usize = 256;
 
 vectorised! {

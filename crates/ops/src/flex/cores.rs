@@ -1,4 +1,4 @@
-//! All cores ready while there is much to share out.
+//! Keeps all cores ready while there is parallel work.
 
 use super::seeds::Source;
 use crate::{Precision, with_precision};
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a core without work looks for some, rather than sleep.
+/// How long an idle core looks for work before sleeping.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Looks at the clock and at the others' work are so many pauses of the processor apart.
+/// Processor pauses between checks of the clock and of others' work.
 const PAUSES: usize = 20;
 
-/// On a thread of the pool, whose others look for work until it is done.
+/// Runs on a thread of the pool, whose other threads look for work until it is done.
 pub(crate) fn on_awake_cores<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     if rayon::current_num_threads() == 1 {
         return work();
@@ -54,7 +54,7 @@ impl Drop for Awake {
     }
 }
 
-/// Takes over others' work until all is done, or there has been none for long.
+/// Takes over others' work until all is done, or none was found for long.
 fn help_until(done: &AtomicBool) {
     let mut idle_since = Instant::now();
     while !done.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Cross-entropy: one pass over the logits, whose memory the gradient takes over.
+//! Cross-entropy: one pass over the logits, whose memory the gradient reuses.
 
 use super::vector::{exp, max, sum, vectorised};
 use super::{Input, dense, indices, op, output, rows, tensor, values, values_mut};
@@ -44,13 +44,13 @@ vectorised! {
     }
 }
 
-/// The target that a label stands for: of each class `c`, `right` of the label and `spread · share_c` of all,
-/// both times the class weights.
+/// The target for a label: `right` for the label plus `spread · share_c` for each class `c`, both times the
+/// class weights.
 #[derive(Debug, Clone)]
 struct Target {
     smoothing: f32,
     weights: Option<Arc<[f32]>>,
-    /// The weights' sum, the number of classes where there are none.
+    /// The sum of the weights, or the number of classes without them.
     total: f32,
 }
 
@@ -98,7 +98,7 @@ impl Target {
 #[derive(Debug, Clone)]
 struct State {
     logits: FlexTensor,
-    /// None where the row does not count.
+    /// `None` for ignored rows.
     labels: Vec<Option<usize>>,
     log_sums: Vec<f32>,
     target: Target,

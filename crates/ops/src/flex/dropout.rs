@@ -1,4 +1,4 @@
-//! Dropout whose mask is drawn again in the backward pass.
+//! Dropout that redraws its mask in the backward pass.
 
 use super::random::{Keep, RowKeep};
 use super::vector::vectorised;
@@ -20,7 +20,7 @@ vectorised! {
     }
 }
 
-/// What dropout leaves of a tensor, or of its gradient.
+/// Dropout applied to a tensor or its gradient.
 fn apply(x: &FlexTensor, keep: Keep) -> FlexTensor {
     let (_, width) = rows(x);
     let per_task = rows_per_task(width);

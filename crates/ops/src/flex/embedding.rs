@@ -1,4 +1,4 @@
-//! Looking vectors up, and scattering their gradient.
+//! Embedding look-up, and scattering of its gradient.
 
 use super::{BLOCK, Input, dense, filled, indices, op, output, rows, tensor, tracked, values, values_mut};
 use burn::tensor::{Int, Shape, Tensor};
@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 #[derive(Debug)]
 struct Embedding;
 
-/// What the backward pass needs.
+/// State for the backward pass.
 #[derive(Debug, Clone)]
 struct State {
     table: FloatTensor<Autodiff<Flex>>,
@@ -47,7 +47,7 @@ impl Backward<Flex, 1> for Embedding {
     }
 }
 
-/// Written by all cores: a vocabulary's gradient is tens of megabytes of them.
+/// Zeros, written by all cores: a vocabulary's gradient is tens of megabytes.
 fn zeros(n: usize) -> Vec<f32> {
     // SAFETY: the tasks cover the whole.
     unsafe {

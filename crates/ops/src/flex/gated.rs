@@ -1,4 +1,4 @@
-//! An activation times what it lets through, one pass each way.
+//! Gated activations, one pass each way.
 
 use super::gelu::{tanh_slope, tanh_value};
 use super::vector::{exp, normal, vectorised};
@@ -39,7 +39,7 @@ fn forward(f: impl Fn(f32) -> [f32; 2], gate: &[f32], x: &[f32], y: &mut [MaybeU
     }
 }
 
-/// Turns the output's gradient into that of the gate, and writes that of what it lets through.
+/// Turns the output's gradient into that of the gate, and writes that of the gated values.
 #[inline(always)]
 fn backward(
     f: impl Fn(f32) -> [f32; 2],
@@ -85,7 +85,7 @@ vectorised! {
 struct Gated(Gate);
 
 impl Backward<Flex, 2> for Gated {
-    /// The gate and what it lets through.
+    /// The gate and the gated values.
     type State = [FlexTensor; 2];
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {

@@ -1,4 +1,4 @@
-//! Attention of single queries to keys and values that lie token by token.
+//! Attention of single queries to keys and values stored token by token.
 
 use super::gemm::PARALLEL;
 use super::vector::{exp, max, sum, vectorised};
@@ -7,7 +7,7 @@ use burn::tensor::{Shape, Tensor};
 use burn_flex::{Flex, FlexTensor};
 use rayon::prelude::*;
 
-/// What a store holds, `[places, n_heads, d]` each.
+/// A store's keys and values, `[places, n_heads, d]` each.
 #[derive(Clone, Copy)]
 pub(crate) struct Held<'a> {
     pub keys: &'a [f32],
@@ -17,13 +17,13 @@ pub(crate) struct Held<'a> {
     pub widths: [usize; 2],
 }
 
-/// Appends `[batch, n_heads, len, d]` token by token, the heads of each side by side.
+/// Appends `[batch, n_heads, len, d]` token by token, with each token's heads adjacent.
 pub(crate) fn append(held: &mut Vec<f32>, new: Tensor<4>) {
     let new = by_token(new);
     held.extend_from_slice(super::values(&new));
 }
 
-/// A tensor `[batch, n_heads, len, d]` as dense `[batch, len, n_heads, d]`, in which order linear maps make it.
+/// A tensor `[batch, n_heads, len, d]` as dense `[batch, len, n_heads, d]`, the order made by linear maps.
 fn by_token(x: Tensor<4>) -> FlexTensor {
     dense(Input::strided(x).value.transpose(1, 2))
 }
@@ -54,9 +54,9 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 #[derive(Clone, Copy)]
 struct Head<'a> {
     all: &'a [f32],
-    /// From a token to the next one.
+    /// Stride between tokens.
     stride: usize,
-    /// Where the head begins in a token.
+    /// Offset of the head within a token.
     offset: usize,
     width: usize,
 }
@@ -69,8 +69,8 @@ impl<'a> Head<'a> {
 }
 
 vectorised! {
-    /// The probabilities of the places for a query, which is scaled by `scale`. `bias` is by how far a place is before
-    /// the last one; empty: none.
+    /// The probabilities of the places for a query, which is scaled by `scale`. `bias` is indexed by distance
+    /// from the last place; empty for none.
     fn probabilities(
         query: &[f32],
         keys: Head<'_>,

@@ -16,7 +16,7 @@ fn direction(value: f32, first: f32, second: f32, c: Constants) -> f32 {
 }
 
 vectorised! {
-    /// Moves the moments; the sums of squares of values and directions.
+    /// Updates the moments; returns the sums of squares of values and directions.
     fn moments(value: &[f32], gradient: &[f32], first: &mut [f32], second: &mut [f32], c: Constants) -> [f32; 2] {
         let n = value.len();
         let (gradient, first, second) = (&gradient[..n], &mut first[..n], &mut second[..n]);

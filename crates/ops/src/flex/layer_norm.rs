@@ -1,4 +1,4 @@
-//! Layer normalisation, with the dropout and the residual connection that stand before it.
+//! Layer normalisation, optionally with the preceding dropout and residual connection.
 
 use super::dropout::drop_row;
 use super::random::{Keep, RowKeep};
@@ -71,7 +71,7 @@ vectorised! {
     }
 }
 
-/// What the backward pass needs.
+/// State for the backward pass.
 #[derive(Debug, Clone)]
 struct State {
     /// The normalised tensor: `x`, or its sum with the residual.
@@ -82,7 +82,7 @@ struct State {
 }
 
 impl State {
-    /// The gradients of the input, of `x` before its dropout where there is one, of the scale and the shift.
+    /// The gradients of the input, of `x` before any dropout, of the scale and of the shift.
     fn gradients(
         &self,
         mut gradient: FlexTensor,
@@ -156,7 +156,7 @@ impl Backward<Flex, 4> for AddLayerNorm {
     }
 }
 
-/// `residual` with the dropout on `x`, where there is one.
+/// `residual` comes with the dropout on `x`, if any.
 pub(crate) fn layer_norm<const D: usize>(
     x: Tensor<D>,
     residual: Option<(Tensor<D>, f64)>,

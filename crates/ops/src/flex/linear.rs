@@ -1,4 +1,4 @@
-//! Affine maps: one matrix product each way and for the weight's gradient.
+//! Linear maps: one matrix product each way and for the weight's gradient.
 
 pub(crate) use super::gemm::Packed;
 use super::gemm::{Begin, Matrix, Product, Target};
@@ -22,7 +22,7 @@ impl Matrix {
     }
 }
 
-/// Rows that are summed by a task: fixed, so that sums do not depend on the number of threads.
+/// Rows summed per task: fixed, so that sums do not depend on the number of threads.
 const SUMMED: usize = 64;
 
 vectorised! {
@@ -57,7 +57,7 @@ struct State {
 }
 
 impl State {
-    /// Of the backward pass's products, those that are wanted.
+    /// Operations of the wanted backward products.
     fn flops(&self, gradient: &FlexTensor, wanted: [bool; 2]) -> usize {
         let (n_tokens, d_out) = rows(gradient);
         let (_, d_in) = rows(&self.x);
@@ -84,8 +84,8 @@ impl State {
         tensor(dx, self.x.layout().shape().clone())
     }
 
-    /// In the weight's own order of memory, so that a transposed view's gradient is no strided one in the
-    /// end.
+    /// The weight's gradient in the weight's own memory order, so that a transposed view's gradient is
+    /// not strided.
     fn weight_gradient(&self, gradient: &FlexTensor) -> FlexTensor {
         let (n_tokens, d_out) = rows(gradient);
         let (_, d_in) = rows(&self.x);
@@ -106,7 +106,7 @@ impl State {
     }
 }
 
-/// Hands `x`, the weight and the bias, where there is one, their gradients, as far as they are tracked.
+/// Registers the gradients of `x`, the weight and the optional bias, if tracked.
 fn backward<const N: usize>(ops: Ops<State, N>, grads: &mut Gradients) {
     let gradient = dense(grads.consume::<Flex>(&ops.node));
     let [x, weight, bias] = [0, 1, 2].map(|parent| ops.parents.get(parent)?.as_ref());
@@ -145,7 +145,7 @@ impl Backward<Flex, 3> for LinearWithBias {
     }
 }
 
-/// The weight is `[d_in, d_out]`, or `[d_out, d_in]` where it is to be transposed.
+/// The weight is `[d_in, d_out]`, or `[d_out, d_in]` if `transposed`.
 pub(crate) fn linear<const D: usize>(
     x: Tensor<D>,
     weight: Tensor<2>,
@@ -187,7 +187,7 @@ pub(crate) fn linear<const D: usize>(
     }
 }
 
-/// A weight `[d_in, d_out]` in the panels of this machine's kernel for the precision, where there is one of ours.
+/// A weight `[d_in, d_out]` in the panels of this machine's kernel for the precision, if it is one of ours.
 pub(crate) fn packed(weight: &Tensor<2>, precision: Precision) -> Option<Packed> {
     let weight = Input::strided(weight.clone()).value;
     let sizes = [0, 1].map(|axis| weight.layout().shape()[axis]);
@@ -195,7 +195,7 @@ pub(crate) fn packed(weight: &Tensor<2>, precision: Precision) -> Option<Packed>
     unsafe { Packed::new(Matrix::strided(&weight), sizes, precision) }
 }
 
-/// [`linear`] with a weight that was packed, of which `weight` is the original; without a gradient.
+/// [`linear`] with a packed weight, whose original is `weight`; without gradients.
 pub(crate) fn linear_packed<const D: usize>(
     x: Tensor<D>,
     packed: &Packed,

@@ -30,8 +30,8 @@ mod vector;
 pub(crate) mod weight_norm;
 pub(crate) mod windows;
 
-/// A span of `tracing` over the rest of the block, for profiles: the operation and, where it is one,
-/// how many floating-point operations its matrix products make.
+/// A span of `tracing` over the rest of the block, for profiles: the operation and, if any, the
+/// floating-point operations of its matrix products.
 macro_rules! op {
     ($name:literal $(, $flops:expr)?) => {
         let _op = tracing::trace_span!($name $(, flops = $flops as u64)?).entered();
@@ -52,7 +52,7 @@ use burn_std::Bytes;
 use seeds::draw_seed;
 use std::mem::MaybeUninit;
 
-/// Which multiply here.
+/// The kernels in use.
 pub(crate) fn kernels() -> Kernels {
     let choice = gemm::Choice::here();
     Kernels {
@@ -63,16 +63,17 @@ pub(crate) fn kernels() -> Kernels {
     }
 }
 
-/// Elements to a task: enough to be worth it, few enough to stay in the cache. Fixed, so that sums do not
-/// depend on the number of threads.
+/// Elements per task: enough to be worthwhile, few enough to stay in the cache. Fixed, so that sums do
+/// not depend on the number of threads.
 const BLOCK: usize = 8 << 10;
 
-/// Whether the fused operations take this tensor: 32-bit floats on flex, gradients not recomputed.
+/// Whether the fused operations take this tensor: 32-bit floats on flex, without gradient
+/// recomputation.
 pub(crate) fn takes<const D: usize>(x: &Tensor<D>) -> bool {
     x.dtype() == DType::F32 && is_flex(&x.device())
 }
 
-/// Whether the device is a flex, gradients not recomputed.
+/// Whether the device is flex, without gradient recomputation.
 pub(crate) fn is_flex(device: &Device) -> bool {
     match device.as_dispatch() {
         DispatchDevice::Flex(_) => true,
@@ -87,12 +88,12 @@ pub(crate) fn is_flex(device: &Device) -> bool {
 
 const TAKEN: &str = "`takes` has looked at the device";
 
-/// The tensor with its place in the graph, where there is one.
+/// The tensor with its graph node, if any.
 fn tracked<const D: usize>(x: &Tensor<D>) -> Option<FloatTensor<Autodiff<Flex>>> {
     x.device().is_autodiff().then(|| x.clone().try_into_primitive::<Autodiff<Flex>>().expect(TAKEN))
 }
 
-/// An input: its values, and its place in the graph where there is one.
+/// An input: its values, and its graph node if any.
 pub(crate) struct Input {
     pub value: FlexTensor,
     pub node: Option<NodeGuard>,
@@ -110,7 +111,7 @@ impl Input {
         }
     }
 
-    /// In row-major order without gaps; copied only where it is not.
+    /// Dense and row-major; copied only if necessary.
     pub fn dense<const D: usize>(x: Tensor<D>) -> Self {
         let Self { value, node } = Self::strided(x);
         Self { value: dense(value), node }
@@ -135,8 +136,8 @@ pub(crate) fn output<const D: usize, const N: usize, B: Backward<Flex, N>>(
     Tensor::from_primitive::<Autodiff<Flex>>(value)
 }
 
-/// Registers the gradients of the parents that are tracked. Gradients beyond the last parent, as of an initial state
-/// that was not given, are dropped.
+/// Registers the gradients of tracked parents. Gradients beyond the last parent, such as of an omitted
+/// initial state, are dropped.
 fn register<S, const N: usize, const M: usize>(
     grads: &mut Gradients,
     ops: &Ops<S, N>,
@@ -168,7 +169,7 @@ fn values(x: &FlexTensor) -> &[f32] {
     x.as_slice().expect("dense 32-bit floats")
 }
 
-/// The elements of a dense tensor, copied first where others hold it too.
+/// The elements of a dense tensor, copied first if shared.
 fn values_mut(x: &mut FlexTensor) -> &mut [f32] {
     let (start, end) = x.layout().contiguous_offsets().expect("dense");
     &mut x.storage_mut::<f32>()[start..end]
@@ -190,14 +191,14 @@ unsafe fn filled(n: usize, fill: impl FnOnce(&mut [MaybeUninit<f32>])) -> Vec<f3
     values
 }
 
-/// The width of the last axis and how many rows of it there are.
+/// The width of the last axis and the number of rows.
 fn rows(x: &FlexTensor) -> (usize, usize) {
     let shape = x.layout().shape();
     let width = shape[shape.num_dims() - 1];
     (shape.num_elements() / width.max(1), width)
 }
 
-/// Rows to a task.
+/// Rows per task.
 fn rows_per_task(width: usize) -> usize {
     (BLOCK / width.max(1)).max(1)
 }

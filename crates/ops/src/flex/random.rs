@@ -1,4 +1,4 @@
-//! Dropout masks as a function of a seed, a row and a column: drawn again wherever they are needed.
+//! Dropout masks as a function of a seed, a row and a column: redrawn wherever needed.
 
 /// Decides which elements of a row are kept.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ pub(crate) struct RowKeep {
 }
 
 impl RowKeep {
-    /// What the element of this column is multiplied by: 0 or `1 / (1 − p)`.
+    /// The factor for the element of this column: 0 or `1 / (1 − p)`.
     #[inline(always)]
     pub fn factor(self, column: usize) -> f32 {
         let draw =

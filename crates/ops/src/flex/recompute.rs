@@ -1,4 +1,4 @@
-//! Gradient checkpointing as one operation of the graph, whose backward pass has a graph of its own.
+//! Gradient checkpointing as one graph operation, whose backward pass has its own graph.
 
 use super::{BLOCK, Input, TAKEN, dense, op, output, seeds, tensor, tracked, values};
 use crate::{Precision, with_precision};
@@ -13,10 +13,10 @@ use rayon::prelude::*;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A module's parameters without their places in a graph: as leaves of a graph to come, or tracked by none.
+/// A module's parameters detached from their graph: as leaves of a future graph, or untracked.
 struct Detached {
     as_leaves: bool,
-    /// The leaves' places in the graph they come from, in the order of the module tree.
+    /// The leaves' nodes in their original graph, in module-tree order.
     places: Vec<NodeId>,
 }
 
@@ -40,7 +40,7 @@ impl ModuleMapper for Detached {
     }
 }
 
-/// Looks for a parameter that is trained.
+/// Finds a trained parameter.
 #[derive(Default)]
 struct FirstLeaf(Option<NodeGuard>);
 
@@ -52,7 +52,7 @@ impl ModuleVisitor for FirstLeaf {
     }
 }
 
-/// Moves the leaves' gradients to the places that they stand for.
+/// Moves the leaves' gradients to their original nodes.
 struct Return<'a> {
     places: std::vec::IntoIter<NodeId>,
     from: InnerGradients,
@@ -71,7 +71,7 @@ impl ModuleVisitor for Return<'_> {
     }
 }
 
-/// What the second computation needs.
+/// State for the recomputation.
 #[derive(Clone)]
 struct Saved<M, F> {
     module: M,
@@ -96,8 +96,8 @@ impl<M, F, const D: usize> fmt::Debug for Recompute<M, F, D> {
     }
 }
 
-/// The first parent is the input. Of the parameters one at most is a parent, so that there is an output to track
-/// where the input is not: all are leaves, whose gradients nothing waits for.
+/// The first parent is the input. At most one parameter is a parent, so that the output is tracked even if
+/// the input is not: all are leaves, whose gradients nothing waits for.
 impl<M, F, const D: usize, const N: usize> Backward<Flex, N> for Recompute<M, F, D>
 where
     M: Module + 'static,
@@ -149,7 +149,7 @@ where
     }
 }
 
-/// With autodiff, and not part of any graph.
+/// A tensor with autodiff, outside any graph.
 fn outside<const D: usize>(x: FlexTensor) -> Tensor<D> {
     Tensor::from_inner(Tensor::from_primitive::<Flex>(x))
 }
@@ -158,7 +158,7 @@ fn value<const D: usize>(x: Tensor<D>) -> FlexTensor {
     x.inner().try_into_primitive::<Flex>().expect(TAKEN)
 }
 
-/// A number that tells results of other random numbers from each other.
+/// A fingerprint that distinguishes results of different random numbers.
 fn fingerprint(y: &FlexTensor) -> u64 {
     if y.dtype() != DType::F32 {
         return 0;
@@ -167,7 +167,7 @@ fn fingerprint(y: &FlexTensor) -> u64 {
     values(&dense(y.clone())).par_chunks(BLOCK).map(sum).sum()
 }
 
-/// Hands a gradient on to what it is of.
+/// Passes a given gradient on.
 #[derive(Debug)]
 struct Given;
 
@@ -181,7 +181,7 @@ impl Backward<Flex, 1> for Given {
     }
 }
 
-/// Something whose backward pass begins with this gradient of `y`.
+/// A tensor whose backward pass starts with this gradient of `y`.
 fn with_gradient<const D: usize>(y: Tensor<D>, gradient: FlexTensor) -> Tensor<1> {
     output(Given, [Input::strided(y).node], tensor(vec![0.0], Shape::new([1])), || gradient)
 }

@@ -1,10 +1,10 @@
-//! Attention by distance, one head of one row of the batch at a time.
+//! Relative attention, one batch row and head at a time.
 //!
-//! The scores by distance of a block of queries are one product with the keys of all distances that any of them has. A
-//! query's own are a part of its row, which begins at another place for each query: nothing is gathered. In the backward
-//! pass the gradients of the scores are put there, in rows of zeros.
+//! The distance scores of a block of queries are one product with the keys of all distances any of them has.
+//! Each query's scores are a slice of its row at a different offset: nothing is gathered. In the backward
+//! pass the score gradients are written to the same slices, in rows of zeros.
 //!
-//! The probabilities are kept, with a minus where dropout drops them.
+//! The probabilities are kept, negated where dropped.
 
 use super::attention::Shared;
 use super::attention::rows::{drop, drop_backward, dropped, softmax, softmax_backward};
@@ -26,15 +26,15 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-/// Queries in a block, at most: of longer sequences a block has fewer distances than all queries together. Small in tests,
-/// so that there are several.
+/// Maximum queries per block: a block has fewer distances than all queries of a long sequence together. Small
+/// in tests, so that there are several.
 const QUERIES: usize = if cfg!(test) { 5 } else { 128 };
 
-/// Rows of the batch that are one task of the backward pass, which sums their gradients of distances and biases. Fixed, so
-/// that sums do not depend on the number of threads.
+/// Batch rows per backward task, which sums their gradients of distances and biases. Fixed, so that sums do
+/// not depend on the number of threads.
 const ROWS: usize = 4;
 
-/// Vectors of each head in front of the distances' gradients: those of the two biases, and of a segment's bias and vector.
+/// Vectors of each head before the distances' gradients: the two biases, and a segment's bias and vector.
 const VECTORS: usize = 4;
 
 vectorised! {
@@ -59,7 +59,7 @@ vectorised! {
         }
     }
 
-    /// Adds a number where it is said.
+    /// Adds a number where `which` is true.
     fn add_where(which: &[bool], number: f32, total: &mut [f32]) {
         for (total, which) in total.iter_mut().zip(which) {
             *total += if *which { number } else { 0.0 };
@@ -72,7 +72,7 @@ vectorised! {
     }
 }
 
-/// The sizes of a tensor `[rows, len, n_heads, d]`, of which the matrices `[len, d]` of each row and head are used.
+/// The sizes of a tensor `[rows, len, n_heads, d]`, used as matrices `[len, d]` per row and head.
 #[derive(Debug, Clone, Copy)]
 struct Heads {
     len: usize,
@@ -81,12 +81,12 @@ struct Heads {
 }
 
 impl Heads {
-    /// How many numbers a row has.
+    /// Numbers per row.
     fn row(&self) -> usize {
         self.len * self.n_heads * self.d
     }
 
-    /// Where the vector of a place begins.
+    /// Start of the vector at a place.
     fn at(&self, part: Part, place: usize) -> usize {
         ((part.row * self.len + place) * self.n_heads + part.head) * self.d
     }
@@ -127,7 +127,7 @@ struct Part {
     head: usize,
 }
 
-/// What both passes are given; all tensors are dense.
+/// Inputs of both passes; all tensors are dense.
 #[derive(Debug, Clone)]
 struct Call {
     query: FlexTensor,
@@ -178,7 +178,7 @@ impl Call {
         self.heads(self.pairs.q_len, self.d_v)
     }
 
-    /// Of the gradients that the rows of the batch share: [`VECTORS`] of each head, and the distances'.
+    /// Of the gradients shared by batch rows: [`VECTORS`] per head, and the distances'.
     fn shared(&self) -> Heads {
         self.heads(VECTORS + self.n_distances, self.d_k)
     }
@@ -209,13 +209,13 @@ impl Call {
         })
     }
 
-    /// Which of the values of all pairs are a query's; none where there are none.
+    /// A query's values among those of all pairs; empty if there are none.
     fn of_query<'a>(&self, pairs: &'a [bool], part: Part, query: usize) -> &'a [bool] {
         let Pairs { q_len, k_len, .. } = *self.pairs;
         if pairs.is_empty() { &[] } else { &pairs[(part.row * q_len + query) * k_len..][..k_len] }
     }
 
-    /// How many products of features the scores take, each row's once for all heads.
+    /// Number of feature products for the scores, each row's counted once for all heads.
     fn scores(&self) -> usize {
         let of_block = |block: Block| block.queries.len() * (self.pairs.k_len + block.distances.len());
         (0..self.pairs.batch).map(|row| self.blocks(row).map(of_block).sum::<usize>()).sum()
@@ -235,7 +235,7 @@ impl Call {
         unsafe { Product { sizes, target, begin, a, b, precision: self.precision, parallel: false }.run() }
     }
 
-    /// Calls `work` for each of `n` tasks, on all cores where that is worth it.
+    /// Calls `work` for each of `n` tasks, on all cores if worthwhile.
     fn for_each(&self, n: usize, work: impl Fn(&mut Buffers, usize) + Sync + Send) {
         let buffers = || Buffers::new(self);
         if self.flops() < 2 * PARALLEL {
@@ -256,8 +256,8 @@ impl Call {
         }
     }
 
-    /// Writes the contexts of a row and head; turns uninitialised `probs`, `[q_len, k_len]`, into the probabilities before
-    /// dropout, with a minus where it drops them.
+    /// Writes the contexts of a row and head; turns uninitialised `probs`, `[q_len, k_len]`, into the
+    /// probabilities before dropout, negated where dropped.
     ///
     /// # Safety
     /// The part is one of the call's, `context` the whole output; nothing else uses the part's contexts and probabilities
@@ -289,7 +289,8 @@ impl Call {
         }
     }
 
-    /// Scores by content of a block's queries to probabilities, and `left` to what dropout leaves of them.
+    /// Turns a block's content scores into probabilities, and writes `left`, the probabilities after
+    /// dropout.
     fn probabilities(
         &self,
         part: Part,
@@ -324,7 +325,7 @@ impl Call {
     }
 }
 
-/// What a thread reuses from task to task, for a block of queries.
+/// Buffers that a thread reuses between tasks, for a block of queries.
 struct Buffers {
     /// With a bias, `[queries, d_k]`.
     query: Vec<f32>,
@@ -334,7 +335,7 @@ struct Buffers {
     by_distance: Vec<f32>,
     /// `[queries, k_len]`: scores, or their gradients.
     scores: Vec<f32>,
-    /// What dropout leaves of the probabilities.
+    /// The probabilities after dropout.
     left: Vec<f32>,
 }
 
@@ -353,16 +354,16 @@ impl Buffers {
     }
 }
 
-/// What the forward pass leaves for the backward pass.
+/// State for the backward pass.
 #[derive(Debug, Clone)]
 struct State {
     call: Call,
-    /// `[batch, n_heads, q_len, k_len]`, before dropout, with a minus where it dropped them.
+    /// `[batch, n_heads, q_len, k_len]`, before dropout, negated where dropped.
     probs: Vec<f32>,
 }
 
-/// Where the gradients are written: of queries, keys and values, and of what the rows of the batch share, one row for each
-/// task's rows.
+/// Destinations of the gradients: queries, keys and values, and the parameters shared by batch rows, one row
+/// per task.
 #[derive(Clone, Copy)]
 struct Gradient {
     query: Shared,
@@ -419,8 +420,8 @@ impl State {
         ]
     }
 
-    /// Writes the gradients of a row and head, from that of the contexts; adds to those of queries, and of what the rows
-    /// share.
+    /// Writes the gradients of a row and head, from that of the contexts; adds to those of queries and of
+    /// shared parameters.
     ///
     /// # Safety
     /// The part is one of the call's; nothing else uses the part's gradients, and those of the row's group and the head,
@@ -471,7 +472,7 @@ impl State {
         }
     }
 
-    /// What dropout left of a block's probabilities.
+    /// A block's probabilities after dropout.
     fn used<'a>(&self, probs: &'a [f32], left: &'a mut [f32]) -> &'a [f32] {
         let Some(keep) = self.call.keep else { return probs };
         let left = &mut left[..probs.len()];
@@ -479,8 +480,8 @@ impl State {
         left
     }
 
-    /// The gradients of what dropout left of a block's probabilities, in `buffers.scores`, to those of the scores, which
-    /// go to `buffers.by_distance` too; adds what segments have of them.
+    /// Turns the gradients of a block's probabilities after dropout, in `buffers.scores`, into those of the
+    /// scores, also written to `buffers.by_distance`; adds the segments' share.
     ///
     /// # Safety
     /// As [`Self::backward`].
@@ -528,8 +529,8 @@ impl State {
         }
     }
 
-    /// Adds the gradients of a block's biased queries to those of the queries and of the bias, which is the vector of this
-    /// `number` among the shared ones.
+    /// Adds the gradients of a block's biased queries to those of the queries and of the bias, which is
+    /// shared vector `number`.
     ///
     /// # Safety
     /// As [`Self::backward`].
@@ -553,7 +554,7 @@ impl State {
 #[derive(Debug)]
 struct RelativeAttention;
 
-/// Hands the parents their gradients: without a segment there are two parents less.
+/// Registers the parents' gradients: without a segment there are two parents fewer.
 fn backward<const N: usize>(ops: Ops<State, N>, grads: &mut Gradients) {
     op!("relative_attention_backward", 2 * ops.state.call.flops());
     let gradient = dense(grads.consume::<Flex>(&ops.node));

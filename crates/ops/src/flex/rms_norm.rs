@@ -1,4 +1,4 @@
-//! Normalisation by the root of the mean square.
+//! Root mean square normalisation.
 
 use super::vector::{sum, vectorised};
 use super::{Input, dense, filled, op, output, register, rows, rows_per_task, tensor, values, values_mut};
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use std::mem::MaybeUninit;
 
 vectorised! {
-    /// Returns the inverse of the root of the mean square.
+    /// Returns the inverse root mean square.
     fn norm_row(x: &[f32], gamma: &[f32], epsilon: f32, y: &mut [MaybeUninit<f32>]) -> f32 {
         let d = x.len();
         let mean_square = sum([x], |[x]| x * x) / d as f32;
@@ -42,12 +42,12 @@ vectorised! {
     }
 }
 
-/// What the backward pass needs.
+/// State for the backward pass.
 #[derive(Debug, Clone)]
 struct State {
     input: FlexTensor,
     gamma: FlexTensor,
-    /// Of each row.
+    /// The inverse root mean square of each row.
     inverses: Vec<f32>,
 }
 

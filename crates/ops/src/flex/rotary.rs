@@ -1,4 +1,4 @@
-//! Rotary positions: pairs of features turned where they lie.
+//! Rotary positions: in-place rotation of feature pairs.
 
 use super::vector::vectorised;
 use super::{Input, dense, op, output, rows_per_task, values_mut};
@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use std::sync::Arc;
 
 vectorised! {
-    /// Turns the pairs of one head; `sign` is −1 to turn them back.
+    /// Rotates the pairs of one head; `sign` is −1 to rotate back.
     fn turn_halves(x: &mut [f32], cosines: &[f32], sines: &[f32], sign: f32) {
         let n = cosines.len();
         let (first, rest) = x.split_at_mut(n);
@@ -33,7 +33,7 @@ vectorised! {
     }
 }
 
-/// What both passes need.
+/// State for both passes.
 #[derive(Debug, Clone)]
 struct State {
     positions: Positions,
@@ -56,7 +56,7 @@ impl Positions {
         }
     }
 
-    /// One more than the greatest.
+    /// One more than the largest position.
     fn end(&self) -> usize {
         match self {
             Self::From { start, len } => start + len,
@@ -66,7 +66,7 @@ impl Positions {
 }
 
 impl State {
-    /// Turns `[batch, len, n_heads, d]` in its own memory, or a copy where others hold it too.
+    /// Rotates `[batch, len, n_heads, d]` in place, or in a copy if shared.
     fn turn(&self, mut x: FlexTensor, sign: f32) -> FlexTensor {
         let shape = x.layout().shape().clone();
         let (n_heads, d) = (shape[2], shape[3]);

@@ -1,20 +1,19 @@
-//! Where the seeds of dropout masks come from: the device's generator, or, for what is computed a second time, what
-//! was drawn the first time.
+//! The source of dropout seeds: the device's generator or, for recomputation, the seeds drawn the first time.
 
 use burn::tensor::{Device, Distribution, Tensor};
 use std::cell::RefCell;
 use std::mem::take;
 use std::vec::IntoIter;
 
-/// Where a thread's seeds come from.
+/// The source of a thread's seeds.
 #[derive(Debug, Default)]
 pub(super) enum Source {
     /// The device's generator.
     #[default]
     Generator,
-    /// Another source, of which every seed is noted.
+    /// Another source whose seeds are recorded.
     Noted { of: Box<Source>, seeds: Vec<u64> },
-    /// What was noted before.
+    /// Recorded seeds.
     Notes(IntoIter<u64>),
 }
 
@@ -23,19 +22,19 @@ thread_local! {
 }
 
 impl Source {
-    /// The calling thread's, which then draws from the generator.
+    /// Takes the calling thread's source, which then draws from the generator.
     pub fn take() -> Self {
         SOURCE.take()
     }
 
-    /// Makes it the calling thread's.
+    /// Makes it the calling thread's source.
     pub fn put(self) {
         SOURCE.set(self);
     }
 
-    /// Does `work` with this source as the thread's, and keeps what it has come to.
+    /// Runs `work` with this as the thread's source, and keeps its updated state.
     pub fn within<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        /// Gives the thread its own again, after a panic too.
+        /// Restores the thread's source, even after a panic.
         struct Restore<'a> {
             source: &'a mut Source,
             former: Source,
@@ -70,7 +69,7 @@ pub(super) fn draw_seed(device: &Device) -> u64 {
     SOURCE.with_borrow_mut(|source| source.draw(device))
 }
 
-/// Does `work`, and returns the seeds that it drew as well.
+/// Runs `work`, and also returns the seeds it drew.
 pub(super) fn noting<T>(work: impl FnOnce() -> T) -> (T, Vec<u64>) {
     let mut source = Source::Noted { of: Box::new(Source::take()), seeds: Vec::new() };
     let result = source.within(work);
@@ -79,7 +78,7 @@ pub(super) fn noting<T>(work: impl FnOnce() -> T) -> (T, Vec<u64>) {
     (result, seeds)
 }
 
-/// Does `work` with these seeds in place of new ones.
+/// Runs `work` with these seeds instead of new ones.
 pub(super) fn again<T>(seeds: Vec<u64>, work: impl FnOnce() -> T) -> T {
     Source::Notes(seeds.into_iter()).within(work)
 }

@@ -1,4 +1,4 @@
-//! StableAdamW's update: one pass for moments and how far the second one lags, one for the values.
+//! StableAdamW's update: one pass for the moments and the second one's lag, one for the values.
 
 use super::adamw::{Constants, TASK};
 use super::vector::{sum, vectorised};
@@ -10,7 +10,7 @@ use burn_flex::Flex;
 use rayon::prelude::*;
 
 vectorised! {
-    /// Moves the moments; the sum of `g² / max(v̂, ε²)`.
+    /// Updates the moments; returns the sum of `g² / max(v̂, ε²)`.
     fn moments(gradient: &[f32], first: &mut [f32], second: &mut [f32], c: Constants) -> f32 {
         let n = gradient.len();
         let (first, second) = (&mut first[..n], &mut second[..n]);

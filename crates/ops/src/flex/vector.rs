@@ -1,11 +1,11 @@
 //! Vectorised arithmetic: loops that the compiler turns into vector code, compiled for several instruction
-//! sets and chosen when the program runs.
+//! sets and selected at run time.
 
-/// Compiles each function for AVX-512, AVX2 and the plain instruction set, and calls the best one that the
-/// machine has. (NEON is part of AArch64's plain set.)
+/// Compiles each function for AVX-512, AVX2 and the plain instruction set, and calls the best one the
+/// machine supports. (NEON is part of AArch64's plain set.)
 ///
-/// The arithmetic is the same whichever it is, so results have the same bits: additions are fused with products
-/// only where the code says so, by `mul_add`, which a machine without such an instruction (x86 before 2013)
+/// The arithmetic is the same in all versions, so results are bit-identical: additions are fused with
+/// products only by explicit `mul_add`, which a machine without such an instruction (x86 before 2013)
 /// computes in software.
 macro_rules! vectorised {
     ($($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident : $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
@@ -45,12 +45,12 @@ macro_rules! vectorised {
 }
 pub(crate) use vectorised;
 
-/// Partial sums side by side: one AVX-512 register.
+/// Number of parallel partial sums: one AVX-512 register.
 const LANES: usize = 16;
 
 /// `Σ f(xᵢ, yᵢ, …)` over slices of the same length, in an order that does not depend on the instruction set.
 ///
-/// Slices rather than an index: where a sum's elements are indexed, the compiler checks each, and makes no vector code.
+/// Slices rather than an index: with indexing, the compiler checks bounds and does not vectorise.
 #[inline(always)]
 pub(crate) fn sum<const N: usize>(x: [&[f32]; N], f: impl Fn([f32; N]) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -72,7 +72,7 @@ pub(crate) fn sum<const N: usize>(x: [&[f32]; N], f: impl Fn([f32; N]) -> f32) -
     (0..n_rest).fold(lanes[0], |sum, i| sum + f(chunks.map(|(_, rest)| rest[i])))
 }
 
-/// The greatest of `x`, minus infinity for none.
+/// The maximum of `x`, minus infinity if empty.
 #[inline(always)]
 pub(crate) fn max(x: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -137,7 +137,7 @@ pub(crate) fn tanh(x: f32) -> f32 {
 /// The standard normal distribution function and its density.
 ///
 /// `erfc(z)·e^{z²}` is a polynomial of degree 9 in `1 / (1 + 0.36·z)`, fitted for this file to a relative
-/// error of 4e-8 for `z` in 0..9.5, so that the lower tail is as exact as the upper one.
+/// error of 4e-8 for `z` in 0..9.5, so that the lower tail is as accurate as the upper one.
 #[inline(always)]
 pub(crate) fn normal(x: f32) -> (f32, f32) {
     let z = x.abs() * std::f32::consts::FRAC_1_SQRT_2;

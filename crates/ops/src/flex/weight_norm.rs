@@ -1,4 +1,4 @@
-//! Weights by direction and length.
+//! Weight normalisation.
 
 use super::vector::vectorised;
 use super::{Input, dense, filled, op, output, register, rows, rows_per_task, tensor, values, values_mut};
@@ -31,7 +31,7 @@ vectorised! {
         }
     }
 
-    /// Turns the weight's gradient into its direction's: `scale · (gradient − v · along)`.
+    /// Turns the weight's gradient into the direction's: `scale · (gradient − v · along)`.
     fn direction_rows(v: &[f32], scales: &[f32], along: &[f32], gradient: &mut [f32]) {
         let width = scales.len().max(1);
         for (v, gradient) in v.chunks_exact(width).zip(gradient.chunks_exact_mut(width)) {
@@ -61,7 +61,7 @@ fn column_products(a: &[f32], b: &[f32], width: usize) -> Vec<f32> {
     sums
 }
 
-/// What the backward pass needs.
+/// State for the backward pass.
 #[derive(Debug, Clone)]
 struct State {
     v: FlexTensor,

@@ -29,7 +29,7 @@ impl Windows {
             .collect()
     }
 
-    /// The places in a window that have a token.
+    /// The positions in a window that have a token.
     fn filled(&self, position: usize, len: usize) -> Range<usize> {
         self.before.saturating_sub(position)..self.width.min(self.before + len - position)
     }

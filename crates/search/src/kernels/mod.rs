@@ -1,20 +1,20 @@
-//! Products of queries and rows, compiled for several instruction sets and chosen when the program runs.
+//! Products of queries and rows, compiled for several instruction sets and selected at run time.
 //!
-//! [`rows`] compares a query with a few rows that lie anywhere, for a graph; [`panels`] compares many queries with rows that
-//! were laid side by side, for a scan of all rows.
+//! [`rows`] compares a query with a few scattered rows, for a graph; [`panels`] compares many queries with
+//! interleaved rows, for a scan of all rows.
 //!
-//! Left to the compiler, sums went through memory, and an exact search of 32-bit floats took twelve times as long; so they
-//! are made of vector instructions by name. All of it is safe code but for the calls of what is compiled for instructions
-//! that the machine was found to have, and for what only asks for memory ahead.
+//! Left to the compiler, sums went through memory, and an exact search of 32-bit floats took twelve times as
+//! long; hence the explicit vector instructions. All code is safe except the calls of functions compiled for
+//! detected instruction sets, and prefetching.
 
 pub(crate) mod panels;
 pub(crate) mod rows;
 
-/// What is added to a query's 8-bit numbers: instructions multiply numbers without a sign by numbers with one.
+/// Offset added to a query's 8-bit numbers, since the instructions multiply unsigned by signed numbers.
 pub(crate) const RAISED: u8 = 128;
 
-/// Calls a function of the first of these modules whose instructions the machine has, or of module `plain`.
-/// (NEON is part of AArch64's plain set.)
+/// Calls a function of the first of these modules supported by the machine, else of module `plain`. (NEON
+/// is part of AArch64's plain set.)
 macro_rules! best_of {
     ($name:ident $args:tt in $($module:ident[$($feature:tt)+]),+) => {{
         $(
@@ -29,13 +29,13 @@ macro_rules! best_of {
 }
 use best_of;
 
-/// Steps that [`rows`] and [`panels`] share.
+/// Steps shared by [`rows`] and [`panels`].
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::RAISED;
     use std::arch::x86_64::*;
 
-    /// A query's 8-bit numbers without what was added.
+    /// A query's 8-bit numbers without the offset.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) fn lowered(query: __m256i) -> __m256i {

@@ -1,20 +1,21 @@
-//! Many queries and a panel: rows that were laid side by side, so that a register holds one feature of several rows.
+//! Many queries and a panel: interleaved rows, so that a register holds one feature of several rows.
 //!
-//! Each product is a sum of its own, feature after feature: nothing is added up across a register, and what else is
-//! multiplied changes no bit of it. Queries come in fours, feature after feature too; a tile of queries by rows keeps its
-//! sums in registers (Goto and van de Geijn 2008).
+//! Each product is its own sum over features: nothing is summed across a register, and other products do not
+//! affect it. Queries are interleaved in fours; a tile of queries by rows keeps its sums in registers (Goto
+//! and van de Geijn 2008).
 
 use super::{RAISED, best_of};
 
-/// Rows of a panel.
+/// Rows per panel.
 pub(crate) const PANEL: usize = 32;
-/// Queries that are laid side by side.
+/// Number of interleaved queries.
 pub(crate) const FOUR: usize = 4;
 
 /// Four bytes of a row: a 32-bit float, or four 8-bit numbers.
 pub(crate) type Word = [u8; 4];
 
-/// Lays rows of words side by side: `panel[i][r] = rows[r][i]`, of at most [`PANEL`] rows. The other places stay as they are.
+/// Interleaves rows of words: `panel[i][r] = rows[r][i]`, for at most [`PANEL`] rows. Other slots are
+/// unchanged.
 pub(crate) fn lay(rows: &[&[Word]], panel: &mut [[Word; PANEL]]) {
     best_of!(lay(rows, panel) in avx2["avx2"])
 }
@@ -24,7 +25,8 @@ pub(crate) fn products(queries: &[Vec<[f32; FOUR]>], panel: &[[f32; PANEL]], out
     best_of!(products(queries, panel, out) in avx512["avx512f"], avx2["avx2" "fma"])
 }
 
-/// As [`products`], of 8-bit numbers, four to a word; exact. Queries' numbers are from −127 to 127, with [`RAISED`] added.
+/// Like [`products`], for 8-bit numbers, four to a word; exact. Queries' numbers are from −127 to 127, plus
+/// [`RAISED`].
 pub(crate) fn products_int8(
     queries: &[Vec<[Word; FOUR]>],
     panel: &[[Word; PANEL]],
@@ -33,7 +35,7 @@ pub(crate) fn products_int8(
     best_of!(products_int8(queries, panel, out) in vnni["avx512f" "avx512vnni"], avx2["avx2"])
 }
 
-/// As [`products`], of the bits in which words differ: minus their number.
+/// Like [`products`], but minus the number of differing bits.
 pub(crate) fn distances(queries: &[Vec<[u64; FOUR]>], panel: &[[u64; PANEL]], out: &mut [[f32; PANEL]]) {
     best_of!(distances(queries, panel, out) in vpopcnt["avx512f" "avx512vpopcntdq"], avx2["avx2"])
 }
@@ -53,7 +55,7 @@ pub(crate) fn above(scores: &[[f32; PANEL]], floors: &[f32], out: &mut [u32]) {
     best_of!(above(scores, floors, out) in avx512["avx512f"], avx2["avx2"])
 }
 
-/// `$tile` of `$together` fours at a time, then of one by one.
+/// `$tile` for `$together` fours at a time, then one by one.
 #[cfg(target_arch = "x86_64")]
 macro_rules! by_fours {
     ($tile:ident, $together:literal, $queries:ident, $panel:ident, $out:ident) => {{
@@ -73,7 +75,7 @@ macro_rules! by_fours {
 mod plain {
     use super::{FOUR, PANEL, RAISED, Word};
 
-    /// Rows whose sums are kept in registers.
+    /// Rows with sums kept in registers.
     const ROWS: usize = 16;
 
     pub(super) fn lay(rows: &[&[Word]], panel: &mut [[Word; PANEL]]) {
@@ -271,7 +273,7 @@ mod avx2 {
     /// Four queries by eight rows. Bits are counted by looking up each half of a byte (Muła, Kurz and Lemire 2018).
     #[target_feature(enable = "avx2")]
     pub(super) fn distances(queries: &[Vec<[u64; FOUR]>], panel: &[[u64; PANEL]], out: &mut [[f32; PANEL]]) {
-        /// Words whose differing bits a byte can count: eight each, 248 in all.
+        /// Number of words whose differing bits fit in a byte count: eight each, 248 in total.
         const WORDS: usize = 31;
         let counts =
             _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
@@ -459,7 +461,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Lays queries in fours, feature after feature.
+    /// Interleaves queries in fours.
     fn fours<T: Copy>(queries: &[Vec<T>], none: T) -> Vec<Vec<[T; FOUR]>> {
         let four = |four: &[Vec<T>]| {
             (0..four[0].len())

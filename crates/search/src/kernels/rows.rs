@@ -2,28 +2,28 @@
 
 use super::{RAISED, best_of};
 
-/// `out[r] = query · rows[r]`, of vectors of one length. What else is multiplied changes no bit of a product.
+/// `out[r] = query · rows[r]`, for vectors of equal length. Other rows do not affect a product.
 pub(crate) fn products(query: &[f32], rows: &[&[f32]], out: &mut [f32]) {
     best_of!(products(query, rows, out) in avx512["avx512f" "fma"], avx2["avx2" "fma"])
 }
 
-/// `out[r] = query · rows[r]`, of 8-bit numbers; exact. The query's are from −127 to 127, with [`RAISED`] added.
+/// `out[r] = query · rows[r]`, for 8-bit numbers; exact. The query's are from −127 to 127, plus [`RAISED`].
 pub(crate) fn products_int8(query: &[u8], rows: &[&[i8]], out: &mut [i32]) {
     best_of!(products_int8(query, rows, out) in vnni["avx512f" "avx512vnni"], avx2["avx2"])
 }
 
-/// `out[r]` = the bits in which `query` and `rows[r]` differ.
+/// `out[r]` = the number of bits in which `query` and `rows[r]` differ.
 pub(crate) fn distances(query: &[u64], rows: &[&[u64]], out: &mut [u32]) {
     best_of!(distances(query, rows, out) in popcnt["popcnt"])
 }
 
-/// Asks for a row's memory, or the beginning of it: the processor itself goes on with what follows. On x86 alone.
+/// Prefetches a row's memory, or its beginning: the processor continues with what follows. Only on x86.
 #[inline]
 pub(crate) fn fetch<T>(row: &[T]) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        /// Bytes of a line of the cache, and lines that are asked for at most.
+        /// Bytes of a cache line, and maximum lines prefetched.
         const LINE: usize = 64;
         const LINES: usize = 8;
         let start = row.as_ptr().cast::<i8>();
@@ -36,7 +36,7 @@ pub(crate) fn fetch<T>(row: &[T]) {
     let _ = row;
 }
 
-/// Four rows at a time, then one by one, by `$tile`: each number of the query that is loaded serves several products.
+/// Four rows at a time, then one by one, by `$tile`: each loaded query number serves several products.
 macro_rules! by_fours {
     ($tile:ident, $query:ident, $rows:ident, $out:ident) => {{
         let (fours, rest) = $rows.as_chunks::<4>();
@@ -59,7 +59,7 @@ macro_rules! by_bits {
     };
 }
 
-/// The sum of eight numbers, in the order in which all of this file adds up registers.
+/// The sum of eight numbers, in the order used throughout this file.
 #[inline(always)]
 fn sum_of(x: [f32; 8]) -> f32 {
     ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]))
@@ -99,7 +99,7 @@ mod plain {
     }
 }
 
-/// With an instruction that counts bits.
+/// With a population-count instruction.
 #[cfg(target_arch = "x86_64")]
 mod popcnt {
     #[target_feature(enable = "popcnt")]

@@ -1,4 +1,4 @@
-//! Bytes that stand as tokens, `<0x61>`, back to text.
+//! Decodes byte tokens such as `<0x61>` to text.
 
 /// The byte that a token stands for.
 fn byte(token: &str) -> Option<u8> {
@@ -8,7 +8,8 @@ fn byte(token: &str) -> Option<u8> {
     hexadecimal.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// Runs of bytes become text. A run that is not UTF-8 becomes one U+FFFD a byte, as in the `tokenizers` crate.
+/// Runs of bytes become text. A run that is not UTF-8 becomes one U+FFFD per byte, as in the `tokenizers`
+/// crate.
 pub(super) fn decode(tokens: Vec<String>) -> Vec<String> {
     decode_runs(tokens, |run, out| {
         let length = run.len();
@@ -19,7 +20,7 @@ pub(super) fn decode(tokens: Vec<String>) -> Vec<String> {
     })
 }
 
-/// Runs of bytes become text. Of a run that is not UTF-8, only the bytes of no character become U+FFFD, as in
+/// Runs of bytes become text. Of a run that is not UTF-8, only the invalid bytes become U+FFFD, as in
 /// SentencePiece.
 pub(super) fn decode_characters(tokens: Vec<String>) -> Vec<String> {
     decode_runs(tokens, |run, out| {

@@ -2,7 +2,8 @@
 
 use super::bytes;
 
-/// What `▁` in pieces becomes, special tokens with a space behind each, and nothing at the ends.
+/// Joins pieces: `▁` becomes a space, special tokens get a space after them, and the ends are
+/// trimmed.
 pub(super) fn decode(tokens: Vec<String>, special_tokens: &[String], byte_fallback: bool) -> String {
     let mut text = String::new();
     let mut run = Vec::new();
@@ -20,12 +21,12 @@ pub(super) fn decode(tokens: Vec<String>, special_tokens: &[String], byte_fallba
     text.trim_matches(is_space).to_owned()
 }
 
-/// What Python's `str.strip` removes: beside white space, the separators of files, groups, records and units.
+/// What Python's `str.strip` removes: white space, and the file, group, record and unit separators.
 fn is_space(char: char) -> bool {
     char.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&char)
 }
 
-/// The text of pieces without the space that the first begins with.
+/// The text of pieces, without the first one's leading space.
 fn pieces(run: Vec<String>, byte_fallback: bool) -> String {
     let run = if byte_fallback { bytes::decode_characters(run) } else { run };
     run.concat().trim_start_matches('▁').replace('▁', " ")

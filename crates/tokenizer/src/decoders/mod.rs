@@ -13,14 +13,15 @@ use crate::{ByteLevel, Metaspace, Replace, Result, pre_tokenizers::char_to_byte}
 #[serde(tag = "type", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Decoder {
-    /// Joins pieces with the prefix, puts a space before the others, and tidies English punctuation.
+    /// Joins pieces with the prefix, adds a space before the others, and cleans up English
+    /// punctuation.
     WordPiece {
         /// What pieces inside a word begin with.
         prefix: String,
         /// Whether to drop spaces before punctuation and in contractions.
         cleanup: bool,
     },
-    /// Visible characters back to bytes; bytes that are no UTF-8 become U+FFFD.
+    /// Visible characters back to bytes; invalid UTF-8 becomes U+FFFD.
     ByteLevel(ByteLevel),
     /// The end-of-word suffix becomes a space.
     BPEDecoder {
@@ -35,33 +36,33 @@ pub enum Decoder {
     Strip {
         /// The character.
         content: char,
-        /// At most so often at the beginning.
+        /// Maximum number at the beginning.
         start: usize,
-        /// At most so often at the end.
+        /// Maximum number at the end.
         stop: usize,
     },
     /// Replaces a pattern in every piece.
     Replace(Replace),
-    /// The visible character becomes a space, and goes from the first piece.
+    /// The visible character becomes a space, and is dropped from the first piece.
     Metaspace(Metaspace),
-    /// Equal pieces in a row become one, and padding goes (Graves et al. 2006).
+    /// Merges repeated pieces and drops padding (Graves et al. 2006).
     CTC {
-        /// Stands between pieces that are to stay two.
+        /// The blank, which separates repeated pieces.
         pad_token: String,
         /// Becomes a space, with `cleanup`.
         word_delimiter_token: String,
         /// Whether to drop spaces before punctuation and in contractions.
         cleanup: bool,
     },
-    /// SentencePiece's pieces become text, and what is special has a space behind it, as in transformers'
-    /// `MarianTokenizer`. Only cloze knows it.
+    /// Decodes SentencePiece's pieces, with a space after special tokens, as in transformers'
+    /// `MarianTokenizer`. Only supported by cloze.
     Marian {
-        /// What is special.
+        /// The special tokens.
         special_tokens: Vec<String>,
         /// Whether `<0xE5>` is a byte.
         byte_fallback: bool,
     },
-    /// One decoder after the other.
+    /// Several decoders in sequence.
     Sequence {
         /// In this order.
         decoders: Vec<Decoder>,
@@ -69,7 +70,7 @@ pub enum Decoder {
 }
 
 impl Decoder {
-    /// The `type`s that exist here.
+    /// The supported `type`s.
     pub(crate) const TYPES: &[&str] = &[
         "WordPiece",
         "ByteLevel",
@@ -166,7 +167,7 @@ impl Decoder {
     }
 }
 
-/// `token` without the character at its ends, at most so often.
+/// Strips up to this many of the character from the ends of `token`.
 fn strip(token: &str, content: char, start: usize, stop: usize) -> &str {
     let mut rest = token;
     for _ in 0..start {

@@ -1,6 +1,6 @@
-//! WordPiece decoding, with the tidying of transformers' `clean_up_tokenization`.
+//! WordPiece decoding, with the clean-up of transformers' `clean_up_tokenization`.
 
-/// Turns `token` into the text it stands for after the tokens before it.
+/// Turns `token` into its text after the preceding tokens.
 pub(super) fn decode(token: &mut String, first: bool, prefix: &str, cleanup: bool) {
     if !first {
         match token.strip_prefix(prefix) {

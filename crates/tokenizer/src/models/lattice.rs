@@ -1,4 +1,4 @@
-//! All the ways to spell a text with pieces that have probabilities, and the best of them (Kudo 2018).
+//! All segmentations of a text into pieces with probabilities, and the best of them (Kudo 2018).
 
 use rand::{Rng, RngExt};
 
@@ -7,8 +7,8 @@ use super::trie::{NONE, Trie};
 /// How much worse an unknown character is than the worst piece, in log probability.
 const UNKNOWN_PENALTY: f64 = 10.0;
 
-/// Pieces with their log probabilities. Where no piece is the single character at some place, an unknown
-/// one is, with an id and log probability of its own; so every text can be spelt.
+/// Pieces with their log probabilities. A character that is not itself a piece gets an unknown piece,
+/// with its own id and log probability, so every text has a segmentation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lattice<'a> {
     trie: &'a Trie,
@@ -18,14 +18,15 @@ pub(crate) struct Lattice<'a> {
     unknown_score: f64,
 }
 
-/// One step of a path: the piece and where it ends; it begins where the one before ends.
+/// One step of a path: the piece and its end; it begins at the previous one's end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Step {
     pub id: u32,
     pub end: usize,
 }
 
-/// The best path to a place: its last piece (of `len` bytes, 0 for no path yet) and its log probability.
+/// The best path to a position: its last piece (of `len` bytes, 0 for no path yet) and its log
+/// probability.
 #[derive(Debug, Clone, Copy)]
 struct Best {
     score: f64,
@@ -33,8 +34,8 @@ struct Best {
     id: u32,
 }
 
-/// One of the best paths to a place: its last piece, where that begins, and which of the paths to there
-/// it continues.
+/// One of the best paths to a position: its last piece, that piece's start, and which of the paths to
+/// the start it continues.
 #[derive(Debug, Clone, Copy)]
 struct Way {
     score: f64,
@@ -43,7 +44,7 @@ struct Way {
     rank: usize,
 }
 
-/// A piece at a place.
+/// A piece at a position.
 #[derive(Debug, Clone, Copy)]
 struct Edge {
     start: usize,
@@ -52,13 +53,13 @@ struct Edge {
     score: f64,
 }
 
-/// Probabilities of texts above this lose nothing to underflow: a part that does is less than 1e-100 of it.
+/// Text probabilities above this are not affected by underflow: any lost part is less than 1e-100 of them.
 const SMALL: f64 = 1e-200;
 
 /// Reused by [`Lattice::expect`].
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// All pieces at all places, by start.
+    /// All pieces at all positions, by start.
     edges: Vec<Edge>,
     forward: Vec<f64>,
     backward: Vec<f64>,
@@ -82,7 +83,7 @@ fn char_len(first: u8) -> usize {
 }
 
 impl<'a> Lattice<'a> {
-    /// `min_score` is the lowest log probability, of which unknown characters get 10 less.
+    /// `min_score` is the lowest log probability; unknown characters get 10 less.
     pub fn new(trie: &'a Trie, scores: &'a [f64], unknown: u32, min_score: f64) -> Self {
         Self { trie, scores, unknown, unknown_score: min_score - UNKNOWN_PENALTY }
     }
@@ -111,12 +112,11 @@ impl<'a> Lattice<'a> {
         }
     }
 
-    /// The most probable path, by Viterbi's algorithm; of equals, the one whose last piece is longest.
-    /// Calls `step` with its pieces in order and returns its log probability. The piece `without` is left out
-    /// ([`NONE`]: none).
+    /// The most probable path, by the Viterbi algorithm; ties go to the longest last piece. Calls `step` with
+    /// its pieces in order and returns its log probability. The piece `without` is excluded ([`NONE`]: none).
     ///
-    /// Takes time in proportion to the length, and memory to the longest stretch across which pieces
-    /// overlap: where none does, the path so far is certain.
+    /// Time is linear in the text length, and memory in the longest stretch of overlapping pieces:
+    /// where no piece overlaps, the path so far is final.
     pub fn best(&self, text: &str, without: u32, mut step: impl FnMut(Step)) -> f64 {
         let text = text.as_bytes();
         // The best paths to the places from `certain` on, which all paths pass.
@@ -194,8 +194,8 @@ impl<'a> Lattice<'a> {
         ways[bytes.len()].iter().map(|way| (way.score, path(way))).collect()
     }
 
-    /// A path drawn with probability in proportion to that of the path to the power of `alpha`: forward
-    /// sampling after a backward sum (Kudo 2018, section 3.2). Returns its log probability.
+    /// Samples a path with probability proportional to its probability to the power of `alpha`: a
+    /// backward sum, then forward sampling (Kudo 2018, section 3.2). Returns its log probability.
     pub fn sample(&self, text: &str, alpha: f64, rng: &mut impl Rng, mut step: impl FnMut(Step)) -> f64 {
         let bytes = text.as_bytes();
         // The log of the sum over all ways to spell the rest of the text.

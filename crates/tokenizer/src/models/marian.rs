@@ -1,4 +1,4 @@
-//! A SentencePiece model whose pieces have the ids of another vocabulary: Marian's.
+//! Marian's model: SentencePiece with the ids of another vocabulary.
 
 use hashbrown::HashMap;
 
@@ -9,16 +9,16 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// The most probable pieces, as in [`Unigram`](crate::Unigram), with the ids that a vocabulary gives them: in Marian's
-/// models one vocabulary for two languages, each of which has its own pieces (Junczys-Dowmunt et al. 2018).
+/// The most probable pieces, as in [`Unigram`](crate::Unigram), with ids from a vocabulary: Marian's models
+/// share one vocabulary between two languages, each with its own pieces (Junczys-Dowmunt et al. 2018).
 ///
-/// A piece that the vocabulary lacks is unknown. Unknown characters side by side are looked up as one piece, which
-/// another language may have. A code such as `>>fr<<` that a text begins with is one token.
+/// A piece that the vocabulary lacks is unknown. Adjacent unknown characters are looked up as one piece,
+/// which may belong to the other language. A leading code such as `>>fr<<` is one token.
 #[derive(Debug, Clone)]
 pub struct Marian {
     vocab: Vocab,
     unk_id: u32,
-    /// What texts are spelt with.
+    /// The pieces that texts are split into.
     pieces: Vec<Box<str>>,
     /// Log probabilities, by piece.
     scores: Vec<f64>,
@@ -26,7 +26,7 @@ pub struct Marian {
     ids: Vec<u32>,
     trie: Trie,
     min_score: f64,
-    /// The ids of `<0x00>` to `<0xFF>`, if unknown characters are spelt in bytes.
+    /// The ids of `<0x00>` to `<0xFF>`, if unknown characters become bytes.
     bytes: Option<Box<[u32]>>,
 }
 
@@ -38,10 +38,10 @@ pub(crate) struct Codes {
 }
 
 impl Codes {
-    /// Bytes of a code at most.
+    /// Maximum bytes of a code.
     pub const LONGEST: usize = 64;
 
-    /// The end and the id of the code that a text begins with.
+    /// The end and id of a text's leading code.
     pub fn first(&self, text: &str) -> Option<(usize, u32)> {
         if !text.starts_with(">>") {
             return None;
@@ -53,10 +53,10 @@ impl Codes {
 }
 
 impl Marian {
-    /// A model from the pieces that texts are spelt with, with their log probabilities, and the ids of `vocab`.
+    /// A model from the pieces, with their log probabilities, and the ids of `vocab`.
     ///
     /// # Errors
-    /// A piece is empty or comes twice; a log probability is not finite; the vocabulary has no `unk_token`.
+    /// A piece is empty or repeated; a log probability is not finite; the vocabulary has no `unk_token`.
     pub fn new<T: Into<Box<str>>>(
         pieces: impl IntoIterator<Item = (T, f64)>,
         vocab: Vocab,
@@ -75,7 +75,7 @@ impl Marian {
                 _ if !score.is_finite() => {
                     format!("the score of {piece:?} is {score}; expected a finite number")
                 }
-                Some(before) => format!("{piece:?} is also piece {before}; every piece stands once"),
+                Some(before) => format!("{piece:?} is also piece {before}; pieces must be unique"),
                 None => continue,
             };
             return Err(Error::invalid(format!("model.pieces[{place}]"), message));
@@ -89,22 +89,22 @@ impl Marian {
         Ok(Self { vocab, unk_id, pieces, scores, ids, trie, min_score, bytes })
     }
 
-    /// The vocabulary that ids come from.
+    /// The vocabulary that defines the ids.
     pub fn vocab(&self) -> &Vocab {
         &self.vocab
     }
 
-    /// The pieces that texts are spelt with, and their log probabilities.
+    /// The pieces and their log probabilities.
     pub fn scored(&self) -> impl Iterator<Item = (&str, f64)> {
         self.pieces.iter().map(AsRef::as_ref).zip(self.scores.iter().copied())
     }
 
-    /// The id of what the vocabulary lacks.
+    /// The id of pieces that the vocabulary lacks.
     pub fn unk_id(&self) -> u32 {
         self.unk_id
     }
 
-    /// Whether unknown characters are spelt in bytes.
+    /// Whether unknown characters become bytes.
     pub fn byte_fallback(&self) -> bool {
         self.bytes.is_some()
     }
@@ -132,7 +132,7 @@ impl Marian {
         self.unknown(&word[unknown.clone()], unknown.end, out);
     }
 
-    /// Appends what no piece spells.
+    /// Appends text that no piece covers.
     fn unknown(&self, text: &str, end: usize, out: &mut Vec<Piece>) {
         match &self.bytes {
             _ if text.is_empty() => {}

@@ -24,8 +24,8 @@ use rand_pcg::rand_core::Rng;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub id: u32,
-    /// Where the piece ends in the word, in bytes; it begins where the one before ends. Pieces that end at
-    /// the same place all stand for the same bytes.
+    /// Where the piece ends in the word, in bytes; it begins where the previous one ends. Pieces with the
+    /// same end all stand for the same bytes.
     pub end: usize,
 }
 
@@ -41,12 +41,12 @@ pub enum Model {
     Unigram(Unigram),
     /// Whole words.
     WordLevel(WordLevel),
-    /// The most probable pieces, with ids from another vocabulary. Only cloze knows it.
+    /// The most probable pieces, with ids from another vocabulary. Only supported by cloze.
     Marian(Marian),
 }
 
 impl Model {
-    /// The `type`s that exist here.
+    /// The supported `type`s.
     pub(crate) const TYPES: &[&str] = &["WordPiece", "BPE", "Unigram", "WordLevel", "Marian"];
 
     /// The pieces and their ids.
@@ -60,7 +60,7 @@ impl Model {
         }
     }
 
-    /// The piece that stands for what the vocabulary cannot spell.
+    /// The unknown token.
     pub fn unk_token(&self) -> Option<&str> {
         match self {
             Self::WordPiece(model) => Some(model.unk_token()),
@@ -71,7 +71,7 @@ impl Model {
         }
     }
 
-    /// Whether a word may become other pieces each time; `drawn` if a generator is given.
+    /// Whether encoding a word is random; `drawn` if a generator is given.
     pub(crate) fn is_random(&self, drawn: bool) -> bool {
         match self {
             Self::Bpe(model) => model.dropout().is_some(),
@@ -111,8 +111,8 @@ impl Model {
         }
     }
 
-    /// The token of a piece that stands for `text`: what the vocabulary has, but for Unigram's and Marian's unknown
-    /// token the text itself.
+    /// The token of a piece that stands for `text`: the vocabulary's, except that for Unigram's and Marian's
+    /// unknown token it is the text itself.
     pub(crate) fn token<'a>(&'a self, id: u32, text: &'a str) -> &'a str {
         match self {
             Self::Unigram(model) if model.unk_id() == Some(id) => text,

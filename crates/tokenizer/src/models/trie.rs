@@ -1,11 +1,11 @@
-//! A trie in two arrays, for the longest piece at a place (Aoe 1989, "An Efficient Digital Search
-//! Algorithm by Using a Double-Array Structure").
+//! A double-array trie that finds the longest piece at a position (Aoe 1989, "An Efficient Digital
+//! Search Algorithm by Using a Double-Array Structure").
 
 /// No node, or no value.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Sequences of small codes, each with a value. Following one code is one look-up: the child of a node
-/// by `code` is at `base + code`, if the node there names its parent.
+/// by `code` is at `base + code`, if the node there has it as parent.
 #[derive(Debug, Clone)]
 pub(crate) struct Trie {
     nodes: Vec<Node>,
@@ -20,14 +20,14 @@ struct Node {
 
 const FREE: Node = Node { base: 0, parent: NONE, value: NONE };
 
-/// How many free places are tried for the children of a node before new ones are made.
+/// Number of free slots tried for a node's children before new ones are added.
 const TRIES: usize = 64;
 
 impl Trie {
     /// The node of the empty sequence.
     pub const ROOT: u32 = 0;
 
-    /// A trie of `keys`; of equal keys, one value stays. `value`s are less than [`NONE`].
+    /// A trie of `keys`; of equal keys, one value is kept. `value`s must be less than [`NONE`].
     pub fn new<C: Copy + Ord + Into<u32>, K: AsRef<[C]>>(mut keys: Vec<(K, u32)>) -> Self {
         keys.sort_unstable_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
         let mut trie = Self { nodes: vec![FREE] };
@@ -81,10 +81,10 @@ impl Trie {
     }
 }
 
-/// The places not taken yet, linked in order.
+/// The free slots, linked in order.
 #[derive(Default)]
 struct FreeList {
-    /// For every place, the free ones before and after it.
+    /// For every slot, the free ones before and after it.
     links: Vec<(u32, u32)>,
     taken: Vec<bool>,
     first: u32,
@@ -122,7 +122,8 @@ impl FreeList {
         }
     }
 
-    /// A base at which all of `codes`, in ascending order, find free places; makes them if need be.
+    /// A base at which all of `codes`, in ascending order, have free slots; adds slots if
+    /// necessary.
     fn place(&mut self, codes: &[u32]) -> usize {
         let (low, high) = (codes[0] as usize, codes[codes.len() - 1] as usize);
         let mut place = self.first;

@@ -1,5 +1,5 @@
-//! Unigram: the most probable of all the ways to spell a text, each piece having a probability of its own
-//! (Kudo 2018, "Subword Regularization").
+//! Unigram: the most probable segmentation of a text, where each piece has a probability (Kudo 2018,
+//! "Subword Regularization").
 
 use std::ops::Range;
 
@@ -14,9 +14,9 @@ use crate::{Error, Result, Span};
 
 /// A Unigram model: pieces with log probabilities.
 ///
-/// A character that is no piece is unknown. Unknown characters side by side become one unknown token; with
-/// `byte_fallback`, one token `<0x…>` for each of their bytes, where the vocabulary has all of them. A model
-/// without an unknown token leaves out what it cannot spell (the reference fails).
+/// A character that is not a piece is unknown. Adjacent unknown characters become one unknown token or, with
+/// `byte_fallback`, one token `<0x…>` per byte if the vocabulary has all of them. A model without an unknown
+/// token drops unknown characters (the reference fails).
 #[derive(Debug, Clone)]
 pub struct Unigram {
     vocab: Vocab,
@@ -31,24 +31,24 @@ pub struct Unigram {
     sampling: Option<Sampling>,
 }
 
-/// How pieces are drawn instead of taking the most probable ones: subword regularisation (Kudo 2018,
-/// section 3.2), with SentencePiece's settings.
+/// How segmentations are sampled instead of taking the most probable one: subword regularisation
+/// (Kudo 2018, section 3.2), with SentencePiece's settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
-    /// How much the probabilities count: a way to spell a word is drawn in proportion to its probability to
-    /// this power. 0 draws evenly; the paper uses 0.1 to 0.5.
+    /// Smoothing: a segmentation is drawn in proportion to its probability to this power. 0 is uniform; the
+    /// paper uses 0.1 to 0.5.
     pub alpha: f64,
-    /// Draw from so many of the most probable ways (the paper's `l`); `None` from all (`l = ∞`).
+    /// Draw from this many of the most probable segmentations (the paper's `l`); `None` draws from
+    /// all (`l = ∞`).
     pub nbest: Option<usize>,
 }
 
 impl Sampling {
-    /// The most ways to draw from: finding them takes memory that grows with their number, as it does in
-    /// SentencePiece, which has the same limit.
+    /// The maximum `nbest`: memory grows with it, as in SentencePiece, which has the same limit.
     pub const MOST: usize = 512;
 }
 
-/// One of the ways to spell a text.
+/// A segmentation of a text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Segmentation {
     /// The ids of its pieces.
@@ -63,7 +63,7 @@ impl Unigram {
     /// A model from its pieces with their log probabilities; ids are 0, 1, ….
     ///
     /// # Errors
-    /// A piece comes twice; a log probability is not finite; there is no piece `unk_id`.
+    /// A piece is repeated; a log probability is not finite; there is no piece `unk_id`.
     pub fn new<T: Into<String>>(
         pieces: impl IntoIterator<Item = (T, f64)>,
         unk_id: Option<u32>,
@@ -103,17 +103,17 @@ impl Unigram {
         self.vocab.iter().zip(&self.scores).map(|((_, piece), &score)| (piece, score))
     }
 
-    /// The id of what cannot be spelt.
+    /// The id of the unknown token.
     pub fn unk_id(&self) -> Option<u32> {
         self.unk_id
     }
 
-    /// Whether unknown characters are spelt in bytes.
+    /// Whether unknown characters become bytes.
     pub fn byte_fallback(&self) -> bool {
         self.byte_fallback
     }
 
-    /// The same model, which draws pieces where a generator is given; see
+    /// The same model, sampling segmentations when a generator is given; see
     /// [`Tokenizer::encode_sampled`](crate::Tokenizer::encode_sampled).
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Unigram {
         Ok(())
     }
 
-    /// How pieces are drawn, if they are.
+    /// How segmentations are sampled, if they are.
     pub fn sampling(&self) -> Option<Sampling> {
         self.sampling
     }
@@ -165,7 +165,7 @@ impl Unigram {
         writer.finish();
     }
 
-    /// The `n` most probable ways to spell `text`, best first; fewer where there are no more.
+    /// The `n` most probable segmentations of `text`, best first; fewer if there are no more.
     ///
     /// ```
     /// use cloze_tokenizer::Unigram;
@@ -184,9 +184,9 @@ impl Unigram {
         paths.map(|(log_prob, steps)| self.segmentation(text, steps, log_prob)).collect()
     }
 
-    /// A way to spell `text`, drawn with a probability in proportion to its own to the power of `alpha`
-    /// (Kudo 2018, section 3.2, over all ways: `l = ∞`): 0 draws evenly, 1 as the model has it, and the
-    /// greater it is, the more often the best one comes.
+    /// A segmentation of `text`, sampled in proportion to its probability to the power of `alpha` (Kudo
+    /// 2018, section 3.2, over all segmentations: `l = ∞`): 0 is uniform, 1 follows the model, and
+    /// larger values favour the best one.
     ///
     /// ```
     /// use cloze_tokenizer::Unigram;
@@ -204,7 +204,7 @@ impl Unigram {
         self.segmentation(text, steps, log_prob)
     }
 
-    /// The same over the `n` most probable ways only (Kudo 2018, section 3.2, `l = n`).
+    /// The same over the `n` most probable segmentations only (Kudo 2018, section 3.2, `l = n`).
     ///
     /// ```
     /// use cloze_tokenizer::Unigram;
@@ -237,14 +237,14 @@ impl Unigram {
     }
 }
 
-/// Turns the steps of a path into pieces: joins unknown ones and spells them in bytes.
+/// Turns the steps of a path into pieces: merges unknown ones or spells them in bytes.
 struct Writer<'a> {
     model: &'a Unigram,
     text: &'a str,
     out: &'a mut Vec<Piece>,
     /// Where the next step begins.
     start: usize,
-    /// Unknown so far.
+    /// The pending unknown stretch.
     unknown: Range<usize>,
 }
 
@@ -270,7 +270,7 @@ impl<'a> Writer<'a> {
         self.start = end;
     }
 
-    /// Writes what is unknown so far.
+    /// Writes the pending unknown stretch.
     fn finish(&mut self) {
         if self.unknown.is_empty() {
             return;

@@ -16,11 +16,11 @@ pub struct Vocab {
     tokens: Vec<Option<Box<str>>>,
 }
 
-/// Ids above this are taken for a mistake: the table of pieces would be mostly empty.
+/// Ids above this are considered a mistake: the table of pieces would be mostly empty.
 pub(crate) const MAX_ID: u32 = 1 << 22;
 
 impl Vocab {
-    /// Pieces with the ids 0, 1, …; fails where one comes twice.
+    /// Pieces with the ids 0, 1, …; fails if one is repeated.
     pub fn from_tokens<T: Into<String>>(tokens: impl IntoIterator<Item = T>) -> Result<Self> {
         let mut vocab = Self::default();
         for (id, token) in tokens.into_iter().enumerate() {
@@ -29,7 +29,7 @@ impl Vocab {
         Ok(vocab)
     }
 
-    /// Adds a piece; fails if the piece or the id is there already.
+    /// Adds a piece; fails if the piece or the id already exists.
     pub fn insert(&mut self, token: String, id: u32) -> Result<()> {
         if id > MAX_ID {
             return Err(Error::invalid("vocab", format!("id {id} of {token:?} is above {MAX_ID}")));
@@ -62,12 +62,12 @@ impl Vocab {
         self.tokens.get(id as usize)?.as_deref()
     }
 
-    /// How many pieces there are.
+    /// Number of pieces.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no pieces.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Word level: every word of the vocabulary is one piece, any other is unknown.
+//! Word level: every word of the vocabulary is one piece; any other is unknown.
 
 use super::{Piece, Vocab};
 
@@ -11,8 +11,8 @@ pub struct WordLevel {
 }
 
 impl WordLevel {
-    /// A model from its words. Where `unk_token` is not among them, other words are left out of an encoding
-    /// (the reference fails).
+    /// A model from its words. If `unk_token` is not among them, other words are dropped (the reference
+    /// fails).
     ///
     /// ```
     /// use cloze_tokenizer::{Model, PreTokenizer, Tokenizer, Vocab, WordLevel};
@@ -33,7 +33,7 @@ impl WordLevel {
         &self.vocab
     }
 
-    /// The token of other words.
+    /// The token for other words.
     pub fn unk_token(&self) -> &str {
         &self.unk_token
     }

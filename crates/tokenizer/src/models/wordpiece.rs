@@ -30,8 +30,8 @@ impl WordPiece {
         Self::with(vocab, "[UNK]", "##", 100)
     }
 
-    /// A model with settings of its own. A word of more than `max_input_chars_per_word` characters
-    /// becomes `unk_token`, as does one the vocabulary cannot spell.
+    /// A model with these settings. A word of more than `max_input_chars_per_word` characters, or
+    /// one that the vocabulary cannot spell, becomes `unk_token`.
     ///
     /// # Errors
     /// `unk_token` is not in the vocabulary.
@@ -92,7 +92,7 @@ impl WordPiece {
         out.push(Piece { id: self.unk_id, end: word.len() });
     }
 
-    /// Appends the pieces of `word` as far as they go; whether that is to the end.
+    /// Appends the pieces of `word` as far as possible; returns whether they cover it.
     fn spell(&self, word: &str, out: &mut Vec<Piece>) -> bool {
         let bytes = word.as_bytes();
         let mut start = 0;

@@ -1,4 +1,4 @@
-//! BERT's normalisation (`BasicTokenizer` of google-research/bert), as `tokenizers` does it.
+//! BERT's normalisation (`BasicTokenizer` of google-research/bert), as in `tokenizers`.
 
 use serde::{Deserialize, Serialize};
 use unicode_categories::UnicodeCategories;
@@ -14,7 +14,7 @@ use crate::{
 pub struct BertNormalizer {
     /// Drop control characters and turn all white space into spaces.
     pub clean_text: bool,
-    /// Put spaces around CJK ideographs, so that each becomes a word.
+    /// Put spaces around CJK ideographs, making each a word.
     pub handle_chinese_chars: bool,
     /// Drop accents; `None` follows `lowercase`, as in the original.
     pub strip_accents: Option<bool>,

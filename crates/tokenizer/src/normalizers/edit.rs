@@ -29,7 +29,7 @@ impl Strip {
 pub struct Replace {
     /// What is replaced.
     pub pattern: Pattern,
-    /// What it is replaced by, as it stands.
+    /// The literal replacement.
     pub content: String,
 }
 
@@ -49,7 +49,7 @@ impl Replace {
     }
 }
 
-/// Puts a text in front of text that is not empty.
+/// Prepends a string to non-empty text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prepend {
@@ -78,8 +78,8 @@ pub(super) fn byte_level(text: &mut NormalizedText) {
     text.transform(chars, 0);
 }
 
-/// The cleaning of Google's neural machine translation: control characters go, other white space and the
-/// signs that SentencePiece uses become spaces.
+/// The clean-up of Google's neural machine translation: control characters are dropped; other white
+/// space and SentencePiece's symbols become spaces.
 pub(super) fn nmt(text: &mut NormalizedText) {
     text.filter(
         |c| !matches!(c, '\u{1}'..='\u{8}' | '\u{b}' | '\u{e}'..='\u{1f}' | '\u{7f}' | '\u{8f}' | '\u{9f}'),

@@ -33,23 +33,24 @@ pub enum Normalizer {
     NFKD,
     /// Lower case, character by character.
     Lowercase,
-    /// Drops combining marks (of text that is decomposed already).
+    /// Drops combining marks (from decomposed text).
     StripAccents,
     /// Drops white space at the ends.
     Strip(Strip),
     /// Replaces a pattern.
     Replace(Replace),
-    /// Puts text in front.
+    /// Prepends text.
     Prepend(Prepend),
     /// Bytes as visible characters.
     ByteLevel,
-    /// Drops control characters, makes spaces of other white space.
+    /// Drops control characters and turns other white space into spaces.
     Nmt,
     /// SentencePiece's rules for characters, as `tokenizers` applies them.
     Precompiled(Precompiled),
-    /// SentencePiece's rules for characters and spaces, as its own library applies them. Only cloze knows it.
+    /// SentencePiece's rules for characters and spaces, as its own library applies them. Only supported by
+    /// cloze.
     SentencePiece(SentencePiece),
-    /// One normaliser after the other.
+    /// Several normalisers in sequence.
     Sequence {
         /// In this order.
         normalizers: Vec<Normalizer>,
@@ -57,7 +58,7 @@ pub enum Normalizer {
 }
 
 impl Normalizer {
-    /// The `type`s that exist here.
+    /// The supported `type`s.
     pub(crate) const TYPES: &[&str] = &[
         "BertNormalizer",
         "NFC",
@@ -94,10 +95,10 @@ impl Normalizer {
         Ok(normalized.into_parts().0)
     }
 
-    /// The length in bytes of the longest string that is replaced; none if text may change what any text before it
-    /// becomes.
+    /// The length in bytes of the longest replaced string; `None` if text may affect the normalisation of any
+    /// earlier text.
     pub(crate) fn reach(&self) -> Option<usize> {
-        /// What converters write for SentencePiece's rule about extra spaces.
+        /// The converters' form of SentencePiece's rule for extra spaces.
         const SPACES: &str = " {2,}";
         match self {
             Self::Strip(strip) => (!strip.strip_right).then_some(0),
@@ -112,7 +113,7 @@ impl Normalizer {
         }
     }
 
-    /// Normalises text in which nothing is to be replaced; whether that is so.
+    /// Normalises the text if nothing needs replacing; returns whether it did.
     pub(crate) fn apply_unless_replaced(&self, text: &mut NormalizedText) -> Result<bool> {
         match self {
             Self::Replace(Replace { pattern, .. }) => {

@@ -8,12 +8,12 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::{Error, Result, normalized::NormalizedText};
 
-/// The rules of a SentencePiece model: characters, and sequences of some, with what they become.
+/// The rules of a SentencePiece model: characters and character sequences with their replacements.
 ///
 /// The compiled form is the length in bytes of a double-array trie (little-endian, 32 bits), the trie's
 /// units (the same, as the Darts-clone library writes them), and the replacements, each ended by a zero
-/// byte. As in the reference, a grapheme cluster of less than six bytes becomes what the shortest rule that
-/// it begins with says; in others, and where there is none, every character is looked up alone.
+/// byte. As in the reference, a grapheme cluster of less than six bytes is replaced by the shortest rule
+/// that is a prefix of it; otherwise every character is looked up alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Fields", into = "Fields")]
 pub struct Precompiled {
@@ -21,7 +21,7 @@ pub struct Precompiled {
     charsmap: Vec<u8>,
     units: Vec<u32>,
     replacements: String,
-    /// What ASCII characters become.
+    /// The replacements of ASCII characters.
     ascii: Vec<Option<Range<usize>>>,
 }
 
@@ -56,12 +56,12 @@ impl Unit {
         self.0 >> 8 & 1 == 1
     }
 
-    /// Of a leaf.
+    /// The value of a leaf.
     fn value(self) -> usize {
         (self.0 & 0x7FFF_FFFF) as usize
     }
 
-    /// The byte that leads here; of a leaf, none.
+    /// The byte that leads here; a leaf has none.
     fn label(self) -> u32 {
         self.0 & 0x8000_00FF
     }
@@ -78,7 +78,7 @@ impl Precompiled {
     /// Reads the compiled form.
     ///
     /// # Errors
-    /// It ends too soon, its text is not UTF-8, or a rule points outside of it.
+    /// It is truncated, its text is not UTF-8, or a rule points outside it.
     pub fn new(charsmap: Vec<u8>) -> Result<Self> {
         Self::parse(charsmap).map_err(|message| Error::invalid("precompiled_charsmap", message))
     }
@@ -106,7 +106,7 @@ impl Precompiled {
         &self.charsmap
     }
 
-    /// Every value that the trie can give must be a place in the replacements.
+    /// Every value in the trie must be a position in the replacements.
     fn check(&self) -> Result<(), String> {
         let mut seen = vec![false; self.units.len()];
         let mut open = vec![Unit(self.units[0]).offset()];
@@ -131,8 +131,8 @@ impl Precompiled {
         Ok(())
     }
 
-    /// The children's place of the child of a node by `byte`, and its value, if there are any. A node is
-    /// given by the place of its children.
+    /// The child of a node by `byte`, and its value, if any. A node is identified by its children's
+    /// position.
     fn child(&self, node: usize, byte: u8) -> Option<(usize, Option<usize>)> {
         let at = node ^ usize::from(byte);
         let unit = Unit(*self.units.get(at)?);
@@ -162,7 +162,7 @@ impl Precompiled {
         None
     }
 
-    /// The longest rule that `text` begins with: its length, and what it becomes.
+    /// The longest rule that `text` begins with: its length and replacement.
     pub(super) fn longest(&self, text: &str) -> Option<(usize, &str)> {
         let mut node = Unit(self.units[0]).offset();
         let mut longest = None;
@@ -184,7 +184,7 @@ impl Precompiled {
         Some((len, rest.split('\0').next().unwrap_or(rest)))
     }
 
-    /// Calls `part` with the parts of `text` in order, and what those become that change.
+    /// Calls `part` with the parts of `text`, in order, and the replacements of those that change.
     fn parts<'a>(&'a self, text: &'a str, mut part: impl FnMut(&'a str, Option<&'a str>)) {
         let bytes = text.as_bytes();
         let replacement = |range: Range<usize>| &self.replacements[range];

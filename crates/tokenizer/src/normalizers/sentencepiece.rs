@@ -1,23 +1,24 @@
-//! SentencePiece's normalisation as its own library does it, and not as `tokenizers` copies it.
+//! SentencePiece's normalisation as in its own library, rather than as reimplemented by
+//! `tokenizers`.
 
 use serde::{Deserialize, Serialize};
 
 use super::Precompiled;
 use crate::normalized::NormalizedText;
 
-/// What SentencePiece writes for a space.
+/// SentencePiece's symbol for a space.
 const SPACE: char = '▁';
 
-/// The rules for characters, of which the longest that fits applies, and those for spaces: of several one stays,
-/// those at the ends go, one is put in front, and all are written `▁` (Kudo & Richardson 2018).
+/// Rules for characters, by longest match, and for spaces: runs are collapsed, the ends are trimmed, one is
+/// added in front, and all are written `▁` (Kudo & Richardson 2018).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SentencePiece {
-    /// What characters, and sequences of some, become.
+    /// The character rules.
     pub rules: Option<Precompiled>,
-    /// Whether a space is put in front.
+    /// Whether to add a leading space.
     pub add_dummy_prefix: bool,
-    /// Whether spaces at the ends, and those after another one, go.
+    /// Whether to drop spaces at the ends and repeated spaces.
     pub remove_extra_whitespaces: bool,
 }
 
@@ -54,7 +55,7 @@ struct Chars {
 }
 
 impl Chars {
-    /// The next `old` characters become `new`.
+    /// Replaces the next `old` characters by `new`.
     fn replace(&mut self, old: usize, new: &str) {
         let visible = |c| if c == ' ' { SPACE } else { c };
         let before = self.chars.len();
@@ -62,7 +63,7 @@ impl Chars {
         self.drop(old.saturating_sub(self.chars.len() - before));
     }
 
-    /// The next `n` old characters go.
+    /// Drops the next `n` old characters.
     fn drop(&mut self, n: usize) {
         match self.chars.iter_mut().rev().find(|(_, change)| *change <= 0) {
             Some((_, change)) => *change -= n as isize,

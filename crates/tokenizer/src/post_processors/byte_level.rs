@@ -2,8 +2,8 @@
 
 use crate::{Encoding, OffsetUnit, pre_tokenizers::byte_to_char};
 
-/// Moves offsets past leading and before trailing white space of each piece, also in the overflow. A
-/// single leading space of the first piece is left if the pre-tokenizer put it there. `unit` is what offsets count.
+/// Moves offsets past leading and before trailing white space of each piece, including the overflow. A single
+/// leading space of the first piece is kept if the pre-tokenizer added it. `unit` is the unit of the offsets.
 pub(super) fn trim_offsets(encoding: &mut Encoding, add_prefix_space: bool, unit: OffsetUnit) {
     for overflow in &mut encoding.overflowing {
         trim_offsets(overflow, add_prefix_space, unit);

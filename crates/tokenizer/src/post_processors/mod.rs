@@ -35,24 +35,24 @@ pub enum PostProcessor {
         /// The first token and its id.
         cls: (String, u32),
     },
-    /// `<s> A </s>`, or `<s> A </s></s> B </s>`, with type ids 0; trims offsets as the byte level does.
+    /// `<s> A </s>`, or `<s> A </s></s> B </s>`, with type ids 0; trims offsets like the byte level.
     RobertaProcessing {
         /// The separator and its id.
         sep: (String, u32),
         /// The first token and its id.
         cls: (String, u32),
-        /// Leave leading and trailing white space out of the offsets.
+        /// Exclude leading and trailing white space from the offsets.
         #[serde(default = "yes")]
         trim_offsets: bool,
-        /// Whether the pre-tokenizer put a space before the text.
+        /// Whether the pre-tokenizer added a space before the text.
         #[serde(default = "yes")]
         add_prefix_space: bool,
     },
-    /// Whatever the templates say.
+    /// Special tokens by template.
     TemplateProcessing(TemplateProcessing),
     /// Adds nothing; trims offsets.
     ByteLevel(ByteLevel),
-    /// One post-processor after the other.
+    /// Several post-processors in sequence.
     Sequence {
         /// In this order.
         processors: Vec<PostProcessor>,
@@ -64,11 +64,11 @@ fn yes() -> bool {
 }
 
 impl PostProcessor {
-    /// The `type`s that exist here.
+    /// The supported `type`s.
     pub(crate) const TYPES: &[&str] =
         &["BertProcessing", "RobertaProcessing", "TemplateProcessing", "ByteLevel", "Sequence"];
 
-    /// How many tokens are added to one text or to two.
+    /// Number of tokens added to one text or to two.
     pub fn added_tokens(&self, pair: bool) -> usize {
         match self {
             Self::BertProcessing { .. } => 2 + usize::from(pair),
@@ -90,7 +90,7 @@ impl PostProcessor {
         }
     }
 
-    /// Puts those of the special tokens around the ids of one text, which begin at `start` of `ids`.
+    /// Adds the special tokens' ids around the ids of one text, which begin at `start` of `ids`.
     pub(crate) fn apply_to_ids(&self, ids: &mut Vec<u32>, start: usize, add_special: bool) {
         match self {
             Self::BertProcessing { sep, cls } | Self::RobertaProcessing { sep, cls, .. } if add_special => {

@@ -59,7 +59,7 @@ pub struct SpecialToken {
 }
 
 impl TemplateProcessing {
-    /// Templates with the special tokens that they name, by token and id.
+    /// Templates with their special tokens, by token and id.
     pub(crate) fn with(
         single: Vec<TemplatePiece>,
         pair: Vec<TemplatePiece>,
@@ -92,7 +92,7 @@ impl TemplateProcessing {
         Self::with(single, pair, [(bos.0.to_owned(), bos.1)])
     }
 
-    /// Llama's `bos A eos`, or `bos A eos bos:1 B:1 eos:1`, with those of the two that there are.
+    /// Llama's `bos A eos`, or `bos A eos bos:1 B:1 eos:1`, omitting a missing one.
     pub(crate) fn ends([bos, eos]: [Option<(String, u32)>; 2]) -> Self {
         let around = |id, type_id| {
             let special = |token: &Option<(String, u32)>| {
@@ -116,7 +116,7 @@ impl TemplateProcessing {
         Self::with(single, pair, [(eos.0.to_owned(), eos.1)])
     }
 
-    /// How many tokens are added.
+    /// Number of tokens added.
     pub(super) fn added_tokens(&self, pair: bool) -> usize {
         let template = if pair { &self.pair } else { &self.single };
         let added = template.iter().map(|piece| match piece {
@@ -126,7 +126,7 @@ impl TemplateProcessing {
         added.sum()
     }
 
-    /// Every token that the templates name must exist, and have a piece for each id.
+    /// Checks that every token in the templates exists and has one piece per id.
     pub(super) fn check(&self, at: &str) -> Result<()> {
         for (name, template, texts) in [("single", &self.single, 1), ("pair", &self.pair, 2)] {
             for (i, piece) in template.iter().enumerate() {
@@ -138,7 +138,7 @@ impl TemplateProcessing {
                             return Err(Error::invalid(at(), message));
                         };
                         if token.ids.len() != token.tokens.len() {
-                            let message = format!("{id:?} needs equally many ids and tokens");
+                            let message = format!("{id:?} needs as many ids as tokens");
                             return Err(Error::invalid(at(), message));
                         }
                     }
@@ -154,7 +154,7 @@ impl TemplateProcessing {
         Ok(())
     }
 
-    /// Puts those of the special tokens around the ids of one text, which begin at `start` of `ids`.
+    /// Adds the special tokens' ids around the ids of one text, which begin at `start` of `ids`.
     pub(super) fn apply_to_ids(&self, ids: &mut Vec<u32>, start: usize, add_special: bool) {
         // What the template makes is appended; then the text's own ids are removed.
         let end = ids.len();

@@ -32,7 +32,7 @@ pub(super) fn cut(text: &str, word: &mut dyn FnMut(Range<usize>)) {
     word(start..text.len());
 }
 
-/// The classes of ASCII, as far as they matter here.
+/// The relevant classes of ASCII characters.
 static ASCII: [u8; 128] = {
     let mut classes = [0; 128];
     let mut b = 0;

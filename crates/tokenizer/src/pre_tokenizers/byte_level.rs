@@ -14,9 +14,10 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ByteLevel {
-    /// Put a space before text that does not begin with one, so that the first word is as any other.
+    /// Add a space before text that does not begin with one, so that the first word is like any
+    /// other.
     pub add_prefix_space: bool,
-    /// As a post-processor: leave leading and trailing white space out of the offsets.
+    /// As a post-processor: exclude leading and trailing white space from the offsets.
     pub trim_offsets: bool,
     /// Split with GPT-2's pattern; otherwise only map bytes.
     pub use_regex: bool,
@@ -30,7 +31,7 @@ impl Default for ByteLevel {
 }
 
 impl ByteLevel {
-    /// As GPT-2 has it: no prefix space, offsets with their spaces.
+    /// GPT-2's settings: no prefix space, offsets including spaces.
     pub fn gpt2() -> Self {
         Self { add_prefix_space: false, trim_offsets: false, use_regex: true }
     }
@@ -92,7 +93,7 @@ fn gpt2_next(text: &str, bytes: &[u8], at: usize) -> usize {
     if end < bytes.len() && last > at { last } else { end }
 }
 
-/// The end of the run of `kind` that goes on at `at`.
+/// The end of the run of `kind` that continues at `at`.
 #[inline]
 pub(super) fn run_end(text: &str, bytes: &[u8], mut at: usize, kind: u8) -> usize {
     loop {
@@ -106,8 +107,8 @@ pub(super) fn run_end(text: &str, bytes: &[u8], mut at: usize, kind: u8) -> usiz
     }
 }
 
-/// Where the run of ASCII letters from `at` on ends, or where fewer than eight bytes are left of it. Eight
-/// at a time: where a word ends is what a processor cannot foresee, and this asks once, not at every letter.
+/// End of the run of ASCII letters from `at`, or where fewer than eight bytes are left. Eight bytes at a
+/// time: word ends are unpredictable branches, and this branches once instead of at every letter.
 #[inline]
 fn letters_end(bytes: &[u8], mut at: usize) -> usize {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
@@ -127,7 +128,7 @@ fn letters_end(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Letter, number, space or (0) another character at `at`, and its length.
+/// The kind of the character at `at` (letter, number, space, or 0 for others), and its length.
 #[inline]
 pub(super) fn kind_at(text: &str, bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     let &byte = bytes.get(at)?;
@@ -138,7 +139,7 @@ pub(super) fn kind_at(text: &str, bytes: &[u8], at: usize) -> Option<(u8, usize)
     Some((class(c) & (LETTER | NUMBER | SPACE), c.len_utf8()))
 }
 
-/// The kind of an ASCII character; of other bytes, none.
+/// The kind of an ASCII character; other bytes have none.
 static BYTE_KIND: [u8; 256] = {
     let mut kinds = [u8::MAX; 256];
     let mut byte = 0u8;
@@ -154,7 +155,7 @@ static BYTE_KIND: [u8; 256] = {
     kinds
 };
 
-/// The visible character for a byte: itself where it is one, else one of U+0100 to U+0143.
+/// The visible character for a byte: the byte itself if visible, else one of U+0100 to U+0143.
 #[inline]
 pub(crate) fn byte_to_char(byte: u8) -> char {
     BYTE_TO_CHAR[byte as usize]

@@ -1,4 +1,4 @@
-//! Cutting at delimiters: a pattern, punctuation, digits, one character; and after this many characters.
+//! Splits at delimiters (a pattern, punctuation, digits or one character), or at a fixed length.
 
 use std::ops::Range;
 
@@ -11,27 +11,27 @@ use crate::{
     unicode::{PUNCTUATION, is},
 };
 
-/// Cuts at what a pattern finds, or with `invert` at what it does not.
+/// Splits at a pattern's matches or, with `invert`, at everything else.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SplitPattern {
     /// The delimiter.
     pub pattern: Pattern,
-    /// What becomes of it.
+    /// What to do with it.
     pub behavior: SplitBehavior,
-    /// Whether the pattern describes words and not delimiters.
+    /// Whether the pattern describes words instead of delimiters.
     pub invert: bool,
 }
 
 impl SplitPattern {
-    /// What finds the words where they are the matches, which cover the text.
+    /// The hand-written matcher, if the words are its matches, which cover the text.
     fn splitter(&self) -> Option<Splitter> {
         let matches = self.behavior == SplitBehavior::Isolated
             || self.invert && self.behavior == SplitBehavior::Removed;
         self.pattern.splitter().filter(|_| matches)
     }
 
-    /// Whether text that goes on changes but the last few of its words.
+    /// Whether appending text changes only the last few words.
     pub(super) fn cuts_locally(&self) -> bool {
         self.splitter().is_some() || self.pattern.text().is_some()
     }
@@ -54,7 +54,7 @@ impl SplitPattern {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Punctuation {
-    /// What becomes of it.
+    /// What to do with it.
     #[serde(default = "isolated")]
     pub behavior: SplitBehavior,
 }
@@ -126,13 +126,13 @@ impl TryFrom<Length> for FixedLength {
 }
 
 impl FixedLength {
-    /// Words of `length` characters; the last one has what is left.
+    /// Words of `length` characters; the last one has the rest.
     ///
     /// # Errors
     /// The length is 0.
     pub fn new(length: usize) -> Result<Self> {
         match length {
-            0 => Err(crate::Error::invalid("length", "0 is too few; expected 1 or more")),
+            0 => Err(crate::Error::invalid("length", "it is 0; expected 1 or more")),
             _ => Ok(Self { length }),
         }
     }

@@ -1,12 +1,12 @@
-//! The splitting patterns of well-known models, written by hand: what a regular expression finds by trying,
-//! these find in one pass.
+//! The splitting patterns of well-known models, written by hand: one pass instead of a regular expression's
+//! backtracking.
 
 use std::ops::Range;
 
 use super::byte_level::{gpt2, kind_at, run_end};
 use crate::unicode::{LETTER, LOWER, NUMBER, SPACE, UPPER, case};
 
-/// Calls its second argument with the matches in a text, which they cover.
+/// Calls its second argument with the matches, which cover the text.
 pub(crate) type Splitter = fn(&str, &mut dyn FnMut(Range<usize>));
 
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
@@ -15,10 +15,11 @@ const CL100K: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 /// Qwen 2: the same, with every digit alone.
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// OpenAI's `o200k_base` (tiktoken; GPT-4o, gpt-oss): words end where capitals follow small letters.
+/// OpenAI's `o200k_base` (tiktoken; GPT-4o, gpt-oss): words end where capitals follow lower-case
+/// letters.
 const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// The splitter that does what `pattern` does, if it is one of these, letter by letter.
+/// The splitter equivalent to `pattern`, if it is verbatim one of these.
 pub(crate) fn splitter(pattern: &str) -> Option<Splitter> {
     match pattern {
         GPT2 => Some(gpt2),
@@ -39,7 +40,7 @@ fn all(text: &str, word: &mut dyn FnMut(Range<usize>), next: impl Fn(&str, usize
     }
 }
 
-/// The end of `(?i:'s|'t|'re|'ve|'m|'ll|'d)` at `at`, if it is there.
+/// The end of `(?i:'s|'t|'re|'ve|'m|'ll|'d)` at `at`, if present.
 #[inline]
 fn contraction_end(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes.get(at..)? {
@@ -124,12 +125,12 @@ fn next_cased(text: &str, at: usize) -> usize {
     spaces_end(text, at)
 }
 
-/// Where the letters of a word of [`O200K`] end.
+/// Ends of the letters of an [`O200K`] word.
 #[derive(Debug, Clone, Copy, Default)]
 struct Letters {
     /// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+`
     small: Option<usize>,
-    /// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*`, where the other does not match.
+    /// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*`, if the other does not match.
     capital: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! SentencePiece's way with spaces: they become a visible character, which begins the words (Kudo &
+//! SentencePiece's treatment of spaces: they become a visible character, which begins words (Kudo &
 //! Richardson 2018).
 
 use serde::{Deserialize, Serialize};
@@ -9,15 +9,15 @@ use crate::{
     splits::Splits,
 };
 
-/// Where a space is put that the text does not have.
+/// Where to add a space that the text does not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrependScheme {
-    /// In front of the text only.
+    /// Before the text only.
     First,
     /// Nowhere.
     Never,
-    /// In front of everything between added tokens.
+    /// Before every part between added tokens.
     #[default]
     Always,
 }
@@ -40,7 +40,7 @@ impl Default for Metaspace {
     }
 }
 
-/// With the fields of older files.
+/// The file format, including older files' fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -92,7 +92,7 @@ impl Metaspace {
         }
     }
 
-    /// The text of the token at this place.
+    /// The text of the token at this index.
     pub(crate) fn decode(&self, place: usize, token: &str) -> String {
         let leave_out = place == 0 && self.prepend_scheme != PrependScheme::Never;
         token

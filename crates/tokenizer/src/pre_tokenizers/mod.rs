@@ -49,7 +49,7 @@ pub enum PreTokenizer {
     UnicodeScripts,
     /// Spaces as a visible character, and cuts before it.
     Metaspace(Metaspace),
-    /// One pre-tokenizer after the other.
+    /// Several pre-tokenizers in sequence.
     Sequence {
         /// In this order.
         pretokenizers: Vec<PreTokenizer>,
@@ -57,7 +57,7 @@ pub enum PreTokenizer {
 }
 
 impl PreTokenizer {
-    /// The `type`s that exist here.
+    /// The supported `type`s.
     pub(crate) const TYPES: &[&str] = &[
         "BertPreTokenizer",
         "ByteLevel",
@@ -95,7 +95,7 @@ impl PreTokenizer {
         Ok(words.map(|s| splits.text[s.range.clone()].to_owned()).collect())
     }
 
-    /// Cuts into words, and writes them as the model is to see them.
+    /// Splits into words, and writes them in the form the model expects.
     pub(crate) fn apply(&self, splits: &mut Splits) -> Result<()> {
         self.cut(splits)?;
         splits.write_bytes();
@@ -125,7 +125,7 @@ impl PreTokenizer {
         Ok(())
     }
 
-    /// The pre-tokenizers of nested sequences, in their order.
+    /// The pre-tokenizers of nested sequences, in order.
     pub(crate) fn stages<'a>(&'a self, stages: &mut Vec<&'a Self>) {
         match self {
             Self::Sequence { pretokenizers } => pretokenizers.iter().for_each(|p| p.stages(stages)),
@@ -133,7 +133,7 @@ impl PreTokenizer {
         }
     }
 
-    /// Whether text that goes on changes but the last few of its words, however long it is.
+    /// Whether appending text changes only the last few words, regardless of length.
     pub(crate) fn cuts_locally(&self) -> bool {
         match self {
             Self::ByteLevel(byte_level) => byte_level.use_regex,
@@ -144,7 +144,7 @@ impl PreTokenizer {
         }
     }
 
-    /// Whether it works on text whose spans are not written down.
+    /// Whether it works on text whose spans are not stored.
     fn only_cuts(&self) -> bool {
         !matches!(self, Self::Metaspace(_))
     }

@@ -1,11 +1,11 @@
-//! Cutting where the writing system changes, as SentencePiece does while it trains.
+//! Splits where the script changes, as SentencePiece does in training.
 
 use std::{ops::Range, sync::LazyLock};
 
 use crate::unicode::{Ranges, class_ranges};
 
-/// Cuts where the script changes; the Japanese syllabaries count as Han. A space and what has no script
-/// go with what stands before them, and nothing stands for those at the beginning of a text.
+/// Cuts where the script changes; the Japanese syllabaries count as Han. Spaces and characters without
+/// a script join the preceding text.
 pub(super) fn cut(text: &str, word: &mut dyn FnMut(Range<usize>)) {
     let mut start = text.len();
     let mut last = None;

@@ -7,22 +7,24 @@ use crate::{
 
 /// Trains byte-pair encoding (Sennrich et al. 2016).
 ///
-/// With `byte_level`, words are split as GPT-2 does and spelt in bytes, so that nothing is unknown, and
-/// the result is RoBERTa's tokenizer. Otherwise words are split at white space and punctuation and spelt
-/// in characters, with [`end_of_word_suffix`](Self::end_of_word_suffix) marking where they end.
+/// With `byte_level`, words are split as in GPT-2 and encoded as bytes, so nothing is unknown, and the
+/// result is RoBERTa's tokenizer. Otherwise words are split at white space and punctuation into
+/// characters, with [`end_of_word_suffix`](Self::end_of_word_suffix) marking their ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BpeTrainer {
-    /// Whether to spell in bytes.
+    /// Whether to work on bytes.
     pub byte_level: bool,
-    /// Pieces wanted, the special tokens included. Fewer result if the text has no more pairs.
+    /// Target number of pieces, including special tokens. The result is smaller if the text runs
+    /// out of pairs.
     pub vocab_size: usize,
-    /// Pairs that come less often are not joined.
+    /// Rarer pairs are not merged.
     pub min_frequency: u64,
     /// The first ids. `<unk>`, if among them, stands for unknown characters.
     pub special_tokens: Vec<String>,
-    /// Keep only this many characters, the most frequent; of no use with `byte_level`.
+    /// Keep only this many of the most frequent characters; no effect with `byte_level`.
     pub limit_alphabet: Option<usize>,
-    /// Characters to have even if the text does not; with `byte_level`, all bytes are.
+    /// Characters to include even if the text lacks them; with `byte_level`, all bytes are
+    /// included.
     pub initial_alphabet: Vec<char>,
     /// Begins every piece inside a word; not with `byte_level`.
     pub continuing_subword_prefix: Option<String>,
@@ -30,11 +32,11 @@ pub struct BpeTrainer {
     pub end_of_word_suffix: Option<String>,
     /// Normalises before everything else.
     pub normalizer: Option<Normalizer>,
-    /// Cuts text into words, in place of GPT-2's pattern with `byte_level` and of BERT's splitting
-    /// without; before the bytes become characters.
+    /// Cuts text into words, instead of GPT-2's pattern with `byte_level`, or of BERT's splitting
+    /// without; applied before bytes become characters.
     pub pre_tokenizer: Option<PreTokenizer>,
-    /// Joined pieces stay shorter than this many characters (bytes with `byte_level`), prefix and suffix
-    /// not counted.
+    /// Merged pieces stay shorter than this many characters (bytes with `byte_level`), excluding prefix
+    /// and suffix.
     pub max_token_chars: Option<usize>,
 }
 
@@ -63,7 +65,7 @@ impl BpeTrainer {
         Self { byte_level: false, end_of_word_suffix: Some("</w>".into()), ..Self::default() }
     }
 
-    /// Trains on lines of text, or on results of reading them.
+    /// Trains on lines of text, or on the results of reading them.
     ///
     /// # Errors
     /// An item cannot be read; the size leaves no room.
@@ -134,7 +136,7 @@ impl BpeTrainer {
         }
     }
 
-    /// What cuts text into words.
+    /// The pre-tokenizer that splits text into words.
     fn words(&self) -> PreTokenizer {
         match (&self.pre_tokenizer, self.byte_level) {
             (None, true) => PreTokenizer::ByteLevel(ByteLevel::gpt2()),

@@ -13,13 +13,13 @@ use crate::{
 /// Text is read in batches of about this many bytes, which are then counted in parallel.
 const BATCH: usize = 16 << 20;
 
-/// What a text of a batch takes besides its own bytes: many short ones are a full batch too.
+/// Overhead per text of a batch in bytes, so that many short texts also fill a batch.
 const TEXT_COST: usize = 64;
 
 type Counts = HashMap<Box<str>, u64>;
 
-/// The distinct words of a text and how often each comes, sorted by word. Memory grows with the distinct
-/// words only.
+/// The distinct words of a text with their counts, sorted by word. Memory grows only with the number of
+/// distinct words.
 pub(super) fn words<I>(
     items: I,
     normalizer: Option<&Normalizer>,
@@ -71,12 +71,12 @@ where
     Ok(words)
 }
 
-/// What makes words of text.
+/// The stages that split text into words.
 struct Stages<'a> {
     normalizer: Option<&'a Normalizer>,
     pre_tokenizer: Option<&'a PreTokenizer>,
-    /// Whether the words on either side of a space between visible ASCII characters do not depend on
-    /// each other. Most of a text is then the same few stretches, which need be worked out only once.
+    /// Whether the words on either side of a space between visible ASCII characters are independent.
+    /// Most of a text then consists of the same few stretches, which are processed only once.
     local: bool,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Stages<'a> {
         Self { normalizer, pre_tokenizer, local }
     }
 
-    /// The words of `texts`, or the place of the first that fails.
+    /// The words of `texts`, or the index of the first that fails.
     fn count<T: AsRef<str>>(&self, texts: &[T]) -> Result<Counts, (usize, Error)> {
         self.try_count(texts).map_err(|error| {
             let fails = |text: &T| self.words(text.as_ref(), |_| ()).is_err();
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(error.to_string(), "reading the training text, item 1");
     }
 
-    /// Stretch by stretch or the text as a whole: the same words.
+    /// Stretch by stretch gives the same words as the whole text.
     #[test]
     fn stretches_have_the_words_of_the_whole() {
         let texts = [

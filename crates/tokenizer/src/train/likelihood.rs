@@ -1,13 +1,13 @@
-//! Learning by likelihood, the WordPiece of the literature.
+//! Training by likelihood: the WordPiece of the literature.
 //!
-//! Schuster & Nakajima (2012, section 2) join the pair that raises the likelihood of the training text
-//! most. For a unigram model of pieces, an occurrence of the pair `a b` made one piece gains
-//! `log(freq(ab) · N / (freq(a) · freq(b)))`, its pointwise mutual information; ordering pairs by it is
-//! ordering them by `freq(ab) / (freq(a) · freq(b))`, the score given for BERT's WordPiece, whose
-//! trainer was never published.
+//! Schuster & Nakajima (2012, section 2) merge the pair that most increases the likelihood of the
+//! training text. For a unigram model of pieces, an occurrence of the pair `a b` made one piece gains
+//! `log(freq(ab) · N / (freq(a) · freq(b)))`, its pointwise mutual information; this ranks pairs by
+//! `freq(ab) / (freq(a) · freq(b))`, the score given for BERT's WordPiece, whose trainer was never
+//! published.
 //!
-//! Joining a pair raises the scores of all others with either of its pieces, so those are scored again;
-//! the heap may hold outdated scores, known by not being the current one.
+//! Merging a pair raises the scores of all other pairs with either piece, so those are rescored;
+//! outdated scores in the heap are recognised because they differ from the current one.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -70,17 +70,17 @@ pub(super) fn learn(
     Learnt { tokens: pieces.tokens, merges }
 }
 
-/// How often pieces and pairs of them occur; the heap gives the pair of the highest score.
+/// Counts of pieces and pairs; the heap yields the highest-scoring pair.
 #[derive(Default)]
 struct Scores {
     singles: Vec<u64>,
-    /// Those that occur, with the words they were ever in.
+    /// The existing pairs, with all words they were ever in.
     pairs: HashMap<Pair, (u64, Vec<u32>)>,
     /// The pairs that a piece is or was in, by id.
     pairs_of: Vec<Vec<Pair>>,
     /// Highest score first, then lowest ids. Scores may be out of date.
     heap: BinaryHeap<(u64, Reverse<Pair>)>,
-    /// Pairs that occur less often than this are passed over.
+    /// Rarer pairs are skipped.
     least: u64,
 }
 
@@ -111,7 +111,7 @@ impl Scores {
         *count = count.saturating_sub(by);
     }
 
-    /// The score as the bits of a positive double, which are ordered as doubles are.
+    /// The score as the bits of a positive double, which have the same order as doubles.
     fn score(&self, pair: Pair) -> Option<u64> {
         let &(count, _) = self.pairs.get(&pair)?;
         let single = |id: u32| self.singles[id as usize] as f64;
@@ -124,7 +124,7 @@ impl Scores {
         }
     }
 
-    /// Scores again all pairs with a piece whose count has changed.
+    /// Rescores all pairs with a piece whose count has changed.
     fn queue_all(&mut self, id: u32) {
         let mut pairs = std::mem::take(slot(&mut self.pairs_of, id));
         pairs.retain(|pair| self.pairs.contains_key(pair));
@@ -137,7 +137,7 @@ impl Scores {
         }
     }
 
-    /// The pair of the highest score and the words it may be in.
+    /// The highest-scoring pair and the words it may be in.
     fn pop(&mut self) -> Option<(Pair, Vec<u32>)> {
         while let Some((score, Reverse(pair))) = self.heap.pop() {
             if self.score(pair) == Some(score) {
@@ -172,7 +172,7 @@ mod tests {
         assert!(!learn(&words, &rare, &mut |_| {}).tokens.contains(&"##gs".to_owned()));
     }
 
-    /// The same with everything counted anew at every step.
+    /// The same with everything recounted at every step.
     fn slowly(words: &[(Box<str>, u64)], settings: &Settings) -> Vec<String> {
         let (mut pieces, mut spelt) = Words::spell(words, settings);
         let all: Vec<u32> = (0..words.len() as u32).collect();

@@ -1,8 +1,8 @@
-//! Learning by frequency: the algorithm of `tokenizers`' `BpeTrainer`, with 64-bit counts.
+//! Training by frequency: the algorithm of `tokenizers`' `BpeTrainer`, with 64-bit counts.
 //!
-//! Pair counts are kept up to date as words change, and a heap gives the most frequent pair: ties go to
-//! the pair of lower ids. The reference numbers pieces with a prefix or suffix in the order of a random
-//! hash; here they come sorted, so that training is deterministic. Otherwise the result is the same.
+//! Pair counts are kept up to date as words change, and a heap yields the most frequent pair; ties go
+//! to the pair with lower ids. The reference numbers pieces with a prefix or suffix in the order of a
+//! random hash; here they are sorted, so training is deterministic. Otherwise the result is the same.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -65,7 +65,7 @@ pub(super) fn learn(
     Learnt { tokens: pieces.tokens, merges: last_of_each(merges) }
 }
 
-/// A pair can be joined twice, when its piece comes about in two ways. Its rank is then the later one.
+/// A pair can be merged twice if its piece arises in two ways. It then has the later rank.
 fn last_of_each(merges: Vec<(Pair, u32)>) -> Vec<Pair> {
     let last: HashMap<Pair, usize> =
         merges.iter().enumerate().map(|(rank, (pair, _))| (*pair, rank)).collect();
@@ -73,13 +73,13 @@ fn last_of_each(merges: Vec<(Pair, u32)>) -> Vec<Pair> {
     numbered.filter(|(rank, (pair, _))| last[pair] == *rank).map(|(_, (pair, _))| pair).collect()
 }
 
-/// How often each pair occurs; the heap gives the most frequent.
+/// Counts of pairs; the heap yields the most frequent.
 #[derive(Default)]
 struct Queue {
-    /// Joining a pair leaves its own count as it was.
+    /// Merging a pair leaves its own count unchanged.
     counts: HashMap<Pair, i64>,
-    /// Most frequent first, then lowest ids, with where the places are. Counts may be out of date, never
-    /// too low.
+    /// Most frequent first, then lowest ids, with the index in `places`. Counts may be outdated, but
+    /// never too low.
     heap: BinaryHeap<(u64, Reverse<Pair>, usize)>,
     /// The words in which a pair newly appeared when it was queued.
     places: Vec<Vec<u32>>,

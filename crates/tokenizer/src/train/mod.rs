@@ -1,15 +1,15 @@
-//! Learning vocabularies from text.
+//! Training of vocabularies.
 //!
-//! All trainers count the words of the text. [`BpeTrainer`] and [`WordPieceTrainer`] then join one pair of
-//! neighbouring pieces after the other until the vocabulary is full (Sennrich et al. 2016). The first joins
-//! the most frequent pair and gives a BPE model; the second keeps the vocabulary only, its inner pieces with
-//! `##`, and joins the most frequent pair, as `tokenizers` does, or the pair of the highest likelihood (see
-//! [`WordPieceScore`]). [`UnigramTrainer`] goes the other way, from many pieces to few (Kudo 2018), and
+//! All trainers count the words of the text. [`BpeTrainer`] and [`WordPieceTrainer`] then merge pairs of
+//! neighbouring pieces until the vocabulary is full (Sennrich et al. 2016). The first merges the most
+//! frequent pair and gives a BPE model; the second keeps only the vocabulary, with `##` on inner pieces, and
+//! merges the most frequent pair, as in `tokenizers`, or the pair with the highest likelihood (see
+//! [`WordPieceScore`]). [`UnigramTrainer`] works the other way, from many pieces to few (Kudo 2018), and
 //! [`WordLevelTrainer`] takes the most frequent words.
 //!
 //! Counts are 64-bit. Text is read in batches of 16 MiB, counted on all threads of rayon's pool, and
-//! forgotten: memory grows with the distinct words, not with the text. The vocabulary does not depend on
-//! the number of threads or the order of the text.
+//! discarded: memory grows with the number of distinct words, not with the text. The vocabulary does not
+//! depend on the number of threads or the order of the text.
 //!
 //! ```
 //! use cloze_tokenizer::train::WordPieceTrainer;
@@ -37,7 +37,7 @@ pub use wordpiece::{WordPieceScore, WordPieceTrainer};
 
 use crate::Error;
 
-/// How far training is; see the trainers' `train_with`.
+/// Training progress; see the trainers' `train_with`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrainProgress {
@@ -50,7 +50,7 @@ pub enum TrainProgress {
         /// Distinct words found.
         words: usize,
     },
-    /// Pairs are being joined.
+    /// Pairs are being merged.
     Merging {
         /// Pieces in the vocabulary.
         done: usize,
@@ -110,7 +110,7 @@ where
     }
 }
 
-/// Refuses a vocabulary that cannot hold what it must.
+/// Rejects a vocabulary size too small for the required pieces.
 fn check_size(vocab_size: usize, special: usize, alphabet: usize) -> crate::Result<()> {
     if vocab_size <= special + alphabet {
         let also = if alphabet > 0 { format!(" and {alphabet} characters") } else { String::new() };

@@ -1,4 +1,4 @@
-//! What Unigram training begins with: the characters, and the substrings that come most often.
+//! Seed pieces for Unigram training: the characters and the most frequent substrings.
 
 use std::cmp::Reverse;
 
@@ -7,22 +7,22 @@ use rayon::prelude::*;
 
 use crate::{Error, Result};
 
-/// Between words, and in none of them as far as substrings go.
+/// The separator between words; never part of a substring.
 const BOUNDARY: u32 = 0;
 
-/// A substring, as the place of one of its occurrences in the joined words.
+/// A substring, as the position of one occurrence in the joined words.
 #[derive(Clone, Copy)]
 struct Substring {
-    /// How often it comes times its length.
+    /// Its number of occurrences times its length.
     score: u64,
     start: u32,
     len: u32,
 }
 
-/// At most `limit` pieces with their weights, heaviest first: all characters, by how often they come in the
-/// text; then substrings of 2 to `max_chars` characters, by the number of distinct places in the distinct
-/// words, times their length. Of substrings that come at the same places only the longest counts, and what
-/// comes once does not, as in a suffix tree's inner nodes.
+/// At most `limit` pieces with their weights, heaviest first: all characters, by frequency in the text;
+/// then substrings of 2 to `max_chars` characters, by number of occurrences in the distinct words times
+/// length. Of substrings with the same occurrences only the longest counts, and single occurrences do not,
+/// as for a suffix tree's inner nodes.
 pub(super) fn seeds(words: &[(Box<str>, u64)], max_chars: usize, limit: usize) -> Result<Vec<(String, u64)>> {
     let mut text: Vec<u32> = Vec::new();
     let mut chars: HashMap<char, u64> = HashMap::new();
@@ -54,7 +54,7 @@ pub(super) fn seeds(words: &[(Box<str>, u64)], max_chars: usize, limit: usize) -
 }
 
 /// The substrings that are followed by two different things: the inner nodes of the suffix tree, found as
-/// intervals of the sorted suffixes. Suffixes are compared as far as it matters, `max_chars` and one more.
+/// intervals of the sorted suffixes. Suffixes are compared up to `max_chars + 1` characters.
 fn repeated(text: &[u32], max_chars: usize) -> Vec<Substring> {
     let suffix = |start: u32| {
         let start = start as usize;

@@ -1,4 +1,4 @@
-//! Words as ids of their characters, and joining pairs of neighbours in them.
+//! Words as sequences of symbol ids, and merging pairs of neighbours in them.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 /// Two neighbouring pieces.
 pub(super) type Pair = (u32, u32);
 
-/// What the ways to learn a vocabulary have in common.
+/// Settings common to the merge-based trainers.
 #[derive(Default)]
 pub(super) struct Settings<'a> {
     pub vocab_size: usize,
@@ -20,7 +20,7 @@ pub(super) struct Settings<'a> {
     pub max_token_chars: Option<usize>,
 }
 
-/// Pieces by id, and the joined pairs, first learnt first.
+/// Pieces by id, and the merged pairs, in the order learnt.
 pub(super) struct Learnt {
     pub tokens: Vec<String>,
     pub merges: Vec<Pair>,
@@ -48,7 +48,7 @@ impl Pieces {
         self.ids.contains_key(c.encode_utf8(&mut [0; 4]) as &str)
     }
 
-    /// The id of the joined pair, which may have come about before.
+    /// The id of the merged pair, which may already exist.
     pub fn join(&mut self, (a, b): Pair, prefix: Option<&str>) -> u32 {
         let right = self.tokens[b as usize].as_str();
         let right = prefix.and_then(|p| right.strip_prefix(p)).unwrap_or(right);
@@ -56,13 +56,13 @@ impl Pieces {
         self.add(joined, self.chars_of((a, b)))
     }
 
-    /// How long the joined pair would be.
+    /// The length of the merged pair.
     pub fn chars_of(&self, (a, b): Pair) -> usize {
         self.chars[a as usize] + self.chars[b as usize]
     }
 }
 
-/// The distinct words of a text, one after the other.
+/// The distinct words of a text, concatenated.
 pub(super) struct Words {
     symbols: Vec<u32>,
     words: Vec<Word>,
@@ -71,15 +71,15 @@ pub(super) struct Words {
 #[derive(Clone, Copy)]
 struct Word {
     start: usize,
-    /// Symbols left of those it began with.
+    /// Number of remaining symbols.
     len: u32,
-    /// How often the word comes.
+    /// The word's count.
     count: u64,
 }
 
 impl Words {
     /// The special tokens, the alphabet and its forms, and the words in them. Characters outside the
-    /// alphabet drop out.
+    /// alphabet are dropped.
     pub fn spell(words: &[(Box<str>, u64)], settings: &Settings) -> (Pieces, Self) {
         let mut pieces = Pieces::default();
         for token in settings.special_tokens {
@@ -122,7 +122,7 @@ impl Words {
         self.words.iter().map(|w| (&self.symbols[w.start..w.start + w.len as usize], w.count))
     }
 
-    /// How often each pair occurs, and the numbers of the words it occurs in.
+    /// The count of each pair, and the indices of the words it occurs in.
     pub fn pairs(&self) -> HashMap<Pair, (u64, Vec<u32>)> {
         let mut pairs: HashMap<Pair, (u64, Vec<u32>)> = HashMap::new();
         for (i, (word, n)) in self.iter().enumerate() {
@@ -135,7 +135,7 @@ impl Words {
         pairs
     }
 
-    /// How often each piece occurs, by id.
+    /// The count of each piece, by id.
     pub fn singles(&self) -> Vec<u64> {
         let mut counts = Vec::new();
         for (word, n) in self.iter() {
@@ -146,8 +146,8 @@ impl Words {
         counts
     }
 
-    /// Makes `id` of `pair` in the words `places`, and notes in `beside` what stood next to it. Returns
-    /// how often the pair was joined.
+    /// Replaces `pair` by `id` in the words `places`, and records its neighbours in `beside`. Returns
+    /// the number of merges.
     pub fn join(&mut self, pair: Pair, id: u32, places: &[u32], beside: &mut Beside) -> u64 {
         let mut joined = 0;
         for &place in places {
@@ -177,8 +177,7 @@ impl Words {
     }
 }
 
-/// The neighbours of a pair that was joined: each of those before it and after it with how often and
-/// in which words.
+/// The neighbours of a merged pair, before and after it, with their counts and words.
 #[derive(Default)]
 pub(super) struct Beside {
     pub before: Side,
@@ -187,7 +186,7 @@ pub(super) struct Beside {
 
 #[derive(Default)]
 pub(super) struct Side {
-    /// By id; empty but for the touched ones.
+    /// By id; empty except for the touched ones.
     neighbours: Vec<(u64, Vec<u32>)>,
     touched: Vec<u32>,
 }
@@ -202,7 +201,7 @@ impl Side {
         push_new(places, place);
     }
 
-    /// Takes out the neighbours: id, how often, in which words.
+    /// Removes and returns the neighbours: id, count, words.
     pub fn drain(&mut self) -> impl Iterator<Item = (u32, u64, Vec<u32>)> {
         self.touched.drain(..).map(|id| {
             let (count, places) = std::mem::take(&mut self.neighbours[id as usize]);
@@ -211,7 +210,7 @@ impl Side {
     }
 }
 
-/// The place of `id` in a table by id.
+/// The slot of `id` in a table indexed by id.
 pub(super) fn slot<T: Default>(table: &mut Vec<T>, id: u32) -> &mut T {
     let id = id as usize;
     if id >= table.len() {
@@ -220,21 +219,21 @@ pub(super) fn slot<T: Default>(table: &mut Vec<T>, id: u32) -> &mut T {
     &mut table[id]
 }
 
-/// Appends a word's number where it is not the last already.
+/// Appends a word's index unless it is already the last.
 fn push_new(places: &mut Vec<u32>, place: u32) {
     if places.last() != Some(&place) {
         places.push(place);
     }
 }
 
-/// The characters of a word, with whether each begins or ends it where that matters for its form.
+/// The characters of a word, with whether each begins or ends it if that affects its form.
 fn forms(word: &str, (prefix, suffix): (bool, bool)) -> impl Iterator<Item = (char, bool, bool)> {
     let end = word.len();
     word.char_indices().map(move |(i, c)| (c, !prefix || i == 0, suffix && i + c.len_utf8() == end))
 }
 
-/// The characters to begin with, sorted: the wanted ones, and of those in the text the most frequent
-/// where there is a limit.
+/// The initial characters, sorted: the requested ones and those in the text, limited to the most
+/// frequent if there is a limit.
 fn alphabet(words: &[(Box<str>, u64)], settings: &Settings) -> Vec<char> {
     let mut counts: HashMap<char, u64> = HashMap::new();
     for (word, count) in words {

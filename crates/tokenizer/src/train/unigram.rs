@@ -12,42 +12,44 @@ use crate::{
     },
 };
 
-/// Trains a Unigram model (Kudo 2018, section 3.2), as SentencePiece and `tokenizers` do.
+/// Trains a Unigram model (Kudo 2018, section 3.2), as in SentencePiece and `tokenizers`.
 ///
-/// A large vocabulary of frequent substrings is given the probabilities that make the text most likely,
-/// by expectation-maximisation; then the pieces whose loss would cost the text the least likelihood are
-/// dropped, and so on in turns until the vocabulary is small enough. All characters of the text stay.
+/// Expectation-maximisation fits the probabilities of a large vocabulary of frequent substrings; then
+/// the pieces whose removal costs the least likelihood are dropped. These steps alternate until the
+/// vocabulary is small enough. All characters of the text stay.
 ///
-/// The vocabulary is that of `tokenizers`, and the log probabilities are up to rounding; characters that
-/// are never used alone get theirs in the order of the characters, which in the reference is random.
+/// The vocabulary equals that of `tokenizers`, and the log probabilities agree up to rounding.
+/// Characters never used alone are ordered by character; in the reference their order is random.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnigramTrainer {
-    /// Pieces wanted, the special tokens included. Fewer result if the text has not as many.
+    /// Target number of pieces, including special tokens. The result is smaller if the text has
+    /// fewer.
     pub vocab_size: usize,
     /// The first ids.
     pub special_tokens: Vec<String>,
-    /// Stands for unknown characters; it becomes id 0 where it is no special token.
+    /// Stands for unknown characters; it gets id 0 unless it is a special token.
     pub unk_token: Option<String>,
-    /// Characters to have even if the text does not.
+    /// Characters to include even if the text lacks them.
     pub initial_alphabet: Vec<char>,
-    /// The share of the pieces that stay when some are dropped; more than 0 and less than 1.
+    /// The share of pieces kept at each pruning step; more than 0 and less than 1.
     pub shrinking_factor: f64,
-    /// Rounds of expectation-maximisation before pieces are dropped, at least 1.
+    /// Rounds of expectation-maximisation before each pruning step, at least 1.
     pub sub_iterations: usize,
-    /// Pieces are at most this many characters.
+    /// Maximum characters per piece.
     pub max_piece_chars: usize,
-    /// How many pieces to begin with, at most.
+    /// Maximum number of seed pieces.
     pub seed_size: usize,
     /// Normalises before everything else.
     pub normalizer: Option<Normalizer>,
-    /// Cuts the text into words, across which no piece reaches.
+    /// Splits the text into words, which pieces never cross.
     pub pre_tokenizer: Option<PreTokenizer>,
-    /// The decoder of the resulting tokenizer; it plays no part in training.
+    /// The decoder of the resulting tokenizer; not used in training.
     pub decoder: Option<Decoder>,
 }
 
 impl Default for UnigramTrainer {
-    /// 8,000 pieces, with SentencePiece's special tokens as ids 0 to 2, and its way with spaces.
+    /// 8,000 pieces, with SentencePiece's special tokens as ids 0 to 2, and its treatment of
+    /// spaces.
     fn default() -> Self {
         Self {
             vocab_size: 8000,
@@ -65,12 +67,12 @@ impl Default for UnigramTrainer {
     }
 }
 
-/// A piece that is used less often than this, in expectation, is dropped.
+/// Pieces with a lower expected count are dropped.
 const MIN_EXPECTED: f64 = 0.5;
-/// What the scores of characters that are pieces only because they must be differ by.
+/// Score difference between characters that are pieces only because they are required.
 const REQUIRED_STEP: f64 = 0.0001;
-/// The words are worked on in this many parts, whatever the number of threads, so that sums of rounded numbers
-/// are always the same.
+/// Words are processed in this many parts, regardless of the number of threads, so that floating-point sums
+/// are reproducible.
 const PARTS: usize = 16;
 
 type Words = [(Box<str>, u64)];
@@ -103,8 +105,8 @@ impl Pieces {
         Lattice::new(&self.trie, &self.scores, 0, self.min_score())
     }
 
-    /// How often each piece is used: on average over all ways to spell the words if `all`, else in the
-    /// best ones.
+    /// How often each piece is used: in expectation over all segmentations of the words if `all`, else
+    /// in the best ones.
     fn usage(&self, words: &Words, all: bool) -> Vec<f64> {
         let lattice = self.lattice();
         let parts = words.par_chunks(words.len().div_ceil(PARTS).max(1)).map(|words| {
@@ -128,9 +130,9 @@ impl Pieces {
         sums
     }
 
-    /// One round of expectation-maximisation. The digamma function in place of the logarithm acts as a
-    /// sparse prior (Liang & Klein 2007, "Structured Bayesian Nonparametric Models with Variational
-    /// Inference"), as in SentencePiece.
+    /// One round of expectation-maximisation. Using the digamma function instead of the logarithm acts
+    /// as a sparse prior (Liang & Klein 2007, "Structured Bayesian Nonparametric Models with
+    /// Variational Inference"), as in SentencePiece.
     fn improve(self, words: &Words) -> Self {
         let expected = self.usage(words, true);
         let kept = expected.iter().skip(1).zip(self.texts.into_iter().skip(1));
@@ -139,7 +141,7 @@ impl Pieces {
         Self::new(kept.into_iter().map(|(&expected, text)| (text, digamma(expected) - sum)))
     }
 
-    /// Drops the pieces whose absence costs the least likelihood, down to `share` of them but not below
+    /// Drops the pieces whose removal costs the least likelihood, down to `share` of them but not below
     /// `least`.
     fn prune(self, words: &Words, share: f64, least: usize) -> Self {
         let lattice = self.lattice();
@@ -187,7 +189,7 @@ impl Pieces {
     }
 }
 
-/// How a piece is spelt without it.
+/// How a piece is segmented without itself.
 enum Alternative {
     /// Not at all: it is a single character.
     None,
@@ -198,7 +200,7 @@ enum Alternative {
 }
 
 impl UnigramTrainer {
-    /// Trains on lines of text, or on results of reading them.
+    /// Trains on lines of text, or on the results of reading them.
     ///
     /// # Errors
     /// An item cannot be read; the size leaves no room for the characters; a setting is out of range.
@@ -255,7 +257,7 @@ impl UnigramTrainer {
             [("sub_iterations", self.sub_iterations), ("max_piece_chars", self.max_piece_chars)]
         {
             if value == 0 {
-                return Err(Error::invalid(at, "0 is too few; expected 1 or more"));
+                return Err(Error::invalid(at, "it is 0; expected 1 or more"));
             }
         }
         Ok(())
@@ -313,7 +315,7 @@ impl UnigramTrainer {
     }
 }
 
-/// The required characters and the first others, `room` in all, most probable first.
+/// The required characters and the first other pieces, `room` in total, most probable first.
 fn choose(pieces: &Pieces, required: &[String], special: &[String], room: usize) -> Vec<(String, f64)> {
     let known = pieces.texts.iter().map(String::as_str).zip(pieces.scores.iter().copied()).skip(1);
     let scores: HashMap<&str, f64> = known.clone().collect();

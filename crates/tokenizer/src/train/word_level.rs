@@ -5,18 +5,19 @@ use std::cmp::Reverse;
 use super::{TrainItem, TrainProgress, check_size, count};
 use crate::{AddedToken, Model, Normalizer, PreTokenizer, Result, Tokenizer, Vocab, WordLevel};
 
-/// Trains a word-level vocabulary: the special tokens, then the words by falling frequency, those of equal
-/// frequency in the order of their bytes, as `tokenizers` does.
+/// Trains a word-level vocabulary: the special tokens, then the words by descending frequency, ties sorted
+/// by bytes, as in `tokenizers`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WordLevelTrainer {
-    /// Words wanted, the special tokens included. Fewer result if the text has not as many.
+    /// Target number of words, including special tokens. The result is smaller if the text has
+    /// fewer.
     pub vocab_size: usize,
-    /// Words that come less often are left out.
+    /// Rarer words are left out.
     pub min_frequency: u64,
     /// The first ids.
     pub special_tokens: Vec<String>,
-    /// Stands for all other words. Where it is no special token and no word of the text, others are left
-    /// out of an encoding.
+    /// Stands for all other words. If it is neither a special token nor a word of the text, other words
+    /// are dropped when encoding.
     pub unk_token: String,
     /// Normalises before everything else.
     pub normalizer: Option<Normalizer>,
@@ -25,7 +26,8 @@ pub struct WordLevelTrainer {
 }
 
 impl Default for WordLevelTrainer {
-    /// 30,000 words and marks with BERT's special tokens as ids 0 to 4, upper and lower case apart.
+    /// 30,000 words and punctuation marks, with BERT's special tokens as ids 0 to 4,
+    /// case-sensitive.
     fn default() -> Self {
         Self {
             vocab_size: 30_000,
@@ -39,7 +41,7 @@ impl Default for WordLevelTrainer {
 }
 
 impl WordLevelTrainer {
-    /// Trains on lines of text, or on results of reading them.
+    /// Trains on lines of text, or on the results of reading them.
     ///
     /// # Errors
     /// An item cannot be read; the size leaves no room.

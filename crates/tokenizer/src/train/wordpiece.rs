@@ -3,18 +3,18 @@
 use super::{TrainItem, TrainProgress, check_size, count, likelihood, merges, symbols::Settings};
 use crate::{BertNormalizer, Decoder, Model, Normalizer, PreTokenizer, Result, Tokenizer, Vocab, WordPiece};
 
-/// Which pair of pieces is joined next.
+/// Which pair of pieces is merged next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WordPieceScore {
-    /// The most frequent, as in byte-pair encoding (Sennrich et al. 2016): what `tokenizers` does.
+    /// The most frequent, as in byte-pair encoding (Sennrich et al. 2016): as in `tokenizers`.
     #[default]
     Frequency,
-    /// The one that raises the likelihood of the text most for each occurrence,
-    /// `freq(ab) / (freq(a) · freq(b))`: the WordPiece of Schuster & Nakajima (2012) and BERT.
+    /// The one that most increases the likelihood of the text per occurrence, `freq(ab) / (freq(a)
+    /// · freq(b))`: the WordPiece of Schuster & Nakajima (2012) and BERT.
     ///
-    /// Rare characters that always stand together score highest, whatever the text: set a
-    /// [minimum frequency](WordPieceTrainer::min_frequency) for pieces that are of use.
+    /// Rare characters that always occur together score highest: set a [minimum
+    /// frequency](WordPieceTrainer::min_frequency) to get useful pieces.
     ///
     /// ```
     /// use cloze_tokenizer::train::{WordPieceScore, WordPieceTrainer};
@@ -34,23 +34,24 @@ pub enum WordPieceScore {
 /// The result is BERT's tokenizer with the special tokens first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WordPieceTrainer {
-    /// Pieces wanted, the special tokens included. Fewer result if the text has no more pairs.
+    /// Target number of pieces, including special tokens. The result is smaller if the text runs
+    /// out of pairs.
     pub vocab_size: usize,
-    /// Pairs that come less often are not joined.
+    /// Rarer pairs are not merged.
     pub min_frequency: u64,
     /// The first ids. `[UNK]` must be among them; BERT's five names become special tokens.
     pub special_tokens: Vec<String>,
-    /// Keep only this many characters, the most frequent. BERT's pipelines use 1,000.
+    /// Keep only this many of the most frequent characters. BERT's pipelines use 1,000.
     pub limit_alphabet: Option<usize>,
-    /// Characters to have even if the text does not.
+    /// Characters to include even if the text lacks them.
     pub initial_alphabet: Vec<char>,
     /// Lower-case and strip accents, as for bert-base-uncased.
     pub lowercase: bool,
-    /// Which pair is joined next.
+    /// Which pair is merged next.
     pub score: WordPieceScore,
     /// Begins every piece inside a word.
     pub continuing_subword_prefix: String,
-    /// Joined pieces stay shorter than this many characters, the prefix not counted.
+    /// Merged pieces stay shorter than this many characters, excluding the prefix.
     pub max_token_chars: Option<usize>,
 }
 
@@ -72,7 +73,7 @@ impl Default for WordPieceTrainer {
 }
 
 impl WordPieceTrainer {
-    /// Trains on lines of text, or on results of reading them.
+    /// Trains on lines of text, or on the results of reading them.
     ///
     /// # Errors
     /// An item cannot be read; the size leaves no room; `[UNK]` is missing.

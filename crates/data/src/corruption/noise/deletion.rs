@@ -1,14 +1,15 @@
-//! Tokens that are missing.
+//! Token deletion.
 
 use super::shares::drawn;
 use crate::corruption::{Corrupted, Corruption, Edits, Original, ReplacementCounts};
 use crate::random::Random;
 
-/// Token deletion (Lewis et al. 2020, §2.2): random tokens are deleted, and nothing tells where. Of words, the word dropout
-/// of Lample et al. (2018, "Unsupervised machine translation using monolingual corpora only", §2.3), where `p_wd` is 0.1.
+/// Token deletion (Lewis et al. 2020, §2.2): random tokens are deleted without a trace. On words, this is the
+/// word dropout of Lample et al. (2018, "Unsupervised machine translation using monolingual corpora only",
+/// §2.3), where `p_wd` is 0.1.
 ///
-/// Each token, or word, is drawn by itself with the same probability. An encoder has nothing to predict in a deletion's
-/// place: with one this is a noise beside an objective.
+/// Each token or word is drawn independently with the same probability. An encoder has nothing to predict at
+/// a deletion, so for encoders this only adds noise to another objective.
 #[derive(Debug, Clone)]
 pub struct Deletion {
     share: f64,

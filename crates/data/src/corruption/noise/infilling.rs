@@ -1,23 +1,24 @@
-//! Spans of which nothing but one mask is left.
+//! Text infilling: spans replaced by one mask each.
 
 use super::shares::{choose, rounded, tokens_or_words};
 use crate::corruption::lengths::Lengths;
 use crate::corruption::{Corrupted, Corruption, Edits, Original, ReplacementCounts};
 use crate::random::Random;
 
-/// Text infilling (Lewis et al. 2020, §2.2): spans with lengths from a Poisson distribution are replaced by one mask each,
-/// so that the model has to say how many tokens are missing. A span of length 0 inserts a mask.
+/// Text infilling (Lewis et al. 2020, §2.2): spans with lengths from a Poisson distribution are replaced by
+/// one mask each, so that the model must infer how many tokens are missing. A span of length 0 inserts a
+/// mask.
 ///
 /// ```text
 /// ℓ ~ Poisson(λ), λ = 3, until 30 % of a document's tokens are in spans
 /// ```
 ///
-/// The last span is cut to what is still wanted, as in fairseq. All ways to place the spans, without overlaps, are equally
-/// likely.
+/// The last span is cut to the remaining budget, as in fairseq. All ways to place the spans, without
+/// overlaps, are equally likely.
 ///
-/// Deviations from fairseq, which the paper does not tell of:
-/// - Spans do not overlap, where fairseq joins those that meet.
-/// - 30 % are 30 % on average in documents of any length; fairseq rounds up.
+/// Deviations from fairseq, where the paper does not say:
+/// - Spans do not overlap; fairseq joins adjacent ones.
+/// - A share of 30 % is exact on average for documents of any length; fairseq rounds up.
 #[derive(Debug, Clone)]
 pub struct Infilling {
     mask: u32,
@@ -36,7 +37,7 @@ impl Infilling {
         Self { mask, share, lengths: Lengths::poisson(mean_span), whole_words: false }
     }
 
-    /// Counts lengths and the share in words, and cuts none, if `whole_words`.
+    /// If `whole_words`, counts lengths and the share in words, and never cuts a word.
     pub fn with_whole_words(mut self, whole_words: bool) -> Self {
         self.whole_words = whole_words;
         self

@@ -1,4 +1,4 @@
-//! Tokens that were not there.
+//! Token insertion.
 
 use super::shares::drawn;
 use crate::corruption::{
@@ -8,10 +8,10 @@ use crate::random::Random;
 use crate::unigram::UnigramCounts;
 use std::sync::Arc;
 
-/// Random pieces, none of them special, are inserted before tokens: the counterpart of deletion.
+/// Random non-special pieces are inserted before tokens: the counterpart of deletion.
 ///
-/// Each token gets one before it with the same probability. An encoder has nothing to predict in an insertion's place: with
-/// one this is a noise beside an objective.
+/// Each token gets one before it with the same probability. An encoder has nothing to predict at an
+/// insertion, so for encoders this only adds noise to another objective.
 #[derive(Debug, Clone)]
 pub struct Insertion {
     pieces: RandomPieces,
@@ -19,7 +19,8 @@ pub struct Insertion {
 }
 
 impl Insertion {
-    /// Inserts as many pieces as are a share of the tokens, from 0 to 1. The pieces are of `unigram`'s vocabulary, without the `special` ones.
+    /// Inserts a number of pieces that is a share of the tokens, from 0 to 1. The pieces come from
+    /// `unigram`'s vocabulary, without the `special` ones.
     pub fn new(share: f64, from: RandomFrom, unigram: Arc<UnigramCounts>, special: Vec<u32>) -> Self {
         let pieces = RandomPieces::new(from, unigram, special);
         Self { pieces, share }

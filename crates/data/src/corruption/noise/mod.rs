@@ -1,4 +1,4 @@
-//! Noises: changes of a text that an encoder–decoder learns to undo.
+//! Noises: changes to a text that an encoder–decoder learns to undo.
 
 mod deletion;
 mod infilling;
@@ -28,11 +28,11 @@ pub use token_masking::TokenMasking;
 use super::{Corruption, ReplacementCounts};
 use crate::random::Random;
 
-/// Changes a text, in which special tokens stay where they are. Noises are applied one after another, as BART combines
-/// them (Lewis et al. 2020, §2.2).
+/// Changes a text; special tokens stay in place. Noises are applied one after another, as BART combines them
+/// (Lewis et al. 2020, §2.2).
 ///
-/// Every [`Corruption`] is a noise too: masking by words or spans, or one of your own. Implement this trait for what
-/// moves sentences or a whole document.
+/// Every [`Corruption`] is a noise too: masking by words or spans, or your own. Implement this trait for
+/// noise that moves sentences or whole documents.
 ///
 /// ```
 /// use cloze_data::{Noise, NoiseCounts, NoisyText, Original, Random};
@@ -56,19 +56,19 @@ use crate::random::Random;
 /// assert_eq!(text.ids(), [2, 13, 12, 11, 3]);
 /// ```
 pub trait Noise: Send + Sync {
-    /// Changes the text. What is done is a function of the text and `random` alone.
+    /// Changes the text. The result depends on the text and `random` alone.
     fn apply(&self, text: &mut NoisyText, random: &mut Random) -> NoiseCounts;
 }
 
-/// What noises did.
+/// Counts of what noises did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NoiseCounts {
-    /// What was done to tokens.
+    /// Token counts by operation.
     pub tokens: ReplacementCounts,
-    /// Sentences that stand at another place in their document.
+    /// Sentences moved within their document.
     pub moved_sentences: u64,
-    /// Documents that were rotated, by one token or more.
+    /// Documents rotated by one token or more.
     pub rotated: u64,
 }
 
@@ -141,7 +141,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever noises follow each other, special tokens stay, and nothing but masks and random pieces is new.
+        /// Whatever the sequence of noises, special tokens stay, and only masks and random pieces are new.
         #[test]
         fn noises_combine(text in documents(), seed: u64) {
             let unigram = Arc::new(UnigramCounts::from_counts(&[1; 60]));

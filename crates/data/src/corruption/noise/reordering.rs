@@ -1,4 +1,4 @@
-//! Tokens among their neighbours in another order.
+//! Local reordering of tokens.
 
 use super::text::runs;
 use crate::corruption::{Corrupted, Corruption, Edits, Original, ReplacementCounts};
@@ -11,8 +11,8 @@ use crate::random::Random;
 /// σ sorts i + uᵢ,  uᵢ ~ Uniform[0, k + 1);  then |σ(i) − i| ≤ k
 /// ```
 ///
-/// Deviation: tokens are shuffled, where the paper shuffles words. An encoder predicts the tokens that stood at the places
-/// of those that moved.
+/// Deviation: tokens are shuffled; the paper shuffles words. An encoder predicts the original tokens at the
+/// changed positions.
 #[derive(Debug, Clone)]
 pub struct Reordering {
     k: usize,
@@ -24,7 +24,7 @@ impl Reordering {
         Self { k }
     }
 
-    /// Which token stands at each of `n` places.
+    /// The token at each of `n` positions.
     fn order(&self, n: usize, random: &mut Random) -> Vec<usize> {
         let mut keys: Vec<(f64, usize)> =
             (0..n).map(|at| (at as f64 + (self.k + 1) as f64 * random.unit(), at)).collect();

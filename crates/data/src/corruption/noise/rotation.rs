@@ -1,17 +1,17 @@
-//! Documents that begin in their middle.
+//! Document rotation.
 
 use super::{Noise, NoiseCounts, NoisyText};
 use crate::random::Random;
 
-/// Document rotation (Lewis et al. 2020, §2.2): a token is drawn, all with the same chance, and the document is rotated so
-/// that it begins with that token. The model has to find where it began.
+/// Document rotation (Lewis et al. 2020, §2.2): the document is rotated to begin with a token drawn uniformly
+/// at random. The model must find the original start.
 #[derive(Debug, Clone)]
 pub struct Rotation {
     probability: f64,
 }
 
 impl Rotation {
-    /// Rotates each document with a probability; the paper rotates all.
+    /// Rotates each document with this probability; the paper rotates all.
     pub fn new(probability: f64) -> Self {
         Self { probability }
     }

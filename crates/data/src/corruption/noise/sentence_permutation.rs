@@ -1,4 +1,4 @@
-//! Sentences in another order.
+//! Sentence permutation.
 
 use super::shares::{choose, rounded};
 use super::{Noise, NoiseCounts, NoisyText};
@@ -6,7 +6,7 @@ use crate::random::Random;
 
 /// Sentence permutation (Lewis et al. 2020, §2.2): the sentences of a document are shuffled.
 ///
-/// Deviation: sentences are those of the prepared corpus, where the paper divides documents at full stops.
+/// Deviation: sentences are those of the prepared corpus; the paper divides documents at full stops.
 #[derive(Debug, Clone)]
 pub struct SentencePermutation {
     share: f64,

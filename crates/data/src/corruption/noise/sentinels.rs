@@ -1,8 +1,8 @@
-//! The pieces that stand for missing spans.
+//! Sentinels: pieces that stand for missing spans.
 
 use cloze_tokenizer::Tokenizer;
 
-/// Pieces that tell spans apart, in the order in which they are used: T5's `<extra_id_0>`, `<extra_id_1>` and so on.
+/// Pieces that identify spans, in the order of use: T5's `<extra_id_0>`, `<extra_id_1>` and so on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sentinels(Vec<u32>);
 
@@ -12,12 +12,12 @@ impl Sentinels {
         Self(ids)
     }
 
-    /// Those that a tokenizer has as T5's does: `<extra_id_0>` and on, as far as there is no gap.
+    /// The tokenizer's sentinels in T5's spelling: `<extra_id_0>` and up, to the first gap.
     pub fn find(tokenizer: &Tokenizer) -> Self {
         Self((0..).map_while(|n| tokenizer.token_to_id(&Self::name(n))).collect())
     }
 
-    /// How T5 spells the sentinel with a number.
+    /// T5's spelling of the sentinel with this number.
     pub fn name(number: usize) -> String {
         format!("<extra_id_{number}>")
     }
@@ -27,12 +27,12 @@ impl Sentinels {
         &self.0
     }
 
-    /// How many there are.
+    /// Number of sentinels.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

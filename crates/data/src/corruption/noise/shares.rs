@@ -1,11 +1,11 @@
-//! Which tokens, and how many, a noise takes.
+//! Which tokens, and how many, a noise changes.
 
 use crate::corruption::Original;
 use crate::corruption::words::units;
 use crate::random::Random;
 use std::ops::Range;
 
-/// The tokens that may be changed, one by one or whole words, each drawn with the probability `share`.
+/// A random selection of changeable tokens or whole words, each drawn with probability `share`.
 pub(super) fn drawn(
     original: &Original<'_>,
     share: f64,
@@ -22,13 +22,13 @@ pub(super) fn tokens_or_words(original: &Original<'_>, whole_words: bool) -> Vec
     units(original, |place| !whole_words || original.word_starts[place])
 }
 
-/// About a share of `n`: one of the two whole numbers around it, so that it is `share · n` on average.
+/// `share · n` rounded up or down at random, so that its mean is `share · n`.
 pub(super) fn rounded(n: usize, share: f64, random: &mut Random) -> usize {
     ((n as f64 * share + random.unit()) as usize).min(n)
 }
 
-/// `[n]`: which `k` of `n` things are chosen, any `k` of them with the same chance (Knuth, The Art of Computer
-/// Programming, vol. 2, §3.4.2, algorithm S).
+/// `[n]`: a uniformly random choice of `k` of `n` things (Knuth, The Art of Computer Programming, vol. 2,
+/// §3.4.2, algorithm S).
 ///
 /// # Panics
 /// If `k` is greater than `n`.

@@ -6,8 +6,8 @@ use crate::corruption::{Corrupted, Corruption, Edits, Original, ReplacementCount
 use crate::random::Random;
 use std::ops::Range;
 
-/// Span corruption (Raffel et al. 2020, §3.1.4 and §3.3.4): spans are replaced by sentinels, each by its own, and the
-/// target has the sentinels with what they stand for, and a last sentinel.
+/// Span corruption (Raffel et al. 2020, §3.1.4 and §3.3.4): each span is replaced by its own sentinel; the
+/// target is each sentinel followed by its span, then a last sentinel.
 ///
 /// ```text
 /// text    Thank you for inviting me to your party last week
@@ -15,13 +15,13 @@ use std::ops::Range;
 /// target  <extra_id_0> for inviting <extra_id_1> last <extra_id_2>
 /// ```
 ///
-/// As T5's `random_spans_noise_mask` has it, `round(n·density)` of `n` tokens are in `round(n·density / mean_span)` spans.
-/// What is in spans and what is not are each cut into as many parts at random, every way with the same chance, and the
-/// parts alternate; so a text begins with a token that stays, and ends with a span.
+/// As in T5's `random_spans_noise_mask`, `round(n·density)` of `n` tokens are in `round(n·density /
+/// mean_span)` spans. The tokens inside and outside spans are each partitioned uniformly at random into
+/// that many parts, which alternate; so a text begins with an unchanged token and ends with a span.
 ///
 /// Deviations:
 /// - The last sentinel of the target is the paper's. T5's code leaves it out, since nothing follows the last span.
-/// - Special tokens within a text stay; a span that one of them falls into is two.
+/// - Special tokens within a text stay; one inside a span divides the span.
 #[derive(Debug, Clone)]
 pub struct SpanCorruption {
     sentinels: Sentinels,
@@ -30,10 +30,10 @@ pub struct SpanCorruption {
 }
 
 impl SpanCorruption {
-    /// Corrupts a share of the tokens, T5's 0.15, in spans of this many on average, T5's 3.
+    /// Corrupts a share of the tokens (T5: 0.15) in spans of `mean_span` tokens on average (T5: 3).
     ///
-    /// A text of more spans than there are sentinels, the last one of the target aside, keeps the rest of its tokens:
-    /// see [`needed`](Self::needed).
+    /// If a text has more spans than sentinels (one is reserved for the end of the target), the remaining
+    /// tokens stay unchanged: see [`needed`](Self::needed).
     ///
     /// # Panics
     /// If `density` is not between 0 and 1, or `mean_span` is below 1.
@@ -43,7 +43,7 @@ impl SpanCorruption {
         Self { sentinels, density, mean_span }
     }
 
-    /// How many of `n` tokens are in spans, and in how many spans.
+    /// The number of noise tokens and of spans in `n` tokens.
     fn counts(density: f64, mean_span: f64, n: usize) -> (usize, usize) {
         if n < 2 {
             return (0, 0);
@@ -54,12 +54,12 @@ impl SpanCorruption {
         (noise, spans.min(noise).min(n - noise))
     }
 
-    /// Sentinels that texts of at most this many tokens need.
+    /// Number of sentinels needed for texts of at most `n` tokens.
     pub fn needed(density: f64, mean_span: f64, n: usize) -> usize {
         1 + (0..=n).map(|n| Self::counts(density, mean_span, n).1).max().unwrap_or(0)
     }
 
-    /// The longest target of texts of at most this many tokens.
+    /// The longest target for texts of at most `n` tokens.
     pub fn longest_target(density: f64, mean_span: f64, n: usize) -> usize {
         let target = |n| {
             let (noise, spans) = Self::counts(density, mean_span, n);
@@ -84,9 +84,10 @@ impl SpanCorruption {
         spans.collect()
     }
 
-    /// What a model is to say of a corrupted text: each sentinel with the tokens that it stands for, and the last sentinel.
+    /// The target for a corrupted text: each sentinel followed by the tokens it stands for, then the last
+    /// sentinel.
     ///
-    /// Without a sentinel there is no last one.
+    /// Without spans there is no last sentinel.
     pub fn target(&self, original: &Original<'_>, corrupted: &Corrupted) -> Vec<u32> {
         let mut target = Vec::new();
         for span in corrupted.spans() {
@@ -117,7 +118,7 @@ impl Corruption for SpanCorruption {
     }
 }
 
-/// The lengths of `k` parts of `n` things, none of them empty; every way to cut them has the same chance.
+/// The lengths of `k` non-empty parts of `n` things, drawn uniformly from all such partitions.
 fn segments(n: usize, k: usize, random: &mut Random) -> Vec<usize> {
     let mut lengths = vec![1];
     for cut in choose(k - 1, n - 1, random) {
@@ -143,7 +144,7 @@ mod tests {
         SpanCorruption::new(Sentinels::new((FIRST..FIRST + sentinels).collect()), density, mean_span)
     }
 
-    /// Puts the target's tokens in the places of their sentinels.
+    /// Replaces each sentinel by its tokens in the target.
     fn restored(source: &[u32], target: &[u32]) -> Vec<u32> {
         let mut spans = BTreeMap::new();
         for span in target.chunk_by(|_, next| *next < FIRST) {

@@ -1,4 +1,4 @@
-//! Random pieces in the place of tokens.
+//! Token substitution.
 
 use super::shares::drawn;
 use crate::corruption::{
@@ -8,10 +8,11 @@ use crate::random::Random;
 use crate::unigram::UnigramCounts;
 use std::sync::Arc;
 
-/// Random tokens are replaced by random pieces, none of them special: a tenth of what BERT masks (Devlin et al. 2019,
-/// §3.1), as a noise of its own.
+/// Random tokens are replaced by random non-special pieces, as BERT does with a tenth of the tokens it masks
+/// (Devlin et al. 2019, §3.1).
 ///
-/// Each token, or word, is drawn by itself with the same probability. An encoder predicts the tokens that stood there.
+/// Each token or word is drawn independently with the same probability. An encoder predicts the original
+/// tokens.
 #[derive(Debug, Clone)]
 pub struct Substitution {
     pieces: RandomPieces,
@@ -20,7 +21,8 @@ pub struct Substitution {
 }
 
 impl Substitution {
-    /// Replaces a share of the tokens, from 0 to 1. The pieces are of `unigram`'s vocabulary, without the `special` ones.
+    /// Replaces a share of the tokens, from 0 to 1. The pieces come from `unigram`'s vocabulary, without the
+    /// `special` ones.
     pub fn new(share: f64, from: RandomFrom, unigram: Arc<UnigramCounts>, special: Vec<u32>) -> Self {
         let pieces = RandomPieces::new(from, unigram, special);
         Self { pieces, share, whole_words: false }

@@ -4,14 +4,14 @@ use crate::corruption::{Corrupted, Original};
 use crate::examples::ExampleTokens;
 use std::ops::Range;
 
-/// The tokens of an example, as noises change them. Special tokens stay where they are among the others.
+/// The tokens of an example, as noises change them. Special tokens stay in place.
 ///
-/// What an earlier noise has put, a mask for example, is a token like any other for those that follow.
+/// Tokens inserted by one noise, such as masks, are ordinary tokens to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NoisyText {
     ids: Vec<u32>,
     word_starts: Vec<bool>,
-    /// The number of the sentence that a token is of; a special token's does not matter.
+    /// Each token's sentence number; irrelevant for special tokens.
     sentences: Vec<u32>,
     /// Whether a token is not special.
     movable: Vec<bool>,
@@ -24,13 +24,12 @@ impl From<&ExampleTokens> for NoisyText {
 }
 
 impl NoisyText {
-    /// A sequence, with the number of the sentence that each token is of. Tokens in a row with the same number are a
-    /// sentence.
+    /// A sequence with each token's sentence number. Consecutive tokens with the same number form a sentence.
     ///
     /// # Panics
-    /// If there is not one number a token.
+    /// Unless there is one number per token.
     pub fn new(original: &Original<'_>, sentences: &[u32]) -> Self {
-        assert_eq!(original.len(), sentences.len(), "one number a token");
+        assert_eq!(original.len(), sentences.len(), "one number per token");
         Self {
             ids: original.ids.to_vec(),
             word_starts: original.word_starts.to_vec(),
@@ -49,7 +48,7 @@ impl NoisyText {
         Original::new(&self.ids, &self.word_starts, &self.movable)
     }
 
-    /// The tokens between special ones, as ranges: the example's documents, where a piece separates them.
+    /// The tokens between special ones, as ranges: the example's documents, if a piece separates them.
     pub fn stretches(&self) -> Vec<Range<usize>> {
         runs(&self.movable).collect()
     }
@@ -66,10 +65,10 @@ impl NoisyText {
         ranges.collect()
     }
 
-    /// Takes over what a corruption has made of [`original`](Self::original).
+    /// Applies a corruption of [`original`](Self::original).
     ///
-    /// A replacement begins a word if what it stands for does, and is of its first token's sentence; what is inserted is
-    /// a word of the sentence of the token behind it.
+    /// A replacement begins a word if the original span did, and belongs to the sentence of its first token;
+    /// an insertion is a word in the sentence of the token after it.
     pub fn take(&mut self, corrupted: &Corrupted) {
         let mut next = Self::default();
         let mut read = 0;
@@ -104,10 +103,10 @@ impl NoisyText {
         self.movable.extend(&from.movable[range]);
     }
 
-    /// Puts the tokens of a stretch in the order of these parts of it, with their words and sentences.
+    /// Reorders a stretch into these parts, with their words and sentences.
     ///
     /// # Panics
-    /// If the parts are not all tokens of the stretch, each once.
+    /// Unless the parts cover every token of the stretch exactly once.
     pub fn rearrange(&mut self, stretch: &Range<usize>, parts: &[Range<usize>]) {
         let tokens: usize = parts.iter().map(Range::len).sum();
         let inside = |part: &Range<usize>| stretch.start <= part.start && part.end <= stretch.end;
@@ -122,7 +121,7 @@ impl NoisyText {
         *self = next;
     }
 
-    /// Leaves out the last tokens that are not special until there are no more than `most`. Returns how many.
+    /// Drops the last non-special tokens until at most `most` are left. Returns the number dropped.
     pub(crate) fn cut(&mut self, most: usize) -> u64 {
         let mut left = self.ids.len().saturating_sub(most);
         let mut cut = 0;
@@ -161,7 +160,8 @@ mod tests {
     use crate::corruption::Edits;
     use std::slice;
 
-    /// `[1, 10, 11, 12, 2, 13, 14, 2]`, where 1 and 2 are special, 12 goes on with 11's word and begins no sentence.
+    /// `[1, 10, 11, 12, 2, 13, 14, 2]`, where 1 and 2 are special, 12 continues 11's word and begins no
+    /// sentence.
     fn text() -> NoisyText {
         let ids = [1, 10, 11, 12, 2, 13, 14, 2];
         let starts = [true, true, true, false, true, true, true, true];

@@ -1,13 +1,13 @@
-//! Masks in the place of tokens.
+//! Token masking.
 
 use super::shares::drawn;
 use crate::corruption::{Corrupted, Corruption, Edits, Original, ReplacementCounts};
 use crate::random::Random;
 
-/// Token masking as BART has it (Lewis et al. 2020, §2.2): random tokens are replaced by the mask, each by its own.
+/// BART's token masking (Lewis et al. 2020, §2.2): each of some random tokens is replaced by the mask.
 ///
-/// Each token, or word, is drawn by itself with the same probability. For BERT's masking, which leaves some as they are
-/// or replaces them at random, see [`MaskingConfig`](crate::MaskingConfig).
+/// Each token or word is drawn independently with the same probability. For BERT's masking, which keeps some
+/// tokens or replaces them at random, see [`MaskingConfig`](crate::MaskingConfig).
 #[derive(Debug, Clone)]
 pub struct TokenMasking {
     mask: u32,

@@ -10,28 +10,28 @@ use cloze_tokenizer::{Error, OffsetUnit, Tokenizer, Truncation};
 pub struct ChoiceFeatures {
     /// Context and choice, for each choice.
     pub choices: Vec<TokenSequence>,
-    /// The right one's place, where it is known.
+    /// The index of the correct one, if known.
     pub label: Option<usize>,
     /// Choices with tokens cut off.
     pub truncated: usize,
 }
 
 impl ChoiceFeatures {
-    /// The tokens of a rectangle that holds the choices: what the example counts for in a batch.
+    /// The tokens of the padded rectangle of choices: the example's size in a batch.
     pub fn len(&self) -> usize {
         self.choices.len() * self.choices.iter().map(TokenSequence::len).max().unwrap_or(0)
     }
 
-    /// Whether there is no token.
+    /// Whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Choices as pairs of at most `max_len` tokens, cut as those of [`encode_texts`](super::encode_texts).
+/// Choices as pairs of at most `max_len` tokens, truncated as in [`encode_texts`](super::encode_texts).
 ///
 /// # Errors
-/// A `max_len` without room for a token of each text; [`DataError::Example`].
+/// A `max_len` without room for one token of each text; [`DataError::Example`].
 pub fn encode_choices(
     tokenizer: &Tokenizer,
     examples: &[ChoiceExample],

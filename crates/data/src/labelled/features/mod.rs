@@ -13,13 +13,13 @@ pub use texts::{TextFeatures, encode_texts};
 use crate::{DataError, Result, TokenSequence};
 use cloze_tokenizer::{Encoding, Error, Tokenizer, Truncation};
 
-/// Examples that are tokenised at a time: each piece is a string until its example is done.
+/// Examples tokenised at a time, since each piece is held as a string until its example is done.
 const CHUNK: usize = 1024;
 
-/// What a model reads of example `number`, counted from 0.
+/// The model input for example `number`, counted from 0.
 ///
 /// # Errors
-/// There is nothing to read: no model takes a sequence without a token.
+/// An empty sequence, which no model accepts.
 fn sequence(encoding: &Encoding, number: usize) -> Result<TokenSequence> {
     match encoding.is_empty() {
         true => Err(DataError::Example { number: number + 1, source: Error::NoTokens }),
@@ -27,7 +27,7 @@ fn sequence(encoding: &Encoding, number: usize) -> Result<TokenSequence> {
     }
 }
 
-/// The tokenizer with this truncation and no padding, whatever its file declares.
+/// The tokenizer with this truncation and no padding, overriding its file.
 fn cutting(tokenizer: &Tokenizer, truncation: Truncation) -> Result<Tokenizer> {
     let mut tokenizer = tokenizer.clone();
     tokenizer.set_truncation(Some(truncation))?;
@@ -35,7 +35,7 @@ fn cutting(tokenizer: &Tokenizer, truncation: Truncation) -> Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// The same for what does not ask for the tokens that are cut off: texts are read as far as they matter.
+/// The same when truncated tokens are not needed: texts are read only as far as necessary.
 fn forgetting(tokenizer: &Tokenizer, truncation: Truncation) -> Result<Tokenizer> {
     let mut tokenizer = cutting(tokenizer, truncation)?;
     tokenizer.set_keep_overflow(false);

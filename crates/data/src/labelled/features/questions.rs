@@ -7,20 +7,20 @@ use cloze_tokenizer::{OffsetUnit, Tokenizer, Truncation, TruncationStrategy};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// How contexts are cut into windows that overlap.
+/// How contexts are cut into overlapping windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Windows {
-    /// The most tokens of a sequence: question, window and special ones.
+    /// Maximum tokens per sequence: question, window and special ones.
     pub max_len: usize,
-    /// Tokens of the context that a window shares with the one before.
+    /// Context tokens shared with the previous window.
     pub stride: usize,
-    /// The most tokens of a question; a longer one is cut at its end.
+    /// Maximum tokens of a question; a longer one is cut at its end.
     pub max_question: usize,
 }
 
 impl Default for Windows {
-    /// As BERT's and transformers' examples have it.
+    /// The defaults of BERT's and transformers' examples.
     fn default() -> Self {
         Self { max_len: 384, stride: 128, max_question: 64 }
     }
@@ -31,23 +31,24 @@ impl Default for Windows {
 pub struct QuestionFeatures {
     /// The tokens.
     pub sequence: TokenSequence,
-    /// The question's place among the examples.
+    /// The question's index among the examples.
     pub question: usize,
-    /// The tokens of the context.
+    /// Token range of the context.
     pub context: Range<usize>,
-    /// The bytes of the context that each of them is of.
+    /// Each context token's byte range in the context.
     pub offsets: Vec<(usize, usize)>,
-    /// Where the token is that stands for no answer: `[CLS]`, or the first.
+    /// Position of the null-answer token: `[CLS]`, or the first.
     pub null: usize,
-    /// The first and the last token of the first answer, or twice `null` where the window does not hold all of it.
+    /// The first and the last token of the first answer, or `null` twice if the window does not contain it
+    /// entirely.
     pub answer: (usize, usize),
 }
 
-/// Questions with their windows, question first, in the manner of transformers' `run_qa`; windows of a
-/// question follow one another.
+/// Questions with their windows, question first, as in transformers' `run_qa`; a question's windows
+/// are consecutive.
 ///
 /// # Errors
-/// [`DataError::FeatureLength`] for lengths that leave a window no more than the stride; [`DataError::Example`].
+/// [`DataError::FeatureLength`] if a window is no longer than the stride; [`DataError::Example`].
 pub fn encode_questions(
     tokenizer: &Tokenizer,
     questions: &[Question],
@@ -112,7 +113,7 @@ pub fn encode_questions(
 }
 
 impl QuestionFeatures {
-    /// The first and the last token of some bytes of the context, if the window holds all of them.
+    /// The first and last token of a byte range of the context, if the window contains it.
     fn tokens(&self, bytes: &Range<usize>) -> Option<(usize, usize)> {
         let (first, last) = (self.offsets.first()?, self.offsets.last()?);
         if first.0 > bytes.start || last.1 < bytes.end {
@@ -123,7 +124,8 @@ impl QuestionFeatures {
         Some((self.context.start + start, self.context.start + end))
     }
 
-    /// The bytes of the context from one token to another; none unless both are of the context, in order.
+    /// The byte range of the context from one token to another; `None` unless both are in the context, in
+    /// order.
     pub fn bytes(&self, first: usize, last: usize) -> Option<Range<usize>> {
         if first > last {
             return None;

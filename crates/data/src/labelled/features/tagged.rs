@@ -1,4 +1,4 @@
-//! Token classification: words given, each labelled on its first piece.
+//! Token classification: pre-split words, each labelled on its first piece.
 
 use super::{CHUNK, TokenSequence, check_length, cutting, sequence, specials};
 use crate::labelled::labels::LabelSet;
@@ -9,20 +9,20 @@ use cloze_tokenizer::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The label of a token that has none: of special tokens, of pieces after a word's first, and of words that
-/// another window has. PyTorch's `ignore_index`.
+/// The label of tokens to ignore: special tokens, pieces after a word's first, and words that belong to
+/// another window. PyTorch's `ignore_index`.
 pub const IGNORED: i32 = -100;
 
-/// What becomes of sentences that have more tokens than fit.
+/// What to do with sentences that are too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum LongSentences {
-    /// The words that do not fit are left out: never trained on, and tagged `O`.
+    /// Words that do not fit are dropped: never trained on, and tagged `O`.
     Truncate,
-    /// More sequences, each of which repeats `stride` tokens of the one before. A word belongs to the window
-    /// where it has the most tokens around it.
+    /// Several windows, each overlapping the previous one by `stride` tokens. A word belongs to the window
+    /// where it has the most context.
     Windows {
-        /// Tokens that two neighbours share.
+        /// Tokens shared by adjacent windows.
         stride: usize,
     },
 }
@@ -38,38 +38,38 @@ impl Default for LongSentences {
 pub struct TagFeatures {
     /// The tokens.
     pub sequence: TokenSequence,
-    /// The sentence's place among the examples.
+    /// The sentence's index among the examples.
     pub sentence: usize,
-    /// The words that this window is to say the tags of, by their places in the sentence, ascending. Each
-    /// word of a sentence belongs to one window at most.
+    /// Indices in the sentence of the words that this window tags, ascending. Each word of a sentence
+    /// belongs to one window at most.
     pub words: Vec<usize>,
-    /// Where the first piece of each of these words is in the sequence.
+    /// Position of each of these words' first piece in the sequence.
     pub positions: Vec<usize>,
-    /// A label for each token: the tag's id at `positions`, else [`IGNORED`]; only that where tags are not
-    /// known.
+    /// A label for each token: the tag's id at `positions`, else [`IGNORED`]; all [`IGNORED`] if tags are
+    /// unknown.
     pub labels: Vec<i32>,
 }
 
-/// What was counted in making features.
+/// Counts from making features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TagReport {
-    /// Sentences that were longer than fits.
+    /// Sentences that were too long.
     pub long_sentences: usize,
-    /// Words left out because they did not fit.
+    /// Words dropped because they did not fit.
     pub truncated_words: usize,
-    /// Words that the tokenizer makes nothing of, as of control characters alone. They are tagged `O`.
+    /// Words without tokens, such as control characters alone. They are tagged `O`.
     pub vanished_words: usize,
 }
 
-/// Sentences as sequences of at most `max_len` tokens, special ones among them; `labels` is the set that
-/// their tags belong to, where they have tags.
+/// Sentences as sequences of at most `max_len` tokens, including special ones; `labels` is the set of
+/// their tags, if any.
 ///
-/// Each word is tokenised on its own, as transformers does with `is_split_into_words`; where the byte level
-/// marks words by the space before them, each gets one (`add_prefix_space`).
+/// Each word is tokenised on its own, as transformers does with `is_split_into_words`; if a byte-level
+/// tokenizer marks words by the preceding space, each gets one (`add_prefix_space`).
 ///
 /// # Errors
-/// [`DataError::UnknownTag`] for a tag that is not in the set; [`DataError::FeatureLength`] for lengths that
-/// leave no room; [`DataError::Example`].
+/// [`DataError::UnknownTag`] for a tag outside the set; [`DataError::FeatureLength`] for lengths that leave
+/// no room; [`DataError::Example`].
 pub fn encode_tags(
     tokenizer: &Tokenizer,
     sentences: &[TaggedSentence],
@@ -138,7 +138,8 @@ pub fn encode_tags(
     Ok((features, report))
 }
 
-/// A word begins as after a space also where the byte level writes the space into the piece.
+/// Makes every word begin as after a space, for byte-level tokenizers that write the space into the
+/// piece.
 fn spaced(tokenizer: Tokenizer) -> Tokenizer {
     match tokenizer.pre_tokenizer() {
         Some(PreTokenizer::ByteLevel(level)) if !level.add_prefix_space => {
@@ -149,7 +150,7 @@ fn spaced(tokenizer: Tokenizer) -> Tokenizer {
     }
 }
 
-/// The ids of a sentence's tags, where it has tags.
+/// The ids of a sentence's tags, if any.
 fn tag_ids(sentence: &TaggedSentence, labels: &LabelSet, number: usize) -> Result<Option<Vec<i32>>> {
     if sentence.tags.is_empty() {
         return Ok(None);
@@ -167,8 +168,8 @@ fn tag_ids(sentence: &TaggedSentence, labels: &LabelSet, number: usize) -> Resul
     Ok(Some(ids))
 }
 
-/// For each word the window it belongs to and the position of its first piece there; none for words
-/// without pieces. Windows begin `step` pieces after one another.
+/// For each word, its window and the position of its first piece there; `None` for words without
+/// pieces. Windows start `step` pieces apart.
 fn owners(windows: &[&Encoding], n_words: usize, step: usize) -> Vec<Option<(usize, usize)>> {
     // Pieces are numbered through the sentence.
     let pieces = |number: usize, window: &Encoding| {
@@ -202,8 +203,8 @@ fn owners(windows: &[&Encoding], n_words: usize, step: usize) -> Vec<Option<(usi
     owners
 }
 
-/// Puts what a model says of features together: a tag for every word of every sentence. `predicted` has for each
-/// of the `features` a tag for each of its `words`; a word that belongs to no window gets `outside`.
+/// Merges the predictions for features into a tag for every word of every sentence. `predicted` has, for each
+/// of the `features`, a tag for each of its `words`; a word in no window gets `outside`.
 ///
 /// # Panics
 /// If `predicted` has another shape, or the sentences are not those of the features.

@@ -10,18 +10,18 @@ use cloze_tokenizer::{Input, OffsetUnit, Sequence, Tokenizer, Truncation};
 pub struct TextFeatures {
     /// The tokens.
     pub sequence: TokenSequence,
-    /// What is to be predicted.
+    /// The target to predict.
     pub target: Target,
     /// Whether tokens were cut off.
     pub truncated: bool,
 }
 
-/// Texts as at most `max_len` tokens, special ones among them. Of a pair the longer text is cut first, at its
-/// end. A text without any token, as an empty one is to a tokenizer that adds no special ones, becomes the end-of-text token of
-/// language models, or the unknown one.
+/// Texts as at most `max_len` tokens, including special ones. The longer text of a pair is cut first, at its
+/// end. A text without tokens (an empty text with a tokenizer that adds no special tokens) becomes a language
+/// model's end-of-text token, or the unknown token.
 ///
 /// # Errors
-/// A `max_len` without room for a token of each text; [`DataError::Example`].
+/// A `max_len` without room for one token of each text; [`DataError::Example`].
 pub fn encode_texts(
     tokenizer: &Tokenizer,
     examples: &[TextExample],

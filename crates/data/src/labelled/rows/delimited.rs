@@ -1,4 +1,4 @@
-//! CSV and TSV: a row a line, or several lines where a quoted field goes on.
+//! CSV and TSV: one row per line, or several lines if a quoted field continues.
 
 use super::super::table::Layout;
 use super::{Named, RequestedColumn, Row, Whole, file_problem, row_problem};
@@ -15,21 +15,21 @@ type Fields = (u64, Vec<String>);
 
 pub(super) struct Delimited {
     lines: Lines,
-    /// Lines after a quotation mark that nothing closes, to be read again.
+    /// Lines after an unclosed quotation mark, to be read again.
     again: VecDeque<(u64, String)>,
-    /// A row that was read before its time.
+    /// A row read ahead.
     first: Option<Fields>,
     delimiter: char,
     quoting: bool,
     max_row: usize,
-    /// Where set, the last of this many columns takes the rest of its line.
+    /// If set, the last of this many columns takes the rest of its line.
     split_into: Option<usize>,
-    /// Columns that a row must have, once that is known.
+    /// Columns per row, once known.
     n_columns: Option<usize>,
     wanted: Vec<RequestedColumn>,
     /// How messages name settings.
     named: Named,
-    /// The columns of the wanted fields, from 0; none before they are found.
+    /// The columns of the wanted fields, from 0; `None` until found.
     places: Option<Vec<Option<usize>>>,
     header: bool,
     parser: csv_core::Reader,
@@ -37,7 +37,7 @@ pub(super) struct Delimited {
 }
 
 impl Delimited {
-    /// The rows of these lines, laid out as `layout` says.
+    /// The rows of these lines, in this `layout`.
     pub fn new(lines: Lines, source: &LabelledSource, layout: Layout, wanted: &[RequestedColumn]) -> Self {
         let Layout { delimiter, quoting } = layout;
         let parser =
@@ -87,7 +87,7 @@ impl Delimited {
         Ok(Whole { names, places, rows: Box::new(self) })
     }
 
-    /// The columns of the wanted fields, by the header or, without one, the number of columns of a row.
+    /// The columns of the wanted fields, from the header or, without one, by column number.
     fn find_columns(&mut self, first: &Fields) -> Result<(), Problem> {
         let (header, (line, names)) = (self.header, first);
         let n_columns = *self.n_columns.get_or_insert(names.len());
@@ -121,8 +121,8 @@ impl Delimited {
         Ok(())
     }
 
-    /// What else may be wrong where a header lacks a column: it is one column between other delimiters than are looked for, or
-    /// its names stand between quotation marks.
+    /// Other causes when a header lacks a column: the file uses a different delimiter, or the names are
+    /// quoted.
     fn hint(&self, names: &[String], wanted: &str) -> String {
         let of = |delimiter: char| names.iter().map(|name| name.matches(delimiter).count()).sum::<usize>();
         let others = [',', ';', '\t', '|'].into_iter().filter(|other| *other != self.delimiter);
@@ -170,7 +170,7 @@ impl Delimited {
         }
     }
 
-    /// The fields of a row that begins on a line, and goes on where a field's quotation mark is open.
+    /// The fields of a row that begins on a line and continues while a quoted field is open.
     fn quoted(&mut self, number: u64, first: String) -> Result<Fields, Problem> {
         self.parser.reset();
         // As many bytes and fields as the row can have, so that neither place runs out.

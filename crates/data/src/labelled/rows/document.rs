@@ -11,8 +11,8 @@ use std::io::{BufRead, Read as _};
 /// The key of the list in a document that is an object.
 const ROWS: &str = "data";
 
-/// Whether the text that begins so is a document, and not JSON lines: it is a list, or an object that has a list of objects as
-/// its `data` and, before that, not the first wanted column.
+/// Whether text with this beginning is a document rather than JSON lines: a list, or an object whose `data`
+/// is a list of objects and not preceded by the first wanted column.
 pub(super) fn begins(start: &[u8], wanted: &[RequestedColumn]) -> bool {
     let start = start.strip_prefix("\u{FEFF}".as_bytes()).unwrap_or(start);
     // What is cut within a character is cut before it.
@@ -28,7 +28,7 @@ pub(super) fn begins(start: &[u8], wanted: &[RequestedColumn]) -> bool {
     text.peek() == Some('[') || text.enter(first).is_ok() && text.peek() == Some('{')
 }
 
-/// The rows of a document, which is read whole.
+/// The rows of a document, read whole.
 pub(super) fn open(mut source: Box<dyn BufRead>, wanted: &[RequestedColumn]) -> Result<Read<Row>, Problem> {
     let mut text = String::new();
     source
@@ -60,11 +60,11 @@ pub(super) fn open(mut source: Box<dyn BufRead>, wanted: &[RequestedColumn]) -> 
     })))
 }
 
-/// A place in a document.
+/// A position in a document.
 struct Text<'a> {
     text: &'a str,
     place: usize,
-    /// The line of the place, from 1.
+    /// The line, from 1.
     line: u64,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Text<'a> {
         self.place += bytes;
     }
 
-    /// The next character that is no white space.
+    /// The next non-space character.
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.place..];
         self.advance(rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len());
@@ -98,7 +98,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// A value at this place.
+    /// A value at this position.
     fn value<T: DeserializeOwned>(&mut self) -> Result<T, String> {
         let mut values = Deserializer::from_str(&self.text[self.place..]).into_iter::<T>();
         let value = values.next();
@@ -117,7 +117,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Goes into the list of an object's rows. An object with the key `other` before has none.
+    /// Enters the list of an object's rows. An object with the key `other` before it has none.
     fn enter(&mut self, other: Option<&str>) -> Result<(), String> {
         self.expect('{')?;
         loop {
@@ -134,7 +134,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The list's next value and its line; `None` at the list's end. The comma after it is passed.
+    /// The list's next value and its line; `None` at the list's end. Skips the comma after it.
     fn element(&mut self) -> Result<Option<(u64, Value)>, String> {
         if self.peek() == Some(']') {
             return Ok(None);

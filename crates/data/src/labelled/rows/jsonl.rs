@@ -1,4 +1,4 @@
-//! JSON lines: an object a line.
+//! JSON lines: one object per line.
 
 use super::{Read, RequestedColumn, Row, document, file_problem, row_problem};
 use crate::corpus::lines::{self, Lines};
@@ -54,7 +54,7 @@ fn row(line: u64, text: &str, wanted: &[RequestedColumn]) -> Result<Row, Problem
     row_of(line, &object, wanted)
 }
 
-/// The row of an object that begins on a line.
+/// The row of an object, with its first line.
 pub(super) fn row_of(
     line: u64,
     object: &Map<String, Value>,
@@ -76,7 +76,7 @@ pub(super) fn row_of(
     Ok(Row { line, cells: wanted.iter().map(cell).collect::<Result<_, _>>()? })
 }
 
-/// The value of this name, or where `name` is `a.b`, of `b` in the object `a`.
+/// The value of this name or, for a `name` like `a.b`, of `b` in the object `a`.
 pub fn object_cell<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     object.get(name).or_else(|| {
         let (outer, inner) = name.split_once('.')?;

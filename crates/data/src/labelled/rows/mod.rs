@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct RequestedColumn {
     pub field: String,
     pub column: Column,
-    /// Whether a row without it is a bad one; otherwise its cell is null.
+    /// Whether a row without it is bad; otherwise its cell is null.
     pub required: bool,
     /// How messages name settings.
     pub named: Named,
@@ -66,7 +66,7 @@ impl Named {
         }
     }
 
-    /// What is wrong where a column is named and there are no names.
+    /// The error for a named column in a file without names.
     fn without_header(self, field: &str) -> String {
         match self {
             Self::Config => {
@@ -88,20 +88,20 @@ pub(crate) struct Row {
     pub cells: Vec<Value>,
 }
 
-/// A table's rows, whose cells are those of all its columns.
+/// A table's rows with all its columns.
 pub(crate) struct Whole {
     /// The columns' names; none without a header.
     pub names: Option<Vec<String>>,
-    /// Which column each wanted one is, from 0.
+    /// The column number of each wanted one, from 0.
     pub places: Vec<Option<usize>>,
     pub rows: Read<Row>,
 }
 
-/// What a file gives, one after the other.
+/// Iterator over a file's items.
 pub(crate) type Read<R> = Box<dyn Iterator<Item = std::result::Result<R, Problem>>>;
 
 impl RequestedColumn {
-    /// A column that must be there.
+    /// A required column.
     pub fn of(field: &str, column: Column) -> Self {
         Self { field: field.into(), column, required: true, named: Named::Config }
     }
@@ -115,7 +115,7 @@ impl RequestedColumn {
         Self { required: source.configured(field).is_some(), ..Self::required(field, source) }
     }
 
-    /// How messages call it: by its field too, where the column has another name.
+    /// Its name in messages, with the field if the column is named differently.
     pub fn place(&self) -> String {
         match &self.column {
             Column::Name(name) if *name == self.field => format!("{}", self.column),
@@ -163,7 +163,7 @@ pub(super) fn open_whole(
     }
 }
 
-/// Reads a table in CSV or TSV that comes from anywhere, with all its columns.
+/// Reads a CSV or TSV table from any source, with all its columns.
 pub(super) fn read_whole(
     input: Box<dyn std::io::Read>,
     source: &LabelledSource,
@@ -173,7 +173,7 @@ pub(super) fn read_whole(
     delimited::Delimited::new(lines, source, Layout::of(source.format, source), wanted).whole()
 }
 
-/// Reads all files to their ends and makes examples of what they hold.
+/// Reads all files and converts their rows to examples.
 pub(super) fn load<R, T>(
     source: &LabelledSource,
     files: &[(PathBuf, DataFormat)],
@@ -209,17 +209,17 @@ pub(super) fn load<R, T>(
     Ok(loaded)
 }
 
-/// A problem of one row.
+/// A problem with one row.
 pub(super) fn row_problem(line: Option<u64>, kind: &'static str, detail: String) -> Problem {
     Problem { line, kind, detail, ends_file: false }
 }
 
-/// A problem that a file ends with.
+/// A problem that ends a file.
 pub(super) fn file_problem(line: Option<u64>, kind: &'static str, detail: String) -> Problem {
     Problem { line, kind, detail, ends_file: true }
 }
 
-/// What a cell is, for a message.
+/// A cell's type, for a message.
 pub(super) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -231,7 +231,7 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// A cell of text.
+/// A text cell.
 pub(crate) fn text(cell: Value, wanted: &RequestedColumn, line: u64) -> std::result::Result<String, Problem> {
     match cell {
         Value::String(text) => Ok(text),
@@ -243,7 +243,7 @@ pub(crate) fn text(cell: Value, wanted: &RequestedColumn, line: u64) -> std::res
     }
 }
 
-/// A cell of a list of texts.
+/// A cell with a list of texts.
 pub(super) fn texts(
     cell: Value,
     wanted: &RequestedColumn,
@@ -258,7 +258,7 @@ pub(super) fn texts(
     }
 }
 
-/// The text of a user's for a message: not too much of it, in one line.
+/// An excerpt of user text for a message, on one line.
 pub(super) fn excerpt(text: &str) -> String {
     const SHOWN: usize = 40;
     let mut shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();

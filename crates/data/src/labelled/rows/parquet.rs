@@ -1,4 +1,4 @@
-//! Parquet: rows, of which only the wanted columns are read.
+//! Parquet: only the wanted columns are read.
 
 use super::{Read, RequestedColumn, Row, Whole, file_problem};
 use crate::corpus::{Problem, shown};
@@ -22,7 +22,8 @@ struct Rows {
     names: Vec<Option<String>>,
     row: u64,
     n_rows: u64,
-    /// Whether a value of a type that JSON lacks, such as a date, is read as it is printed; otherwise it is an error.
+    /// Whether a value of a type that JSON lacks, such as a date, is read in printed form; otherwise it is an
+    /// error.
     prints: bool,
 }
 
@@ -33,7 +34,8 @@ pub(super) fn open(path: &Path, wanted: &[RequestedColumn]) -> Result<Read<Row>,
     rows(file, wanted.to_vec(), names, false)
 }
 
-/// The rows with all their columns. What the library only prints, such as a date, is text.
+/// The rows with all their columns. Types that the library can only print, such as dates, become
+/// text.
 pub(super) fn open_whole(path: &Path, wanted: &[RequestedColumn]) -> Result<Whole, Problem> {
     let file = reader(path)?;
     let fields = file.metadata().file_metadata().schema().get_fields().to_vec();
@@ -83,7 +85,7 @@ fn rows(
     Ok(Box::new(Rows { rows, wanted, names, row: 0, n_rows, prints }))
 }
 
-/// The name of a wanted column, or `None` if the file lacks it and may.
+/// The name of a wanted column, or `None` if the file lacks an optional column.
 fn name_of(wanted: &RequestedColumn, fields: &[Arc<Type>]) -> Result<Option<String>, Problem> {
     let found = match &wanted.column {
         Column::Number(number) => fields.get(number.saturating_sub(1)),
@@ -137,7 +139,7 @@ impl Rows {
     }
 }
 
-/// A field as JSON; one that JSON has no value for as it `prints`, if it does.
+/// A field as JSON; if `prints`, types that JSON lacks are printed.
 fn value(field: &Field, prints: bool) -> Result<Value, String> {
     let real = |x: f64| Ok(Number::from_f64(x).map_or(Value::Null, Value::Number));
     match field {

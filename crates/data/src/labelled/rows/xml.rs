@@ -1,4 +1,4 @@
-//! XML: a row for each element in the root, its cells in attributes or in elements of its own.
+//! XML: one row per child of the root, with cells in attributes or child elements.
 
 use super::{Read, RequestedColumn, Row, file_problem, row_problem};
 use crate::corpus::lines;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::io::Read as _;
 use std::path::Path;
 
-/// Opens a file. It is read whole, and none of it is kept but the wanted cells.
+/// Opens a file. It is read whole, and only the wanted cells are kept.
 pub(super) fn open(path: &Path, wanted: &[RequestedColumn]) -> Result<Read<Row>, Problem> {
     if let Some(wanted) = wanted.iter().find(|wanted| matches!(wanted.column, Column::Number(_))) {
         let detail =
@@ -57,7 +57,7 @@ fn row(document: &Document<'_>, element: Node<'_, '_>, wanted: &[RequestedColumn
     Ok(Row { line, cells: wanted.iter().map(cell).collect::<Result<_, _>>()? })
 }
 
-/// All text in an element, without the white space around it that lays the file out.
+/// All text in an element, without surrounding white space.
 fn text_of(element: Node<'_, '_>) -> String {
     let text: String = element.descendants().filter(Node::is_text).filter_map(|node| node.text()).collect();
     text.trim().to_owned()

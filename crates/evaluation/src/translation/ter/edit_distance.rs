@@ -1,23 +1,23 @@
-//! The edit distance of hypotheses that differ in the order of their words, to one reference.
+//! The edit distance to one reference of hypotheses that differ in word order.
 
 use hashbrown::HashMap;
 
 /// How far from the diagonal the search looks, in words of the reference.
 const BEAM: usize = 25;
 
-/// Cells of rows that are kept at most.
+/// Maximum cells of cached rows.
 const MAX_CELLS: usize = 1 << 21;
 
-/// What is done to a hypothesis to make the reference of it.
+/// An edit that turns a hypothesis into the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edit {
     /// A word is kept.
     Keep,
     /// A word is replaced.
     Replace,
-    /// A word of the reference is put in.
+    /// A word of the reference is inserted.
     PutIn,
-    /// A word of the hypothesis is left out.
+    /// A word of the hypothesis is deleted.
     LeaveOut,
 }
 
@@ -25,7 +25,7 @@ pub(super) enum Edit {
 #[derive(Clone, Copy, Debug)]
 struct Cell(u32);
 
-/// No way is known to lead here.
+/// Unreachable so far.
 const NOWHERE: Cell = Cell::new(u32::MAX / 8, Edit::Keep);
 
 impl Cell {
@@ -42,10 +42,10 @@ impl Cell {
     }
 }
 
-/// Cells of the hypotheses with one beginning, for so much of the reference as the search looks at.
+/// Cells for one prefix of hypotheses, over the part of the reference that is searched.
 #[derive(Clone, Debug, Default)]
 struct Row {
-    /// The length of the reference's beginning that the first cell is of.
+    /// The length of the reference prefix of the first cell.
     start: usize,
     cells: Vec<Cell>,
 }
@@ -56,22 +56,22 @@ impl Row {
     }
 }
 
-/// Levenshtein distances to one reference along the diagonal. Rows of beginnings that were met before are not computed
-/// again: hypotheses with a few words moved have much in common.
+/// Levenshtein distances to one reference along the diagonal. Rows of known prefixes are cached: hypotheses
+/// with a few words moved have much in common.
 ///
-/// All hypotheses have one length. Where the search looks depends on the place in a hypothesis and on its length alone,
-/// so what is kept never changes a result.
+/// All hypotheses have the same length. The searched region depends only on the position in a hypothesis and
+/// its length, so caching never changes a result.
 pub(super) struct EditDistance<'a> {
     reference: &'a [u32],
-    /// How many words a hypothesis has.
+    /// Number of words in a hypothesis.
     len: usize,
-    /// The first is of the empty beginning.
+    /// The first is for the empty prefix.
     rows: Vec<Row>,
-    /// The row of a beginning, by that of the beginning without its last word and that word.
+    /// The row of a prefix, by the row of the prefix without its last word, and that word.
     longer: HashMap<(usize, u32), usize>,
-    /// The cells of all these rows.
+    /// Total cells of these rows.
     n_cells: usize,
-    /// Rows of the hypothesis at hand that are not kept.
+    /// Uncached rows of the current hypothesis.
     unkept: Vec<Row>,
 }
 
@@ -83,14 +83,14 @@ impl<'a> EditDistance<'a> {
         Self { reference, len, rows, longer: HashMap::new(), n_cells: 0, unkept: Vec::new() }
     }
 
-    /// The edits that make the reference of a hypothesis.
+    /// Number of edits that turn a hypothesis into the reference.
     pub(super) fn of(&mut self, hypothesis: &[u32]) -> usize {
         let whole = self.reference.len();
         let row = self.rows_of(hypothesis).last().map(|row| row.cell(whole));
         row.map_or(0, |cell| cell.cost() as usize)
     }
 
-    /// The edits one by one, from the first word on.
+    /// The individual edits, from the first word on.
     pub(super) fn trace(&mut self, hypothesis: &[u32]) -> Vec<Edit> {
         let (mut i, mut j) = (hypothesis.len(), self.reference.len());
         let rows = self.rows_of(hypothesis);
@@ -113,7 +113,7 @@ impl<'a> EditDistance<'a> {
         trace
     }
 
-    /// The rows of all beginnings of a hypothesis, the empty one first.
+    /// The rows of all prefixes of a hypothesis, the empty one first.
     fn rows_of(&mut self, hypothesis: &[u32]) -> Vec<&Row> {
         debug_assert_eq!(hypothesis.len(), self.len);
         self.unkept.clear();

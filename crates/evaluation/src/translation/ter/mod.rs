@@ -1,4 +1,4 @@
-//! TER, the translation edit rate (Snover et al. 2006), as sacreBLEU computes it after Tercom.
+//! TER, the translation edit rate (Snover et al. 2006), as in sacreBLEU's implementation of Tercom.
 
 mod edit_distance;
 mod normalization;
@@ -10,17 +10,18 @@ use super::number::Number;
 use super::python::{trimmed, words};
 use super::signature::{case, yes};
 
-/// TER: the edits that make a reference of a hypothesis, for each word of the reference: words put in, left out and
-/// replaced, and sequences of words moved.
+/// TER: the number of edits that turn a hypothesis into a reference, per reference word: insertions,
+/// deletions, substitutions, and shifts of word sequences.
 ///
-/// The best moves are searched for as Tercom does, with its limits, so the edits are not always the fewest.
+/// The best shifts are searched as in Tercom, with its limits, so the edits are not always minimal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ter {
-    /// Whether punctuation is made words of its own, and entities of XML the characters that they stand for.
+    /// Whether to split off punctuation and replace XML entities by their characters.
     pub normalized: bool,
-    /// Whether punctuation is left out.
+    /// Whether to remove punctuation.
     pub no_punctuation: bool,
-    /// Whether both also know Chinese and Japanese characters and punctuation; the characters are made words.
+    /// Whether both also apply to Chinese and Japanese characters and punctuation; each character becomes a
+    /// word.
     pub asian_support: bool,
     /// Whether case counts; otherwise text is lower-cased first.
     pub case_sensitive: bool,

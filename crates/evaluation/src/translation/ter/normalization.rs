@@ -1,8 +1,8 @@
-//! How Tercom makes words of punctuation and of Chinese and Japanese characters, or leaves punctuation out.
+//! Tercom's splitting of punctuation and of Chinese and Japanese characters, and removal of punctuation.
 
 use super::super::tokenization::western::{numbers_kept, spaced, symbols_spaced, without_entities};
 
-/// The line with spaces around its punctuation, and the characters that entities of XML stand for.
+/// The line with spaces around its punctuation, and XML entities replaced by their characters.
 pub(super) fn western(line: &str) -> String {
     let line = without_entities(&line.replace("\n-", "").replace('\n', " "));
     let line = symbols_spaced(&format!(" {line} "));
@@ -12,9 +12,9 @@ pub(super) fn western(line: &str) -> String {
 
 /// The line with spaces around Chinese and Japanese characters and their punctuation.
 ///
-/// One of sacreBLEU's ranges, which is meant for enclosed letters, goes from U+3200 to U+3F22. Its rules for hiragana and
-/// katakana apply only where they begin the line, and a line that [`western`] made begins with a space: they are left
-/// out here.
+/// One of sacreBLEU's ranges, meant for enclosed letters, is U+3200 to U+3F22. Its rules for hiragana and
+/// katakana apply only at the beginning of the line, and a line from [`western`] begins with a space, so they
+/// are omitted here.
 pub(super) fn asian(line: &str) -> String {
     let classes: [fn(char) -> bool; 6] = [
         |c| matches!(c, '\u{4e00}'..='\u{9fff}' | '\u{3400}'..='\u{4dbf}'),
@@ -28,7 +28,7 @@ pub(super) fn asian(line: &str) -> String {
     spaced(line, |c| classes.iter().any(|class| class(c)))
 }
 
-/// The line without ASCII's punctuation, or `asian` punctuation as well.
+/// The line without ASCII punctuation and, if `asian`, Asian punctuation.
 pub(super) fn without_punctuation(line: &str, asian: bool) -> String {
     let is_left_out = |c: char| {
         matches!(c, '.' | ',' | '?' | ':' | ';' | '!' | '"' | '(' | ')')

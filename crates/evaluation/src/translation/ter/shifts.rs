@@ -1,17 +1,17 @@
-//! The search for words to move, as Tercom makes it: greedily, and within limits.
+//! Tercom's search for shifts: greedy and bounded.
 
 use super::edit_distance::{Edit, EditDistance};
 
-/// Words that are moved together at most.
+/// Maximum words in a shift.
 const MAX_SIZE: usize = 10;
 
-/// How far words are moved at most.
+/// Maximum distance of a shift, in words.
 const MAX_DISTANCE: usize = 50;
 
-/// Moves that are tried at most for a line, all searches together.
+/// Maximum shifts tried per line, over all searches.
 const MAX_CANDIDATES: usize = 1_000;
 
-/// The edits that make the reference of a hypothesis, moves among them.
+/// Number of edits that turn a hypothesis into the reference, including shifts.
 pub(super) fn edits(hypothesis: &[u32], reference: &[u32]) -> usize {
     if reference.is_empty() {
         return hypothesis.len();
@@ -32,10 +32,10 @@ pub(super) fn edits(hypothesis: &[u32], reference: &[u32]) -> usize {
     n_moves + distance.of(&words)
 }
 
-/// What decides between moves, the largest first: how much is gained, the words moved, and the places, negative.
+/// The order of shifts, largest first: gain, number of words, and the negated positions.
 type Rank = (i64, usize, isize, isize);
 
-/// The move that saves most edits, with what it saves; `None` if there is none to try.
+/// The shift that saves the most edits, with its gain; `None` if there is none to try.
 fn best_move(
     words: &[u32],
     reference: &[u32],
@@ -86,7 +86,7 @@ fn best_move(
     best.map(|((gain, ..), moved)| (gain, moved))
 }
 
-/// Sequences of words that stand in both: where in the hypothesis, where in the reference, how long.
+/// Common word sequences: start in the hypothesis, start in the reference, length.
 fn common_sequences<'a>(
     words: &'a [u32],
     reference: &'a [u32],
@@ -119,15 +119,15 @@ fn move_words(words: &[u32], start: usize, len: usize, target: usize, moved: &mu
 
 /// Which words are aligned, and which are wrong.
 struct Alignment {
-    /// For each word of the reference the place of the hypothesis's word, or that of the last one before it; -1 where
-    /// there is none before.
+    /// For each reference word, the position of the aligned hypothesis word, or of the last one before it; -1
+    /// if there is none.
     words: Vec<isize>,
     wrong_words: Vec<bool>,
     wrong_references: Vec<bool>,
 }
 
 impl Alignment {
-    /// The one that the edits from hypothesis to reference are.
+    /// The alignment given by the edits from hypothesis to reference.
     fn of(trace: &[Edit]) -> Self {
         let mut alignment = Self { words: Vec::new(), wrong_words: Vec::new(), wrong_references: Vec::new() };
         for edit in trace {

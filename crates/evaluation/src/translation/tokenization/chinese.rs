@@ -1,17 +1,18 @@
-//! `zh`: which characters sacreBLEU takes for Chinese ones.
+//! `zh`: the characters sacreBLEU treats as Chinese.
 
 use super::super::python::is_space;
 use super::western;
 
-/// The line, without white space at its ends, with spaces around its Chinese characters.
+/// The trimmed line with spaces around its Chinese characters.
 pub(super) fn spaced(line: &str) -> String {
     western::spaced(line.trim_matches(is_space), is_chinese)
 }
 
-/// Whether sacreBLEU takes a character for a Chinese one.
+/// Whether sacreBLEU treats a character as Chinese.
 ///
-/// Two of its ranges are meant for characters beyond U+FFFF and written with four digits of five, so they are in truth
-/// U+2001 to U+2A6D and U+2F81 to U+2FA1: characters such as `–`, `“`, `€` and `→` count, those beyond U+FFFF do not.
+/// Two of its ranges are meant for characters beyond U+FFFF but written with only four of their five digits,
+/// so they are actually U+2001 to U+2A6D and U+2F81 to U+2FA1: characters such as `–`, `“`, `€` and `→`
+/// count, those beyond U+FFFF do not.
 fn is_chinese(c: char) -> bool {
     matches!(c,
         '\u{3400}'..='\u{4db5}'

@@ -8,8 +8,8 @@ use super::western::{pairs, spaced};
 
 /// The line with spaces around symbols, and around punctuation that is not between digits.
 ///
-/// `\p{N}`, `\p{P}` and `\p{S}` are those of the crate `regex`; sacreBLEU's are those of Python's `regex`, and the two
-/// may know another version of Unicode.
+/// `\p{N}`, `\p{P}` and `\p{S}` are those of the crate `regex`; sacreBLEU's are those of Python's `regex`,
+/// whose Unicode version may differ.
 pub(super) fn international(line: &str) -> String {
     let line = pairs(line, |c| !is_number(c), is_punctuation, ["", " ", " "]);
     let line = pairs(&line, is_punctuation, |c| !is_number(c), [" ", " ", ""]);

@@ -1,4 +1,4 @@
-//! How BLEU cuts lines into tokens: sacreBLEU's tokenizers that need no dictionary.
+//! Tokenisation for BLEU: sacreBLEU's tokenizers that need no dictionary.
 
 mod chinese;
 mod international;
@@ -6,28 +6,28 @@ pub(crate) mod western;
 
 use std::borrow::Cow;
 
-/// How BLEU cuts a line into tokens.
+/// Tokenisation for BLEU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tokenization {
     /// `13a`: that of `mteval-v13a.pl`, which WMT uses, for languages with spaces between words.
     #[default]
     ThirteenA,
-    /// `intl`: that of `mteval-v14.pl`, which knows the punctuation and the symbols of all scripts.
+    /// `intl`: that of `mteval-v14.pl`, which handles the punctuation and symbols of all scripts.
     International,
-    /// `zh`: Chinese characters are tokens, what is between them is cut as by `13a`.
+    /// `zh`: Chinese characters are tokens; text between them is tokenised as in `13a`.
     Chinese,
     /// `char`: each character is a token.
     Character,
-    /// `none`: the line is cut at white space alone, as it is right for one that was tokenised before.
+    /// `none`: splits only at white space, for lines already tokenised.
     None,
 }
 
 impl Tokenization {
-    /// All of them.
+    /// All tokenisations.
     pub const ALL: [Self; 5] =
         [Self::ThirteenA, Self::International, Self::Chinese, Self::Character, Self::None];
 
-    /// Its name, which is sacreBLEU's.
+    /// Its name, as in sacreBLEU.
     pub fn name(self) -> &'static str {
         match self {
             Self::ThirteenA => "13a",
@@ -38,12 +38,12 @@ impl Tokenization {
         }
     }
 
-    /// The one of that name.
+    /// The tokenisation of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// The line with white space, of any length, between its tokens.
+    /// The line with white space of any length between its tokens.
     pub(crate) fn apply(self, line: &str) -> Cow<'_, str> {
         match self {
             Self::ThirteenA => western::thirteen_a(line).into(),

@@ -1,4 +1,4 @@
-//! `13a`, the tokenizer of `mteval-v13a.pl`, and its parts that other tokenizers use.
+//! `13a`, the tokenizer of `mteval-v13a.pl`, and its parts shared with other tokenizers.
 
 /// The line with white space between its tokens.
 pub(crate) fn thirteen_a(line: &str) -> String {
@@ -9,17 +9,17 @@ pub(crate) fn thirteen_a(line: &str) -> String {
     separated(&line)
 }
 
-/// The line with the characters that four entities of XML stand for.
+/// The line with four XML entities replaced by their characters.
 pub(crate) fn without_entities(line: &str) -> String {
     line.replace("&quot;", "\"").replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
 }
 
-/// The line with spaces around punctuation, as `13a` and `zh` have it.
+/// The line with spaces around punctuation, as in `13a` and `zh`.
 pub(crate) fn separated(line: &str) -> String {
     numbers_kept(&symbols_spaced(line))
 }
 
-/// The line with spaces around ASCII's punctuation, but for full stops, commas, apostrophes and hyphens.
+/// The line with spaces around ASCII punctuation, except full stops, commas, apostrophes and hyphens.
 pub(crate) fn symbols_spaced(line: &str) -> String {
     spaced(line, |c| matches!(c, '{'..='~' | '['..='`' | ' '..='&' | '('..='+' | ':'..='@' | '/'))
 }
@@ -46,8 +46,9 @@ pub(crate) fn spaced(line: &str, class: impl Fn(char) -> bool) -> String {
     all
 }
 
-/// The line with `between` before, between and after each pair of characters, one of the class `first` and one of
-/// `second` behind it. Pairs are found from left to right and share no character, as those of a regular expression.
+/// The line with `between` before, between and after each pair of characters, one of the class `first`
+/// followed by one of `second`. Pairs are found from left to right without overlap, as by a regular
+/// expression.
 pub(crate) fn pairs(
     line: &str,
     first: impl Fn(char) -> bool,

@@ -1,11 +1,11 @@
-//! A head of a long sequence, tile by tile of queries and keys: the scores are in memory for one tile only (Dao et al.
-//! 2022, "FlashAttention").
+//! Attention of a head of a long sequence, in tiles of queries and keys: only one tile's scores are in memory
+//! (Dao et al. 2022, "FlashAttention").
 //!
-//! The softmax runs along a block of queries: each tile's exponentials are those of its scores less the greatest one
-//! so far, and when that grows, the sums so far shrink. Kept are the output and the logarithm of each row's sum. From
-//! them the backward pass makes the probabilities again, and draws dropout again.
+//! The softmax is computed online for a block of queries: each tile's exponentials use the maximum score so
+//! far, and when that grows, the previous sums are rescaled. The output and each row's log-sum are kept, from
+//! which the backward pass recomputes the probabilities; it also redraws dropout.
 //!
-//! Tiles that no query of the block sees anything of are left out.
+//! Tiles invisible to all queries of the block are skipped.
 
 use super::rows::{self, Part, Running};
 use super::view::{Seen, View};
@@ -14,22 +14,23 @@ use crate::flex::gemm::{Matrix, Target};
 use std::ops::Range;
 use std::slice;
 
-/// Queries and keys in a tile, at most: its scores and their gradients stay in the second-level cache with the rest.
-/// Fixed, so that sums do not depend on the number of threads. Small in tests, so that there are several.
+/// Maximum queries and keys per tile: its scores and their gradients fit in the L2 cache with the rest.
+/// Fixed, so that sums do not depend on the number of threads; small in tests, so that there are several
+/// tiles.
 pub const QUERIES: usize = if cfg!(test) { 6 } else { 256 };
 pub const KEYS: usize = if cfg!(test) { 9 } else { 256 };
 
-/// What a tile needs, which a thread reuses.
+/// A tile's buffers, reused by a thread.
 pub struct Tile {
     scores: Vec<f32>,
     gradient: Vec<f32>,
-    /// Of the values, weighted by the exponentials so far.
+    /// Sums of the values, weighted by the exponentials so far.
     sums: Vec<f32>,
     rows: Vec<Row>,
 }
 
 impl Tile {
-    /// For the forward pass, or both.
+    /// Buffers for the forward pass, or for both.
     pub fn new(d_v: usize, backward: bool) -> Self {
         let size = QUERIES * KEYS;
         Self {
@@ -45,12 +46,12 @@ impl Tile {
 #[derive(Clone, Copy)]
 struct Row {
     seen: Seen,
-    /// What its scores are multiplied by: nothing is left of those of a query that sees nothing.
+    /// The scale of its scores; zero for a query that sees nothing.
     scale: f32,
     running: Running,
 }
 
-/// A block's queries, in `rows`, and the keys that any of them sees.
+/// Initialises `rows` with a block's queries, and returns the keys that any of them sees.
 fn begin(call: &Call, view: View, block: Range<usize>, rows: &mut Vec<Row>) -> Range<usize> {
     rows.clear();
     rows.extend(block.map(|row| match view.seen(row) {
@@ -77,7 +78,7 @@ fn tiles(keys: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     keys.step_by(KEYS).map(move |start| start..end.min(start + KEYS))
 }
 
-/// How many scores are computed of a task.
+/// Number of scores computed for a task.
 pub fn scores(call: &Call, task: &Task) -> usize {
     let mut rows = Vec::with_capacity(QUERIES);
     let of = |block: Range<usize>| block.len() * begin(call, call.view(task), block.clone(), &mut rows).len();
@@ -100,8 +101,9 @@ impl Row {
 /// Writes the context of a block of queries, and the logarithms of their sums.
 ///
 /// # Safety
-/// The block is one of the task's, and the task one of the call's; `context` is the task's part of the output, and
-/// `log_sums` has one for each of the block's queries. Nobody else uses these rows of either meanwhile.
+/// The block is one of the task's, and the task one of the call's; `context` is the task's part of the
+/// output, and `log_sums` has one for each of the block's queries. Nothing else may use these rows of either
+/// meanwhile.
 pub unsafe fn forward(
     call: &Call,
     task: &Task,
@@ -142,11 +144,11 @@ pub unsafe fn forward(
     }
 }
 
-/// Writes the task's part of the gradients of query, key and value, from that of the output, the output and what
-/// [`forward`] wrote; with `add` those of key and value are added to what is there, of the same keys' other queries.
+/// Writes the task's part of the gradients of query, key and value, from that of the output, the output and
+/// what [`forward`] wrote; with `add`, those of key and value are accumulated over the keys' other queries.
 ///
 /// # Safety
-/// As [`forward`]; the targets' columns lie next to each other.
+/// As [`forward`]; the targets' columns are contiguous.
 pub unsafe fn backward(
     call: &Call,
     task: &Task,

@@ -1,11 +1,11 @@
-//! What is done to a row of scores, from score to probability and back.
+//! Operations on a row of scores: softmax and dropout, forward and backward.
 
 use super::view::Seen;
 use crate::flex::random::RowKeep;
 use crate::flex::vector::{exp, max, sum, vectorised};
 
 vectorised! {
-    /// Scores to probabilities, of all keys: those that are not seen have none.
+    /// Turns scores into probabilities over all keys; unseen keys get zero.
     pub fn softmax(row: &mut [f32], ignored: &[bool], seen: Seen, scale: f32) {
         let share = 1.0 / row.len() as f32;
         let (before, rest) = row.split_at_mut(seen.first);
@@ -33,7 +33,7 @@ vectorised! {
         after.fill(0.0);
     }
 
-    /// Writes what dropout leaves of a row, and a minus before the probabilities that it drops.
+    /// Writes a row after dropout, and negates the dropped probabilities.
     pub fn drop(probs: &mut [f32], keep: RowKeep, left: &mut [f32]) {
         for (i, (p, left)) in probs.iter_mut().zip(left).enumerate() {
             let factor = keep.factor(i);
@@ -42,21 +42,21 @@ vectorised! {
         }
     }
 
-    /// What [`drop`] left of the row that it marked.
+    /// The row after dropout, from the one marked by [`drop`].
     pub fn dropped(probs: &[f32], scale: f32, left: &mut [f32]) {
         for (p, left) in probs.iter().zip(left) {
             *left = p.abs() * factor(*p, scale);
         }
     }
 
-    /// The gradient of what dropout left to that of the probabilities.
+    /// Turns the gradient after dropout into that of the probabilities.
     pub fn drop_backward(probs: &[f32], scale: f32, gradient: &mut [f32]) {
         for (p, gradient) in probs.iter().zip(gradient) {
             *gradient *= factor(*p, scale);
         }
     }
 
-    /// The gradient of the probabilities to that of the scores.
+    /// Turns the gradient of the probabilities into that of the scores.
     pub fn softmax_backward(probs: &[f32], gradient: &mut [f32], scale: f32) {
         let gradient = &mut gradient[..probs.len()];
         let dot = sum([probs, gradient], |[p, gradient]| p.abs() * gradient);
@@ -65,8 +65,8 @@ vectorised! {
         }
     }
 
-    /// The scores of some keys to what dropout leaves of their exponentials, less the greatest score so far; returns
-    /// what the keys before are to be multiplied by, for that has grown.
+    /// Turns the scores of some keys into exponentials relative to the maximum so far, after dropout; returns
+    /// the rescaling factor for the previous keys.
     pub fn exponentials(scores: &mut [f32], part: Part<'_>, running: &mut Running) -> f32 {
         let (scores, column) = part.seen(scores);
         part.hide(scores, column);
@@ -86,8 +86,8 @@ vectorised! {
         correction
     }
 
-    /// The scores of some keys to what dropout leaves of their probabilities, and the gradient of that to the
-    /// gradient of the scores.
+    /// Turns the scores of some keys into probabilities after dropout, and the gradient of those into that of
+    /// the scores.
     ///
     /// `dot` is the sum of all probabilities times their gradients, which is that of the output times its gradient,
     /// and `scale` what the scores were multiplied by.
@@ -132,13 +132,13 @@ fn total(x: &[f32]) -> f32 {
     sum([x], |[x]| x)
 }
 
-/// What dropout multiplied a probability by that [`drop`] has marked; `scale` is `1 / (1 − p)`.
+/// The dropout factor of a probability marked by [`drop`]; `scale` is `1 / (1 − p)`.
 #[inline(always)]
 fn factor(prob: f32, scale: f32) -> f32 {
     if prob.is_sign_negative() { 0.0 } else { scale }
 }
 
-/// Makes the scores of ignored keys minus infinity.
+/// Sets the scores of ignored keys to minus infinity.
 #[inline(always)]
 fn hide(scores: &mut [f32], ignored: &[bool]) {
     for (score, ignored) in scores.iter_mut().zip(ignored) {
@@ -157,9 +157,9 @@ fn exponential(score: f32, scale: f32, shift: f32) -> f32 {
 /// A query's softmax over the keys so far.
 #[derive(Debug, Clone, Copy)]
 pub struct Running {
-    /// Of the scores, before they are scaled.
+    /// The maximum score before scaling.
     greatest: f32,
-    /// Of the exponentials of the scaled scores less the greatest one.
+    /// The sum of the exponentials of the scaled scores minus their maximum.
     total: f32,
 }
 
@@ -167,7 +167,7 @@ impl Running {
     /// Before the first key. The score is finite, so that differences are.
     pub const START: Self = Self { greatest: f32::MIN, total: 0.0 };
 
-    /// What the sum of the weighted values is multiplied by in the end.
+    /// The final factor of the weighted sum of values.
     pub fn inverse(self) -> f32 {
         1.0 / self.total
     }
@@ -184,7 +184,7 @@ pub struct Part<'a> {
     /// The first of the keys, among all.
     pub column: usize,
     pub seen: Seen,
-    /// Of all keys; empty where none is ignored.
+    /// For all keys; empty if none is ignored.
     pub ignored: &'a [bool],
     /// What scores are multiplied by.
     pub scale: f32,
@@ -192,7 +192,7 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Those of the keys that the query sees, and the first one's place among all. The others are zero from now on.
+    /// The part of the row the query sees, and its first key's position. The rest is set to zero.
     #[inline(always)]
     fn seen<'r>(&self, row: &'r mut [f32]) -> (&'r mut [f32], usize) {
         let place = |key: usize| key.saturating_sub(self.column).min(row.len());
@@ -202,7 +202,7 @@ impl Part<'_> {
         (&mut row[first..end], self.column + first)
     }
 
-    /// Makes the scores of ignored keys minus infinity, from the key `column` on.
+    /// Sets the scores of ignored keys to minus infinity, from key `column` on.
     #[inline(always)]
     fn hide(&self, scores: &mut [f32], column: usize) {
         if !self.ignored.is_empty() {

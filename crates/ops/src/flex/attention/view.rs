@@ -1,4 +1,4 @@
-//! Which of a sequence's keys its queries see.
+//! Which keys of a sequence its queries see.
 
 use crate::Sight;
 use std::ops::Range;
@@ -11,21 +11,21 @@ pub struct View<'a> {
     pub causal: bool,
     pub window: Option<usize>,
     pub sight: Sight,
-    /// Of all keys; empty where none is ignored.
+    /// For all keys; empty if none is ignored.
     pub ignored: &'a [bool],
 }
 
-/// What one query sees: of these keys those that are not ignored.
+/// The keys that one query sees, except ignored ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     pub first: usize,
     pub end: usize,
-    /// Nothing at all, which counts as the same score for every key, ignored ones too.
+    /// Whether it sees nothing, which counts as equal scores for all keys, including ignored ones.
     pub blind: bool,
 }
 
 impl View<'_> {
-    /// What the query of this number sees.
+    /// What the query of this index sees.
     pub fn seen(&self, row: usize) -> Seen {
         let Self { q_len, k_len, causal, window, sight, ignored } = *self;
         // Queries are the last of the keys' positions. Of more queries than keys the first stand before them.

@@ -1,19 +1,19 @@
-//! A head of a short sequence: all of its probabilities are in memory, and kept for the backward pass.
+//! Attention of a head of a short sequence: all of its probabilities are in memory and kept for the
+//! backward pass.
 //!
-//! Dropout is drawn once: what the backward pass needs of it is the sign of the probabilities that it reads.
+//! Dropout is drawn once and recorded in the sign of the probabilities for the backward pass.
 
 use super::{Call, Task, rows};
 use crate::flex::gemm::{Matrix, Target};
 use std::slice;
 
-/// What dropout leaves of the probabilities, and either scores or their gradients: for as many as the largest task
-/// has.
+/// The probabilities after dropout, and scores or their gradients, sized for the largest task.
 pub struct Buffer {
     pub scores: Vec<f32>,
     pub left: Vec<f32>,
 }
 
-/// Turns uninitialised `scores` into the probabilities before dropout, with a minus where it drops them.
+/// Turns uninitialised `scores` into the probabilities before dropout, negated where dropped.
 ///
 /// # Safety
 /// The task is one of the call's, `context` its part of the output; nothing else uses that and the scores meanwhile.
@@ -43,8 +43,9 @@ pub unsafe fn forward(call: &Call, task: &Task, scores: *mut f32, left: &mut [f3
     }
 }
 
-/// Writes the task's part of the gradients of query, key and value, from that of the output and the probabilities
-/// that [`forward`] left; with `add` those of key and value are added to what is there, of the same keys' other queries.
+/// Writes the task's part of the gradients of query, key and value, from that of the output and the
+/// probabilities that [`forward`] left; with `add`, those of key and value are accumulated over the keys'
+/// other queries.
 ///
 /// # Safety
 /// As [`forward`].

@@ -1,5 +1,5 @@
-//! With AVX2 and FMA, where there is no AVX-512: packing and tiles of 6 rows and 16 columns, which keep 12 of the
-//! 16 registers busy with sums.
+//! AVX2 and FMA kernels, for machines without AVX-512: packing and tiles of 6 rows and 16 columns, which keep
+//! 12 of the 16 registers busy with sums.
 
 use super::kernel::{Kernel, Lines, Onto, Place};
 use std::arch::x86_64::*;
@@ -11,8 +11,8 @@ pub(crate) const COLUMNS: usize = 16;
 /// Lanes in a register.
 const LANES: usize = 8;
 
-/// Steps along `k` in a turn of the innermost loop. With one, counting takes a tenth of the machine's rate: a
-/// step's twelve products and eight loads nearly fill what a core takes in at a time.
+/// Steps along `k` per iteration of the innermost loop. With one, loop overhead costs 10 % of the peak rate:
+/// a step's twelve products and eight loads nearly fill the core's issue width.
 const STEPS: usize = 4;
 
 /// Whether the machine has what the kernel needs.
@@ -54,7 +54,7 @@ impl Format for Fp32 {
 
 /// Four 8-bit integers, unsigned in the left panel and signed in the right one, summed in 32 bits.
 ///
-/// Exact for a right panel up to [`GREATEST`](Self::GREATEST): two products are added in 16 bits on the way.
+/// Exact for right panels up to [`GREATEST`](Self::GREATEST), since two products are added in 16 bits.
 pub(crate) struct Int8;
 
 impl Int8 {
@@ -247,7 +247,7 @@ unsafe fn pack<const W: usize>(from: Lines, to: *mut f32) {
     }
 }
 
-/// Whole panels of lines that lie next to each other.
+/// Whole panels of adjacent lines.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn pack_across<const W: usize>(from: Lines, to: *mut f32) {
@@ -260,8 +260,7 @@ unsafe fn pack_across<const W: usize>(from: Lines, to: *mut f32) {
     }
 }
 
-/// Whole panels of lines whose elements lie next to each other: squares of 8 lines and 8 elements are
-/// transposed.
+/// Whole panels of lines with contiguous elements: squares of 8 lines and 8 elements are transposed.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn pack_along<const W: usize>(from: Lines, to: *mut f32) {
@@ -291,7 +290,7 @@ unsafe fn pack_along<const W: usize>(from: Lines, to: *mut f32) {
     }
 }
 
-/// From the element `k` of each line on.
+/// From element `k` of each line on.
 unsafe fn pack_one_by_one<const W: usize>(from: Lines, k: usize, to: *mut f32) {
     for k in k..from.len {
         for line in 0..W {
@@ -307,7 +306,7 @@ unsafe fn pack_one_by_one<const W: usize>(from: Lines, k: usize, to: *mut f32) {
     }
 }
 
-/// Rows as columns.
+/// Transposes rows and columns.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn transposed(r: [__m256; LANES]) -> [__m256; LANES] {

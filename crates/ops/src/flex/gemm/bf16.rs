@@ -24,7 +24,7 @@ pub(super) fn round(x: f32) -> f32 {
 }
 
 vectorised! {
-    /// Rounds each.
+    /// Rounds every number.
     fn round_all(x: &mut [f32]) {
         for x in x {
             *x = round(*x);
@@ -32,8 +32,8 @@ vectorised! {
     }
 }
 
-/// A kernel of FP32 numbers for the nearest bf16 ones, of which products are exact in FP32: where the machine has
-/// no instructions for bf16, panels are rounded when they are packed.
+/// An FP32 kernel for bf16 numbers, whose products are exact in FP32: without bf16 instructions, panels are
+/// rounded when packed.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Rounded<K>(PhantomData<fn(K)>);
 

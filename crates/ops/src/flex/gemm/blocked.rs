@@ -1,4 +1,4 @@
-//! Blocks of a product: what is packed together, and what a task computes of it.
+//! Blocking of a product: what is packed together, and what a task computes.
 
 use super::kernel::{Kernel, Lines, Onto, Place};
 use super::{Begin, Line, Matrix, Product, Target, for_each, wanted_tasks};
@@ -6,18 +6,18 @@ use std::cell::RefCell;
 use std::mem;
 use std::ops::Range;
 
-/// Rows or columns of the shared operand that are packed at a time, at most: whole panels of every kernel. This and
-/// the next are small in tests, so that products have several parts each way.
+/// Maximum rows or columns of the shared operand packed at a time: whole panels of every kernel. This and the
+/// next are small in tests, so that products have several parts in each direction.
 const BREADTH: usize = if cfg!(test) { 96 } else { 3072 };
-/// Numbers of the shared operand that are packed at a time, unless one block has more: 16 megabytes.
+/// Numbers of the shared operand packed at a time, unless one block has more: 16 megabytes.
 const SHARED: usize = if cfg!(test) { 1 << 14 } else { 1 << 22 };
 
-/// Memory for panels, written by the packing before it is read. A thread keeps it for its next product: between
-/// the tensors of a step it would leave gaps, which cost 8 % of the memory of a BERT-base.
+/// Memory for panels, written by packing before it is read. A thread keeps it for its next product: freeing
+/// it would fragment the heap, at 8 % of a BERT-base's memory.
 struct Memory(Vec<Line>);
 
 thread_local! {
-    /// What no product of the thread uses at present: at most that of a shared operand and of a task's own.
+    /// The thread's unused buffers: at most those of a shared operand and of a task's own.
     static KEPT: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -45,7 +45,7 @@ impl Drop for Memory {
 #[derive(Clone, Copy)]
 struct Panels {
     start: *mut u32,
-    /// The number of the first one that is there.
+    /// The index of the first one present.
     first: usize,
     /// Numbers in a panel.
     panel: usize,
@@ -64,7 +64,7 @@ impl Panels {
         unsafe { self.start.add((i - self.first) * self.panel) }
     }
 
-    /// Those of the block that stands `n` panels behind.
+    /// The panels of the block `n` panels later.
     ///
     /// # Safety
     /// There are that many.
@@ -74,8 +74,8 @@ impl Panels {
     }
 }
 
-/// A right operand that is packed once for many products, such as a weight in inference: the panels of its first block
-/// along `k`, then those of the next.
+/// A right operand packed once for many products, such as a weight in inference: the panels of its first
+/// block along `k`, then those of the next.
 #[derive(Debug)]
 pub(in crate::flex) struct PackedRight {
     panels: Vec<Line>,
@@ -121,12 +121,12 @@ fn depth<K: Kernel>(k: usize) -> usize {
     lanes.div_ceil(lanes.div_ceil(K::LANES)).next_multiple_of(K::STEP)
 }
 
-/// Computes the product, whose right operand may be packed already.
+/// Computes the product, whose right operand may already be packed.
 ///
 /// # Safety
-/// As [`Product::run`]; the machine has the format's instructions, the target's rows or columns lie next to
-/// each other (its rows' elements, where the right operand is packed), and no size is zero. The same kernel packed
-/// the same right operand.
+/// As [`Product::run`]; the machine has the format's instructions, the target's rows or columns are
+/// contiguous (its rows, if the right operand is packed), and no size is zero. The same kernel packed the
+/// same right operand.
 pub(super) unsafe fn run<K: Kernel>(product: Product, packed: Option<&PackedRight>) {
     let Product { sizes: [m, k, n], target, begin, a, b, parallel, .. } = product;
     if target.column != 1 {
@@ -192,11 +192,11 @@ impl Side {
     }
 }
 
-/// A part of a product whose smaller operand is packed at a time, for everyone.
+/// A part of a product whose smaller operand is packed at once and shared by all tasks.
 ///
-/// Of the larger one each task packs some panels of its own, block by block, and multiplies them while its core
-/// still has them: threads wait for each other twice, and a task's part of the target is still near for the next
-/// block.
+/// Each task packs its own panels of the larger operand, block by block, and multiplies them while they are
+/// in its core's cache. Threads synchronise only twice, and a task's part of the target is still cached for
+/// the next block.
 struct Slab<'a> {
     /// Otherwise the right operand is the shared one.
     shares_left: bool,
@@ -208,17 +208,17 @@ struct Slab<'a> {
     columns: Range<usize>,
     /// Along `k`.
     blocks: Vec<Range<usize>>,
-    /// Lanes of a block, at most.
+    /// Maximum lanes of a block.
     depth: usize,
     /// Block after block.
     shared: Panels,
-    /// The right operand, where it is packed already, and the number of the first block.
+    /// The right operand, if already packed, and the index of its first block.
     packed: Option<(&'a PackedRight, usize)>,
 }
 
 impl Slab<'_> {
     /// # Safety
-    /// As [`Product::run`], of this part; nobody else uses the panels meanwhile. Below likewise.
+    /// As [`Product::run`], for this part; nothing else uses the panels meanwhile. Likewise below.
     unsafe fn run<K: Kernel>(&self, parallel: bool) {
         let (shared, own) = if self.shares_left { (Left, Right) } else { (Right, Left) };
         let (n_shared, n_own) = (self.n_panels::<K>(shared), self.n_panels::<K>(own));
@@ -257,7 +257,7 @@ impl Slab<'_> {
         }
     }
 
-    /// A block's panels of an operand that is packed already.
+    /// A block's panels of an already packed operand.
     ///
     /// # Safety
     /// There is such a block.
@@ -333,12 +333,12 @@ impl Slab<'_> {
     }
 }
 
-/// `0..n` in parts of this many, side by side or one after the other.
+/// Processes `0..n` in parts of this size, in parallel or sequentially.
 fn in_parts(n: usize, part: usize, parallel: bool, work: impl Fn(Range<usize>) + Sync + Send) {
     for_each(n.div_ceil(part), parallel, |i| work(i * part..n.min((i + 1) * part)));
 }
 
-/// Panels to a task: fewer than `most` where there would be too few tasks to share out.
+/// Panels per task: fewer than `most` if there would be too few tasks.
 fn share(n: usize, most: usize, parallel: bool) -> usize {
     (n / wanted_tasks(parallel)).clamp(1, most)
 }

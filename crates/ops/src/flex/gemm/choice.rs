@@ -1,5 +1,4 @@
-//! Which kernels multiply on this machine: of those that it has instructions for, and whose products are right, the
-//! fastest.
+//! Kernel selection: the fastest one that the machine supports and that gives correct products.
 
 use super::blocked::PackedRight;
 use super::{Begin, Matrix, Product, Target, bf16};
@@ -23,7 +22,7 @@ pub(in crate::flex) enum Way {
     Anywhere,
 }
 
-/// An expression with a way's kernel as a type, or another where the way has no kernel of ours.
+/// An expression with a way's kernel as a type, or another if the way has no kernel of ours.
 macro_rules! with_kernel {
     ($way:expr, $precision:expr, |$kernel:ident| $with:expr, else $without:block) => {
         match ($way, $precision) {
@@ -49,7 +48,7 @@ macro_rules! with_kernel {
 }
 
 impl Way {
-    /// For products in a precision, the fastest first.
+    /// The ways for products in a precision, fastest first.
     pub fn candidates(precision: Precision) -> &'static [Self] {
         match precision {
             #[cfg(target_arch = "x86_64")]
@@ -76,7 +75,7 @@ impl Way {
         }
     }
 
-    /// Whether the machine does well to use them.
+    /// Whether using them is worthwhile on this machine.
     fn pays(self) -> bool {
         match self {
             // Intel's instructions for bf16 make half as many sums at a time as those for FP32: 223 and 404 GFLOP/s on
@@ -106,12 +105,12 @@ impl Way {
         }
     }
 
-    /// Computes a product by this way, whose right operand [`Self::pack`] may have packed.
+    /// Computes a product this way; its right operand may have been packed by [`Self::pack`].
     ///
     /// # Safety
-    /// As [`Product::run`]; the machine has the way's instructions, the target's rows or columns lie next to each
-    /// other, and no size is zero. Where the right operand is packed, it is the product's, and the target's rows are
-    /// dense.
+    /// As [`Product::run`]; the machine has the way's instructions, the target's rows or columns are
+    /// contiguous, and no size is zero. Where the right operand is packed, it is the product's, and the
+    /// target's rows are dense.
     #[cfg_attr(
         not(target_arch = "x86_64"),
         allow(unused, reason = "no kernel of ours takes the packed operand")
@@ -125,7 +124,7 @@ impl Way {
         }
     }
 
-    /// The right operand `[k, n]` of many products in the kernel's panels; none where the kernel is not ours.
+    /// The right operand `[k, n]` of many products in the kernel's panels; `None` if the kernel is not ours.
     ///
     /// # Safety
     /// The machine has the way's instructions, and the matrix this size, no part of which is zero.
@@ -143,8 +142,8 @@ impl Way {
     }
 }
 
-/// Whether products that go through every part of a kernel are what they should be: panels that are not full, several
-/// steps along `k`, both layouts of the operands.
+/// Whether products that exercise every part of a kernel are correct: partial panels, several steps along
+/// `k`, both operand layouts.
 fn is_right(precision: Precision, run: impl Fn(Product)) -> bool {
     let sizes @ [m, k, n] = [45, 75, 37];
     let (a, b) = (draw(m * k, 1), draw(k * n, 2));
@@ -182,11 +181,11 @@ pub(super) fn draw(n: usize, seed: u64) -> Vec<f32> {
     (0..n).map(|_| next()).collect()
 }
 
-/// The way for each precision, and what was found wrong.
+/// The way for each precision, and the rejected ways.
 pub(in crate::flex) struct Choice {
     pub fp32: Way,
     pub bf16: Way,
-    /// Names of ways that the machine has and that gave wrong products.
+    /// Names of supported ways that gave wrong products.
     pub refused: Vec<&'static str>,
 }
 

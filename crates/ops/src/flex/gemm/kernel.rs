@@ -1,38 +1,38 @@
-//! What a product's blocks ask of the instructions they are multiplied with.
+//! The interface between blocked products and their kernels.
 
 /// Packs panels and multiplies two of them: a panel is [`Self::ROWS`] rows of the left operand, or
-/// [`Self::COLUMNS`] columns of the right one, side by side, in 32-bit lanes along `k`.
+/// [`Self::COLUMNS`] columns of the right one, interleaved, in 32-bit lanes along `k`.
 ///
 /// # Safety
-/// The machine has the kernel's instructions; panels have that width, and what is read and written is there.
+/// The machine has the kernel's instructions; panels have that width, and reads and writes are in bounds.
 pub(super) trait Kernel: Send + Sync + 'static {
     const ROWS: usize;
     const COLUMNS: usize;
     /// Elements along `k` in a lane.
     const DEPTH: usize;
-    /// Panels of rows and of columns to a task, at most: they stay in the second-level cache.
+    /// Maximum panels of rows and of columns per task: they fit in the L2 cache.
     const TASK: [usize; 2];
-    /// Lanes that a panel's length is a multiple of: packing adds zeros.
+    /// A panel's length is a multiple of this many lanes: packing adds zeros.
     const STEP: usize = 1;
-    /// Lanes along `k` in a block, at most: a task's panels stay in the second-level cache.
+    /// Maximum lanes along `k` in a block: a task's panels fit in the L2 cache.
     const LANES: usize = 384;
 
     /// Whether a task goes through its tiles row by row of the target, otherwise column by column.
     const ROW_BY_ROW: bool = false;
 
-    /// Does a task's work, all of it on one thread, with the machine set up for [`Self::multiply`].
+    /// Runs a task on one thread with the machine set up for [`Self::multiply`].
     unsafe fn set_up(work: impl FnOnce()) {
         work();
     }
 
-    /// Writes as many lanes for each step as the panel is wide; those of missing lines and elements are
-    /// zeros, also up to the next multiple of [`Self::STEP`].
+    /// Writes one lane per line of the panel for each step; missing lines and elements are zeros, up to
+    /// the next multiple of [`Self::STEP`].
     unsafe fn pack_left(from: Lines, to: *mut u32);
 
     /// As [`Self::pack_left`].
     unsafe fn pack_right(from: Lines, to: *mut u32);
 
-    /// `place = onto + a·b`, of panels that are `len` lanes long.
+    /// `place = onto + a·b`, for panels `len` lanes long.
     unsafe fn multiply(len: usize, a: *const u32, b: *const u32, place: Place, onto: Onto);
 }
 
@@ -40,22 +40,22 @@ pub(super) trait Kernel: Send + Sync + 'static {
 #[derive(Clone, Copy)]
 pub(crate) struct Lines {
     pub start: *const f32,
-    /// From one line to the next.
+    /// Stride between lines.
     pub line: isize,
-    /// From one element along `k` to the next.
+    /// Stride between elements along `k`.
     pub step: isize,
-    /// Lines, a panel's width at most.
+    /// Number of lines, at most a panel's width.
     pub n: usize,
     /// Elements along `k`.
     pub len: usize,
 }
 
-/// What a tile's sums are added to.
+/// The addend of a tile's sums.
 #[derive(Clone, Copy)]
 pub(crate) enum Onto {
     Zero,
     Target,
-    /// A row for all rows, of the tile's columns.
+    /// One row of the tile's columns, for all rows.
     Row(*const f32),
 }
 

@@ -1,13 +1,13 @@
 //! Matrix products in FP32 and in bf16 with FP32 sums.
 //!
-//! In bf16 with AMX, AVX-512 or AVX2, and in FP32 where it is the faster, they are our own, after Goto and
-//! van de Geijn 2008 ("Anatomy of high-performance matrix multiplication"): blocks of both operands are packed
-//! into panels that the innermost loop reads from front to back ([`blocked`]), and that loop keeps a tile of the
-//! result in registers ([`amx`], [`avx512`], [`avx2`]). Elsewhere the crate `gemm` multiplies. [`choice`] says which
-//! of them this machine uses.
+//! In bf16 with AMX, AVX-512 or AVX2, and in FP32 where faster, we use our own, after Goto and van de Geijn
+//! 2008 ("Anatomy of high-performance matrix multiplication"): blocks of both operands are packed into panels
+//! that the innermost loop reads sequentially ([`blocked`]), while keeping a tile of the result in registers
+//! ([`amx`], [`avx512`], [`avx2`]). Otherwise we use the crate `gemm`. [`choice`] selects the kernels for
+//! this machine.
 //!
-//! The number of threads changes no bit: which code multiplies depends on the sizes and the layout alone, and
-//! every element of our own products is a sum over `k` in an order that depends on `k` alone.
+//! Results do not depend on the number of threads: the code path depends only on sizes and layout, and every
+//! element of our own products is a sum over `k` in an order that depends only on `k`.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod amx;
@@ -38,21 +38,21 @@ const WORTHWHILE: usize = 1 << 12;
 /// Rows and columns of a tile, and so of the panels of the two operands.
 pub(super) const ROWS: usize = 12;
 pub(super) const COLUMNS: usize = 32;
-/// Panels of rows and of columns to a task, at most: they stay in the second-level cache.
+/// Maximum panels of rows and of columns per task: they fit in the L2 cache.
 pub(super) const TASK: [usize; 2] = [16, 8];
 
-/// A line of the cache, where panels begin.
+/// A cache line, to which panels are aligned.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct Line(#[allow(dead_code, reason = "reached by pointers")] [u32; 16]);
 
 impl Line {
-    /// For so many lanes of 32 bits, and up to the next whole line.
+    /// Zeros for this many 32-bit lanes, rounded up to whole lines.
     pub fn zeros(lanes: usize) -> Vec<Self> {
         vec![Self([0; 16]); lanes.div_ceil(16)]
     }
 
-    /// Their lanes, one after the other.
+    /// Their lanes, concatenated.
     pub fn lanes(lines: &[Self]) -> &[u32] {
         // SAFETY: a line is its sixteen lanes and nothing else.
         unsafe { slice::from_raw_parts(lines.as_ptr().cast(), 16 * lines.len()) }
@@ -65,7 +65,7 @@ impl Line {
     }
 }
 
-/// A matrix in memory: where it begins and how far apart rows and columns are, in elements.
+/// A matrix in memory: its start, and the strides of rows and columns in elements.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix {
     pub start: *const f32,
@@ -89,7 +89,7 @@ impl Matrix {
     }
 }
 
-/// Where a product is written: strides as [`Matrix`]'s.
+/// A product's destination, with strides as in [`Matrix`].
 #[derive(Clone, Copy)]
 pub(super) struct Target {
     pub start: *mut f32,
@@ -108,7 +108,7 @@ impl Target {
         Self { start, row: width as isize, column: 1 }
     }
 
-    /// The place of an element.
+    /// A pointer to an element.
     ///
     /// # Safety
     /// It lies within the memory.
@@ -118,11 +118,11 @@ impl Target {
     }
 }
 
-/// What the product is added to.
+/// The addend of a product.
 #[derive(Clone, Copy)]
 pub(super) enum Begin<'a> {
     Zero,
-    /// What the target holds.
+    /// The target's contents.
     Target,
     /// The same row everywhere: a bias.
     Row(&'a [f32]),
@@ -144,8 +144,8 @@ impl Product<'_> {
     /// Computes it.
     ///
     /// # Safety
-    /// The matrices lie within memory that the caller may read, the target within memory that nobody else
-    /// uses meanwhile; with [`Begin::Target`] it is initialised.
+    /// The matrices lie within memory that the caller may read, the target within memory that nothing
+    /// else uses meanwhile; with [`Begin::Target`] it is initialised.
     pub unsafe fn run(mut self) {
         let [m, k, n] = self.sizes;
         if let Begin::Row(row) = self.begin {
@@ -162,7 +162,7 @@ impl Product<'_> {
         unsafe { if suits { way.run(self, None) } else { self.run_anywhere() } }
     }
 
-    /// Whether a kernel of ours is faster than the crate `gemm`: in bf16 always.
+    /// Whether a kernel of ours is faster than the crate `gemm`; always in bf16.
     fn suits(&self, way: Way) -> bool {
         match (way, self.precision) {
             #[cfg(target_arch = "x86_64")]
@@ -173,24 +173,24 @@ impl Product<'_> {
         }
     }
 
-    /// Whether FP32 operands lie so that our kernel is the faster one: the right one is transposed and long,
-    /// or there are few rows to share the packing (measured; the crate `gemm` reaches 90 % of the machine's
-    /// rate otherwise, and down to 30 % here).
+    /// Whether our kernel is faster for this layout of FP32 operands: the right one is transposed and long,
+    /// or there are few rows to share the packing (measured; the crate `gemm` reaches only down to 30 % of
+    /// peak here, and 90 % otherwise).
     #[cfg(target_arch = "x86_64")]
     fn suits_avx512(&self) -> bool {
         let [m, k, _] = self.sizes;
         self.b.column != 1 && m >= 8 && (k >= 1024 || m <= 64 && k >= 128)
     }
 
-    /// The same with AVX2, where the crate `gemm` reaches 60 % of the machine's rate and our kernel 75 %, but
-    /// where packing is not worth it: of a row-major right operand for few rows, of a left one for few columns.
+    /// The same with AVX2, where the crate `gemm` reaches 60 % of peak and our kernel 75 %, unless packing
+    /// does not pay: a row-major right operand for few rows, or a left one for few columns.
     #[cfg(target_arch = "x86_64")]
     fn suits_avx2(&self) -> bool {
         let [m, k, n] = self.sizes;
         self.b.column != 1 || if n <= 64 { k < 64 } else { m >= 32 }
     }
 
-    /// On any machine: operands of another precision are rounded into copies first.
+    /// Portable version: operands of another precision are first rounded into copies.
     unsafe fn run_anywhere(self) {
         let [m, k, n] = self.sizes;
         // SAFETY: the caller's promise; the copies are as large as the matrices.
@@ -263,7 +263,7 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Of a matrix `[k, n]`; none where no kernel of ours multiplies here, or nothing is to be multiplied.
+    /// Packs a matrix `[k, n]`; `None` if no kernel of ours is used here, or the matrix is empty.
     ///
     /// # Safety
     /// The matrix has this size.
@@ -293,12 +293,12 @@ impl Packed {
     }
 }
 
-/// How many tasks a product is to have at least, so that they can be shared out evenly.
+/// Minimum number of tasks of a product, for even distribution.
 pub(super) fn wanted_tasks(parallel: bool) -> usize {
     if parallel { 4 * rayon::current_num_threads() } else { 1 }
 }
 
-/// Runs tasks side by side, or one after the other.
+/// Runs tasks in parallel or sequentially.
 pub(super) fn for_each(n: usize, parallel: bool, task: impl Fn(usize) + Sync + Send) {
     match parallel {
         true => (0..n).into_par_iter().for_each(task),

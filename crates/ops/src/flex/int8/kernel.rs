@@ -1,4 +1,4 @@
-//! Ways to multiply panels of 8-bit integers: with AMX, with AVX512-VNNI, with AVX2, and on any machine.
+//! Kernels for panels of 8-bit integers: AMX, AVX512-VNNI, AVX2 and portable.
 
 use super::super::gemm::{self, Line, TASK};
 use super::DEPTH;
@@ -19,7 +19,7 @@ use super::super::gemm::{
 pub(super) const ROWS: usize = gemm::ROWS;
 pub(super) const COLUMNS: usize = gemm::COLUMNS;
 
-/// The integer sums of a tile: its rows are as long as the kernel's panels are wide, and there are so many at most.
+/// Maximum integer sums of a tile, whose rows are as long as the kernel's panels are wide.
 pub(super) const MOST_SUMS: usize = 32 * 32;
 #[derive(Clone, Copy)]
 #[repr(align(64))]
@@ -45,7 +45,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// Those that the machine has, the best one first.
+    /// The kernels the machine supports, best first.
     pub fn available() -> impl Iterator<Item = Self> {
         let all = [
             #[cfg(target_arch = "x86_64")]
@@ -59,13 +59,13 @@ impl Kernel {
         all.into_iter().filter(|(_, has)| *has).map(|(kernel, _)| kernel)
     }
 
-    /// The best one whose sums are right.
+    /// The best kernel with correct sums.
     pub fn best() -> Self {
         let right = Self::available().find(|kernel| !Self::refused().contains(kernel));
         right.unwrap_or(Self::Plain)
     }
 
-    /// Those that the machine has and whose sums are wrong: none, one hopes.
+    /// Supported kernels with wrong sums: hopefully none.
     pub fn refused() -> &'static [Self] {
         static REFUSED: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
             let others = Kernel::available().filter(|kernel| *kernel != Kernel::Plain);
@@ -86,7 +86,7 @@ impl Kernel {
         }
     }
 
-    /// Whether the sums of two small panels are what they should be.
+    /// Whether the sums of two small panels are correct.
     fn is_right(self) -> bool {
         let ([rows, columns], lanes) = (self.tile(), 5usize.next_multiple_of(self.step()));
         let a: Vec<u8> = (0..rows * lanes * DEPTH).map(|i| (i * 89 % 256) as u8).collect();
@@ -111,7 +111,7 @@ impl Kernel {
         })
     }
 
-    /// Lanes that a panel's length is a multiple of.
+    /// A panel's length is a multiple of this many lanes.
     pub fn step(self) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -131,13 +131,13 @@ impl Kernel {
         }
     }
 
-    /// Panels of rows and of columns to a task, at most: of the same size whichever the kernel.
+    /// Maximum panels of rows and of columns per task: the same total size for every kernel.
     pub fn task(self) -> [usize; 2] {
         let [rows, columns] = self.tile();
         [TASK[0] * ROWS / rows, TASK[1] * COLUMNS / columns]
     }
 
-    /// Does a task's work, all of it on one thread, with the machine set up for [`Self::multiply`].
+    /// Runs a task on one thread with the machine set up for [`Self::multiply`].
     pub fn set_up(self, work: impl FnOnce()) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the machine was found to have tiles.
@@ -145,7 +145,7 @@ impl Kernel {
         work();
     }
 
-    /// What a weight's magnitude may be: AVX2 adds two products in 16 bits.
+    /// The maximum magnitude of a weight: AVX2 adds two products in 16 bits.
     pub fn greatest_weight(self) -> i8 {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -154,7 +154,7 @@ impl Kernel {
         }
     }
 
-    /// Puts a tile's rows of steps into a panel.
+    /// Packs a tile's rows of steps into a panel.
     pub fn pack(self, rows: &[u8], panel: &mut [u32]) {
         assert_eq!(rows.len(), panel.len() * DEPTH);
         match self {
@@ -178,8 +178,8 @@ impl Kernel {
         }
     }
 
-    /// The sums of the first `height` rows and `width` columns, at least: steps times signed numbers. To be called within
-    /// [`Self::set_up`].
+    /// The sums of the first `height` rows and `width` columns, at least: steps times signed numbers. Call
+    /// within [`Self::set_up`].
     pub fn multiply(self, a: &[u32], b: &[u32], height: usize, width: usize, sums: &mut Sums) {
         let [rows, columns] = self.tile();
         assert_eq!(a.len() / rows, b.len() / columns, "as many lanes");

@@ -1,4 +1,5 @@
-//! Linear maps in 8 bits: tokens are rounded into panels, and tiles of integer sums scaled to FP32.
+//! Linear maps in 8 bits: tokens are quantised into panels, and tiles of integer sums are scaled to
+//! FP32.
 
 mod kernel;
 
@@ -13,12 +14,12 @@ use rayon::prelude::*;
 use std::mem::MaybeUninit;
 use std::slice;
 
-/// The name of the kernel that multiplies here.
+/// The name of the kernel in use.
 pub(crate) fn kernel_name() -> &'static str {
     Kernel::best().name()
 }
 
-/// The names of those that the machine has and that are wrong.
+/// The names of supported kernels that give wrong results.
 pub(crate) fn refused_kernels() -> impl Iterator<Item = &'static str> {
     Kernel::refused().iter().map(|kernel| kernel.name())
 }
@@ -29,7 +30,7 @@ const DEPTH: usize = 4;
 /// Products of fewer multiplications are not worth a second thread.
 const PARALLEL: usize = 1 << 22;
 
-/// A weight in the panels of a kernel: for each tile's columns, lanes of four rows, zeros where there are none.
+/// A weight in the panels of a kernel: for each tile's columns, lanes of four rows, padded with zeros.
 #[derive(Debug)]
 pub(crate) struct PackedWeight {
     kernel: Kernel,
@@ -37,7 +38,7 @@ pub(crate) struct PackedWeight {
     lanes: usize,
     panels: Vec<Line>,
     scales: Vec<f32>,
-    /// Of each column, for the tokens' zero points.
+    /// The sum of each column, for the tokens' zero points.
     sums: Vec<i32>,
 }
 
@@ -70,7 +71,7 @@ pub(crate) fn greatest_weight() -> i8 {
 }
 
 vectorised! {
-    /// Rounds a token to 8 bits; returns the scale and the zero point, `x ≈ scale · (q − zero)`.
+    /// Quantises a token to 8 bits; returns the scale and the zero point, `x ≈ scale · (q − zero)`.
     fn quantize(x: &[f32], to: &mut [u8]) -> (f32, i32) {
         const LANES: usize = 64;
         let (mut least, mut most, mut poison) = ([0f32; LANES], [0f32; LANES], [0f32; LANES]);
@@ -113,7 +114,7 @@ vectorised! {
         (scale, zero as i32)
     }
 
-    /// A tile's sums to its numbers, which are written row by row to `to`.
+    /// Converts a tile's sums to numbers, written row by row to `to`.
     fn scale(sums: &Sums, columns: usize, tokens: &[(f32, i32)], column_sums: &[i32], scales: &[f32], bias: &[f32], to: Rows) {
         let n = bias.len();
         let (column_sums, scales) = (&column_sums[..n], &scales[..n]);
@@ -128,7 +129,7 @@ vectorised! {
     }
 }
 
-/// A tile's rows in the result, so many numbers apart.
+/// A tile's rows in the result, with their stride.
 #[derive(Clone, Copy)]
 struct Rows {
     start: *mut MaybeUninit<f32>,
@@ -139,7 +140,7 @@ impl Rows {
     /// The first `n` numbers of a row.
     ///
     /// # Safety
-    /// They are there, and nobody else's meanwhile.
+    /// They exist, and nothing else uses them meanwhile.
     unsafe fn row<'a>(self, i: usize, n: usize) -> &'a mut [MaybeUninit<f32>] {
         // SAFETY: the caller's promise.
         unsafe { slice::from_raw_parts_mut(self.start.add(i * self.apart), n) }
@@ -189,7 +190,7 @@ pub(crate) fn linear<const D: usize>(
     Tensor::from_primitive::<Flex>(tensor(y, Shape::from(shape.to_vec())))
 }
 
-/// Panels of rows and of columns to a task: fewer where there would be too few tasks to share out.
+/// Panels of rows and of columns per task: fewer if there would be too few tasks.
 fn task(kernel: Kernel, n_left: usize, n_right: usize, parallel: bool) -> [usize; 2] {
     let [mut rows, mut columns] = kernel.task();
     let wanted = wanted_tasks(parallel);

@@ -1,7 +1,8 @@
-//! A recurrent decoder layer whose every step attends with the state before it.
+//! A recurrent decoder layer where every step attends with the previous state.
 //!
-//! Of each target the states, contexts and gates of all steps, the queries and the attention's weights are kept; the
-//! hyperbolic tangents are computed again. All gradients of weights are products over all steps, made in the end.
+//! For each target, the states, contexts and gates of all steps, the queries and the attention weights are
+//! kept; the hyperbolic tangents are recomputed. All weight gradients are products over all steps, computed
+//! at the end.
 
 use super::super::gemm::{Matrix, Target};
 use super::super::linear::sum_rows;
@@ -22,7 +23,7 @@ vectorised! {
         sum([query, key, v], |[query, key, v]| tanh(query + key) * v)
     }
 
-    /// Scores to weights.
+    /// Turns scores into weights.
     fn softmax(x: &mut [f32]) {
         let greatest = max(x);
         for x in x.iter_mut() {
@@ -61,7 +62,7 @@ vectorised! {
     }
 }
 
-/// Sizes, and where everything of a sequence is.
+/// Sizes, and the offsets of each sequence's data.
 #[derive(Debug, Clone)]
 struct Call {
     plan: Plan,
@@ -71,9 +72,9 @@ struct Call {
     width: usize,
     d_memory: usize,
     d_key: usize,
-    /// Of each sequence, its first token in the memory and how many there are.
+    /// For each sequence, its first token in the memory and its length.
     sources: Vec<[usize; 2]>,
-    /// Of each sequence, where its attention's weights begin, those of a step after those of the step before.
+    /// For each sequence, the start of its attention weights, ordered by step.
     weights: Vec<usize>,
     n_weights: usize,
 }
@@ -102,7 +103,7 @@ impl Call {
         }
     }
 
-    /// Of the products of all steps.
+    /// Operations of all steps' products.
     fn flops(&self) -> usize {
         let Self { plan, width, d_memory, d_key, .. } = self;
         2 * plan.n_tokens * (plan.d * (width + d_key) + d_memory * width)
@@ -114,7 +115,7 @@ impl Call {
         x[start * width..(start + len) * width].chunks_exact(width.max(1))
     }
 
-    /// Where the weights of a step stand.
+    /// Position of a step's weights.
     fn weights_at(&self, sequence: usize, step: usize) -> std::ops::Range<usize> {
         let [_, len] = self.sources[sequence];
         let start = self.weights[sequence] + step * len;
@@ -136,7 +137,7 @@ impl Call {
     }
 }
 
-/// The tensors that both passes read.
+/// The tensors read by both passes.
 #[derive(Debug, Clone)]
 struct Values {
     memory: FlexTensor,
@@ -150,7 +151,7 @@ struct Values {
     last: FlexTensor,
 }
 
-/// What the forward pass leaves for the backward pass.
+/// State for the backward pass.
 #[derive(Debug, Clone)]
 struct State {
     call: Call,
@@ -159,7 +160,7 @@ struct State {
     gates: FlexTensor,
     /// States and contexts, `[n_tokens, d + d_memory]`.
     y: FlexTensor,
-    /// An LSTM's cells; of a GRU what its reset gate multiplies; `[n_tokens, d]`.
+    /// `[n_tokens, d]`: an LSTM's cells, or what a GRU's reset gate multiplies.
     kept: Vec<f32>,
     /// `[n_tokens, d_key]`
     queries: Vec<f32>,
@@ -171,7 +172,7 @@ fn zeros(n: usize) -> Vec<f32> {
 }
 
 impl State {
-    /// The gradients of the operation's inputs, in their order.
+    /// The gradients of the operation's inputs, in order.
     fn gradients(self, gradient: &FlexTensor) -> [FlexTensor; 9] {
         let Self { call, values: inputs, mut gates, y, mut kept, queries, weights } = self;
         let Call { plan, width, d_memory, d_key, is_gru, .. } = &call;

@@ -15,8 +15,8 @@ use burn_flex::{Flex, FlexTensor};
 use std::mem::MaybeUninit;
 
 vectorised! {
-    /// From a row's sums to its gates and its state. `sums` has of `r` and `z` all, of `n` what the reset gate multiplies,
-    /// which is kept; `gates` has the rest of `n`.
+    /// Computes a row's gates and state from its sums. `sums` holds all of `r` and `z`, and the part of `n`
+    /// multiplied by the reset gate, which is kept; `gates` holds the rest of `n`.
     pub(super) fn forward_row(
         sums: &[f32],
         gates: &mut [f32],
@@ -72,7 +72,7 @@ vectorised! {
     }
 }
 
-/// What the backward pass needs.
+/// State for the backward pass.
 #[derive(Debug, Clone)]
 struct State {
     plan: Plan,

@@ -13,7 +13,7 @@ use burn_flex::{Flex, FlexTensor};
 use std::mem::MaybeUninit;
 
 vectorised! {
-    /// From a row's sums to its gates, its cell and its state.
+    /// Computes a row's gates, cell and state from its sums.
     pub(super) fn forward_row(
         sums: &[f32],
         before: &[f32],
@@ -83,7 +83,7 @@ vectorised! {
     }
 }
 
-/// What the backward pass needs.
+/// State for the backward pass.
 #[derive(Debug, Clone)]
 struct State {
     plan: Plan,

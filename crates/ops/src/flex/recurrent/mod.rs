@@ -1,11 +1,11 @@
 //! Recurrent layers over packed sequences.
 //!
-//! Sequences do not depend on each other, so they are put into groups, each of which goes through all of its time steps
-//! on one thread: a step multiplies the states of those sequences of the group that are still going on, which stand
-//! first, for the longest stand first. A weight that no core's cache holds is better shared out between the cores: then
-//! there is one group, and all cores work on each of its steps.
+//! Sequences are independent, so they are divided into groups, each of which runs all of its time steps on
+//! one thread: a step multiplies the states of the group's unfinished sequences, which come first because the
+//! longest come first. A weight too large for a core's cache is better shared between the cores: then there
+//! is one group, and all cores work on each step.
 //!
-//! The weight's gradient is one product over all steps, made in the end.
+//! The weight's gradient is one product over all steps, computed at the end.
 
 mod attentive;
 mod gru;
@@ -22,21 +22,21 @@ use rayon::prelude::*;
 use std::mem::MaybeUninit;
 use std::slice;
 
-/// Sequences of a group, at most.
+/// Maximum sequences per group.
 const GROUP: usize = 24;
-/// Numbers of a weight that a core keeps in its cache: 1 MiB.
+/// Numbers of a weight that fit in a core's cache: 1 MiB.
 const CACHED: usize = 1 << 18;
 
 /// A sequence of a group.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     sequence: usize,
-    /// The number of its first token.
+    /// The index of its first token.
     start: usize,
     len: usize,
 }
 
-/// Which sequences there are, and in which order their tokens are read.
+/// The sequences, and the order in which their tokens are read.
 #[derive(Debug, Clone)]
 struct Plan {
     /// The longest sequence first.
@@ -71,12 +71,12 @@ impl Plan {
         row.start + self.direction.place(step, row.len)
     }
 
-    /// Whether the cores share out a step, and not the groups.
+    /// Whether the cores share each step instead of the groups.
     fn shares_steps(&self) -> bool {
         self.groups.len() == 1
     }
 
-    /// How many of a group's sequences have a step.
+    /// Number of a group's sequences that have a step.
     fn active(group: &[Row], step: usize) -> usize {
         group.partition_point(|row| row.len > step)
     }
@@ -97,7 +97,7 @@ impl Plan {
         (0..n).for_each(work);
     }
 
-    /// The initial states of a group's sequences, zeros if there are none.
+    /// The initial states of a group's sequences, or zeros.
     fn initial_rows(&self, group: &[Row], initial: Option<&[f32]>) -> Vec<f32> {
         let d = self.d;
         let mut states = vec![0.0; group.len() * d];
@@ -109,7 +109,8 @@ impl Plan {
         states
     }
 
-    /// The state before a step, of the states of all tokens and the initial ones of all sequences.
+    /// The state before a step, from the states of all tokens and the initial states of all
+    /// sequences.
     fn before<'a>(&self, row: &Row, step: usize, states: &'a [f32], initial: &'a [f32]) -> &'a [f32] {
         match step.checked_sub(1) {
             Some(step) => &states[self.token(row, step) * self.d..][..self.d],
@@ -117,7 +118,7 @@ impl Plan {
         }
     }
 
-    /// The state before each token, `[n_tokens, d]`; of the first ones the initial ones.
+    /// The state before each token, `[n_tokens, d]`; the initial state for first tokens.
     fn states_before(&self, states: &[f32], initial: Option<&[f32]>) -> Vec<f32> {
         let d = self.d;
         // SAFETY: the sequences' tokens are all there are, and each has a row of its own.
@@ -141,8 +142,8 @@ impl Plan {
     /// The gradient of a weight: `[d, width]` of which `target` is given `columns` from `from` on.
     ///
     /// # Safety
-    /// `gradients` has `columns` numbers a token, and `target` these columns of `d` rows, of which nobody uses any
-    /// meanwhile.
+    /// `gradients` has `columns` numbers per token, and `target` these columns of `d` rows, which nothing
+    /// else uses meanwhile.
     unsafe fn weight_gradient(
         &self,
         before: &[f32],
@@ -165,12 +166,12 @@ impl Plan {
     }
 }
 
-/// Writes numbers to where none are yet.
+/// Writes numbers to uninitialised memory.
 fn copy(from: &[f32], to: &mut [MaybeUninit<f32>]) {
     to.write_copy_of_slice(from);
 }
 
-/// Rows of memory that threads write, each rows of its own.
+/// Rows of memory written by threads, each its own rows.
 #[derive(Clone, Copy)]
 struct Rows<T> {
     start: *mut T,
@@ -188,23 +189,23 @@ impl<T> Rows<T> {
     }
 
     /// # Safety
-    /// It is there, and nobody uses it meanwhile.
+    /// It exists, and nothing else uses it meanwhile.
     unsafe fn at<'a>(self, i: usize) -> &'a mut [T] {
         // SAFETY: the caller's promise.
         unsafe { slice::from_raw_parts_mut(self.start.add(i * self.width), self.width) }
     }
 
-    /// Some elements, whatever rows they are of.
+    /// A range of elements, regardless of rows.
     ///
     /// # Safety
-    /// They are there, and nobody uses them meanwhile.
+    /// They exist, and nothing else uses them meanwhile.
     unsafe fn elements<'a>(self, start: usize, n: usize) -> &'a mut [T] {
         // SAFETY: the caller's promise.
         unsafe { slice::from_raw_parts_mut(self.start.add(start), n) }
     }
 
     /// # Safety
-    /// It is there and initialised, and nobody writes it meanwhile.
+    /// It exists and is initialised, and nothing writes it meanwhile.
     unsafe fn read<'a>(self, i: usize) -> &'a [f32] {
         const { assert!(size_of::<T>() == size_of::<f32>()) };
         // SAFETY: the caller's promise.
@@ -216,7 +217,7 @@ impl<T> Rows<T> {
 struct Weight {
     matrix: Matrix,
     sizes: [usize; 2],
-    /// In the panels of a kernel of ours, where there is one and more than a step.
+    /// Packed for a kernel of ours, if there is one and several steps.
     packed: Option<Packed>,
     precision: Precision,
     parallel: bool,
@@ -235,7 +236,7 @@ impl Weight {
         Self { matrix, sizes, packed, precision, parallel: plan.shares_steps() }
     }
 
-    /// `target += left · weight`, or `=`, of `n` rows.
+    /// `target += left · weight`, or `=`, for `n` rows.
     fn multiply(&self, n: usize, left: &[f32], add: bool, target: &mut [f32]) {
         let [k, width] = self.sizes;
         assert!(left.len() >= n * k && target.len() >= n * width, "memory of so many rows");
@@ -258,7 +259,7 @@ impl Weight {
     }
 }
 
-/// Some rows of an operation's output, which is several tensors one below the other.
+/// Some rows of an operation's output, which is several tensors stacked vertically.
 fn part(all: &Tensor<2>, start: usize, n: usize) -> Tensor<2> {
     all.clone().narrow(0, start, n)
 }

@@ -1,11 +1,10 @@
 //! Exact byte-pair encoding in linear time, by longest match with backtracking, as in GitHub's `bpe`
 //! crate (van Antwerpen & Neubeck 2024, "So many tokens, so little time").
 //!
-//! A sequence of pieces is the encoding of a text exactly if every two neighbours are that of their own
+//! A sequence of pieces is a text's encoding if and only if every two neighbours encode their own joint
 //! text: until the first merge across a boundary, the pieces on both sides grow as they would alone, so
-//! such a merge would also happen in the text of these two. There is one such sequence for every
-//! beginning of the text; hence a place found to lead nowhere does so whatever comes before, and every
-//! place is tried once.
+//! that merge would also happen in the text of these two. Every prefix of the text has exactly one such
+//! sequence; hence a dead end is one regardless of what precedes it, and every position is tried once.
 
 use super::{
     super::{
@@ -15,10 +14,10 @@ use super::{
     pairs::Pairs,
 };
 
-/// Of vocabularies with longer pieces, in symbols, the search might take too long at one place.
+/// With longer pieces, in symbols, the search might take too long at one position.
 const LONGEST: u32 = 1 << 10;
 
-/// What the search needs of every piece, by id.
+/// What the search needs to know about every piece, by id.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     /// The pair it is made of.
@@ -26,7 +25,7 @@ struct Part {
     right: u32,
     /// 1 + the rank of the merge that makes it, 0 for a symbol.
     rank: u32,
-    /// How many symbols it has.
+    /// Number of symbols.
     len: u32,
     /// The longest other piece that it begins with, or [`NONE`].
     shorter: u32,
@@ -36,15 +35,15 @@ struct Part {
 #[derive(Debug, Clone)]
 pub(super) struct Linear {
     parts: Vec<Part>,
-    /// The code of a symbol in the trie, by id; [`NONE`] for what is in no merge.
+    /// The code of a symbol in the trie, by id; [`NONE`] for symbols in no merge.
     codes: Vec<u32>,
     trie: Trie,
 }
 
 impl Linear {
     /// The tables for `merges` (pair and result, first learnt first) among ids less than `size`; `None`
-    /// where the search would not be exact: where a piece is made in two ways, from pieces learnt after
-    /// it, or may also stand in the text unmade (`is_symbol`).
+    /// if the search would not be exact: if a piece is made in two ways, is made from pieces learnt
+    /// after it, or may also occur in the text without a merge (`is_symbol`).
     pub fn new(
         pairs: &Pairs,
         merges: impl Iterator<Item = (u32, u32, u32)>,
@@ -115,14 +114,14 @@ impl Linear {
         codes
     }
 
-    /// Whether the text of `a` and `b` becomes these two.
+    /// Whether the text of `a` and `b` is encoded as these two.
     #[inline]
     fn fit(&self, pairs: &Pairs, a: u32, b: u32) -> bool {
         pairs.get(a, b).is_none() && self.stay_apart(pairs, a, b)
     }
 
-    /// Whether no merge crosses from `a` to `b` while they come to be. Undoes the merges at their common
-    /// boundary, the last one first, and looks whether one across it would have come before.
+    /// Whether no merge crosses from `a` to `b` while they are built. Undoes the merges at their common
+    /// boundary, last one first, and checks whether one across it would have come earlier.
     #[inline]
     fn stay_apart(&self, pairs: &Pairs, mut a: u32, mut b: u32) -> bool {
         loop {
@@ -162,8 +161,8 @@ impl Linear {
         best
     }
 
-    /// Joins the symbols from `first` on. `false`, with the symbols as they were, is for tables that do
-    /// not belong to `pairs`; it does not happen.
+    /// Merges the symbols from `first` on. Returns `false` and leaves them unchanged if the tables do
+    /// not belong to `pairs`, which does not happen.
     pub fn merge(&self, pairs: &Pairs, out: &mut Vec<Piece>, first: usize) -> bool {
         let end = out.len();
         let mut dead = Dead::default();
@@ -202,7 +201,7 @@ impl Linear {
     }
 }
 
-/// A set of places; the first ones need no memory.
+/// A set of positions; the first ones need no memory.
 #[derive(Default)]
 struct Dead {
     first: u64,

@@ -1,4 +1,4 @@
-//! Joining symbols pair by pair, in the order the pairs were learnt: for any merges, with dropout.
+//! Merges symbols pair by pair, in the order learnt: works for any merges, and with dropout.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -66,8 +66,8 @@ pub(super) fn by_scan(
     }
 }
 
-/// With a queue of pairs: `n log n`. The queue, what makes an entry of it stale, and when dropped
-/// entries come back are the reference's, which decides some of what dropout may give.
+/// With a queue of pairs: `n log n`. The queue, its stale entries and the return of dropped entries
+/// follow the reference, which affects the possible results of dropout.
 pub(super) fn by_queue(pairs: &Pairs, out: &mut Vec<Piece>, first: usize, mut dropout: Option<Dropout>) {
     let symbols = &mut out[first..];
     let count = symbols.len();

@@ -24,11 +24,11 @@ use crate::{Error, Result, pre_tokenizers::byte_to_char};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BpeConfig {
-    /// The probability, 0 to 1, with which every possible merge is left out, so that a text has many
-    /// encodings (Provilkov et al. 2020, "BPE-Dropout"); see
+    /// The probability, 0 to 1, of skipping each possible merge, so that a text has many encodings
+    /// (Provilkov et al. 2020, "BPE-Dropout"); see
     /// [`Tokenizer::encode_sampled`](crate::Tokenizer::encode_sampled).
     pub dropout: Option<f32>,
-    /// Stands for characters outside the vocabulary, which are dropped if there is none.
+    /// Stands for characters outside the vocabulary; without it they are dropped.
     pub unk_token: Option<String>,
     /// Begins every piece inside a word.
     pub continuing_subword_prefix: Option<String>,
@@ -39,7 +39,7 @@ pub struct BpeConfig {
     /// Whether unknown characters become the pieces of their bytes, `<0x00>` to `<0xFF>`, if the
     /// vocabulary has all of them.
     pub byte_fallback: bool,
-    /// Whether a word that is a piece is taken whole, whatever the merges say.
+    /// Whether a word that is a piece is kept whole, regardless of the merges.
     pub ignore_merges: bool,
 }
 
@@ -52,9 +52,9 @@ pub struct Bpe {
     pairs: Pairs,
     config: BpeConfig,
     alphabet: Alphabet,
-    /// The merges of two bytes, if the byte level can do without writing them as characters.
+    /// The merges of two bytes, if the byte level need not write them as characters.
     byte_pairs: Option<Box<[Merge]>>,
-    /// Tables for long words, made when the first one comes; `None` where the merges do not allow them.
+    /// Tables for long words, made on first use; `None` if the merges do not allow them.
     linear: OnceLock<Option<Box<Linear>>>,
 }
 
@@ -137,7 +137,7 @@ impl Bpe {
         self.merges.iter().map(move |&(a, b)| (text(a), text(b)))
     }
 
-    /// The probability of leaving out a merge, if there is one.
+    /// The probability of skipping a merge, if any.
     pub(crate) fn dropout(&self) -> Option<f32> {
         self.config.dropout.filter(|p| *p > 0.0)
     }
@@ -184,15 +184,14 @@ impl Bpe {
         rng.zip(self.dropout()).map(|(rng, probability)| Dropout { probability, rng })
     }
 
-    /// With `ignore_merges`, takes the word of `len` bytes whole if it is a piece.
+    /// With `ignore_merges`, keeps the word of `len` bytes whole if it is a piece.
     fn whole(&self, word: &str, len: usize, out: &mut Vec<Piece>) -> bool {
         let id = if self.config.ignore_merges { self.vocab.id(word) } else { None };
         out.extend(id.map(|id| Piece { id, end: len }));
         id.is_some()
     }
 
-    /// Joins the symbols from `first` on, two of which are merged as `merge` says (see
-    /// [`merge::by_scan`]).
+    /// Merges the symbols from `first` on, according to `merge` (see [`merge::by_scan`]).
     #[inline]
     fn join(
         &self,
@@ -220,7 +219,7 @@ impl Bpe {
         tables.as_deref()
     }
 
-    /// Whether a piece may be what a character becomes before any merge.
+    /// Whether a piece may be a character's symbol before any merge.
     fn is_symbol(&self, id: u32) -> bool {
         let text = self.vocab.token(id).unwrap_or_default();
         let (prefix, suffix) = (&self.config.continuing_subword_prefix, &self.config.end_of_word_suffix);

@@ -1,10 +1,10 @@
-//! What two neighbouring pieces become.
+//! The merges of neighbouring pieces.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
 use hashbrown::HashMap;
 
-/// A pair's place in the order of merges and the piece that it becomes.
+/// A pair's rank among the merges and the resulting piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Merge {
     pub rank: u32,
@@ -39,7 +39,7 @@ fn key(a: u32, b: u32) -> u64 {
     u64::from(a) << 32 | u64::from(b)
 }
 
-/// A multiplication, folded: enough for pairs of ids, and faster than hashing bytes.
+/// A folded multiplication: sufficient for pairs of ids, and faster than hashing bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Mix(u64);
 

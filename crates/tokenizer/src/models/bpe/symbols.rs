@@ -11,9 +11,9 @@ const TABLE: u32 = 0x180;
 pub(super) struct Alphabet {
     table: Box<[Option<u32>]>,
     unk: Option<u32>,
-    /// Those of the characters that stand for bytes at the byte level, if all are there.
+    /// Ids of the characters that stand for bytes at the byte level, if all exist.
     byte_level: Option<Box<[u32; 256]>>,
-    /// Those of `<0x00>` to `<0xFF>`, with byte fallback.
+    /// Ids of `<0x00>` to `<0xFF>`, with byte fallback.
     bytes: Option<Box<[Option<u32>; 256]>>,
 }
 
@@ -37,7 +37,7 @@ impl Alphabet {
         self.byte_level.as_deref()
     }
 
-    /// The ids that stand for what is no character of the vocabulary.
+    /// The ids that stand for unknown characters.
     pub fn stand_ins(&self) -> impl Iterator<Item = u32> {
         self.bytes.iter().flat_map(|bytes| bytes.iter().flatten().copied()).chain(self.unk)
     }
@@ -72,7 +72,7 @@ impl Bpe {
 
 struct Symbols<'a> {
     alphabet: &'a Alphabet,
-    /// Where the last symbol ends. Dropped characters take no part in the offsets either, as in the
+    /// Where the last symbol ends. Dropped characters do not count in the offsets either, as in the
     /// reference.
     end: usize,
     /// Where the word ends; the bytes of a suffix come after.

@@ -1,4 +1,4 @@
-//! What the machine must have and be told before tiles can be used.
+//! Detection and set-up of AMX tiles.
 //!
 //! `is_x86_feature_detected!("amx-…")` and the `_tile_*` intrinsics are unstable, so the flags are read with
 //! CPUID and the instructions written with `asm!`.
@@ -9,8 +9,8 @@ use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 #[cfg(target_os = "linux")]
 use std::sync::OnceLock;
 
-/// Whether bf16 and 8-bit tiles can be used. The first call asks the kernel for the permission, for the whole
-/// process: threads that run already and those to come have it too.
+/// Whether bf16 and 8-bit tiles can be used. The first call requests the kernel's permission for the whole
+/// process, including existing and future threads.
 pub fn available() -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -22,7 +22,7 @@ pub fn available() -> bool {
     false
 }
 
-/// Whether the processor has them, in the one size of tiles that there is so far.
+/// Whether the processor has them, with the only existing tile size.
 #[cfg(target_os = "linux")]
 fn has_instructions() -> bool {
     const BF16_TILE_INT8: u32 = 1 << 22 | 1 << 24 | 1 << 25;
@@ -82,13 +82,13 @@ static FULL: Configuration = {
     Configuration { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
 };
 
-/// Configures the thread's tiles; when dropped, gives them back: until then, every switch of threads saves and
-/// restores 8 KiB, and the core does not reach its deepest sleep.
+/// Configures the thread's tiles, and releases them on drop: until then, every context switch saves and
+/// restores 8 KiB, and the core does not reach its deepest sleep state.
 pub struct Tiles(());
 
 impl Tiles {
     /// # Safety
-    /// [`available`] said yes.
+    /// [`available`] returned `true`.
     #[inline]
     pub unsafe fn configured() -> Self {
         // SAFETY: the caller's promise.

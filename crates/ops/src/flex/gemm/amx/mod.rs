@@ -1,8 +1,9 @@
-//! With AMX: FP32 operands are rounded to bf16 when they are packed, and tiles of 16 by 16 FP32 sums multiply them.
+//! AMX kernels: FP32 operands are rounded to bf16 when packed, and multiplied in tiles of 16 by 16 FP32 sums.
 //!
-//! For each 32 steps along `k` the processor sums even and odd products apart, with fused additions from zero, adds
-//! the two, and adds that to the sum. So the bits differ from those of other kernels in the order of sums, and
-//! depend on no size but `k`. Subnormal operands, sums and targets are zeros, whatever the thread's mode of rounding.
+//! For every 32 steps along `k` the processor sums even and odd products separately, with fused additions
+//! from zero, adds the two, and adds that to the sum. So results differ from other kernels in the order of
+//! sums, and depend on no size but `k`. Subnormal operands, sums and targets are flushed to zero, regardless
+//! of the thread's floating-point mode.
 
 pub(in crate::flex) mod machine;
 mod pack;
@@ -16,7 +17,7 @@ use std::mem::MaybeUninit;
 use std::ptr::null;
 use tiles::{BLOCK, Bf16Pairs, Element, Left, STEP, Sums};
 
-/// Whether tiles can be used, and what packs for them is there.
+/// Whether tiles and the packing instructions are available.
 pub(in crate::flex) fn has_amx() -> bool {
     avx512::has_bf16() && machine::available()
 }
@@ -55,7 +56,8 @@ impl Kernel for Bf16 {
     }
 }
 
-/// `place = onto + a·b`, of `steps` whole tiles along `k`; 32-bit integers where the tiles hold such.
+/// `place = onto + a·b`, of `steps` whole tiles along `k`; 32-bit integers if the tiles hold
+/// integers.
 ///
 /// # Safety
 /// As [`Kernel::multiply`]; tiles are configured.
@@ -99,7 +101,7 @@ pub(in crate::flex) unsafe fn multiply<E: Element>(
     }
 }
 
-/// Whole tiles, for a place that is not.
+/// A buffer of whole tiles, for a partial place.
 #[repr(align(64))]
 #[allow(dead_code, reason = "reached by pointers")]
 struct Block([f32; BLOCK * BLOCK]);

@@ -1,8 +1,8 @@
 //! The innermost loop: up to two by two tiles of sums.
 //!
-//! Two by two is what eight tiles allow with the fewest loads, one to a product: four sums, two tiles of the left
-//! operand and two of the right one. Everything from the first tile to the last is one `asm!`, because a
-//! register that one names as clobbered holds nothing for the next.
+//! With eight tiles, two by two needs the fewest loads, one per product: four sums, two tiles of the left
+//! operand and two of the right one. Everything from the first tile to the last is one `asm!` block,
+//! because clobbered registers do not keep their values between blocks.
 
 use std::arch::asm;
 
@@ -11,15 +11,15 @@ pub(in crate::flex) const BLOCK: usize = 32;
 /// Lanes of 32 bits along `k` in a tile.
 pub(in crate::flex) const STEP: usize = 16;
 
-/// Where the left operand's tiles lie, in bytes.
+/// Memory layout of the left operand's tiles, in bytes.
 #[derive(Clone, Copy)]
 pub(in crate::flex) struct Left {
     pub start: *const u8,
-    /// From a row to the next, within a tile.
+    /// Stride between rows within a tile.
     pub row: isize,
-    /// From the upper tile to the lower one.
+    /// Distance from the upper tile to the lower one.
     pub lower: isize,
-    /// From a step along `k` to the next.
+    /// Stride between steps along `k`.
     pub step: isize,
 }
 
@@ -35,7 +35,7 @@ impl Left {
     }
 }
 
-/// Sums in memory, with their rows so many bytes apart.
+/// Sums in memory, with the stride between rows in bytes.
 #[derive(Clone, Copy)]
 pub(in crate::flex) struct Sums<T> {
     pub start: T,
@@ -44,13 +44,13 @@ pub(in crate::flex) struct Sums<T> {
 
 /// What the tiles hold.
 pub(in crate::flex) trait Element {
-    /// `to = onto + a·b`, or `a·b` where `onto` is null, of `R` by `V` tiles and so many steps along `k`. The right
-    /// panel has 32 columns: 16 lanes of 128 bytes to a step.
+    /// `to = onto + a·b`, or `a·b` if `onto` is null, for `R` by `V` tiles and `steps` steps along `k`. The
+    /// right panel has 32 columns: 16 lanes of 128 bytes per step.
     ///
-    /// A row of `onto` zero bytes apart is added to all rows.
+    /// With row stride zero, one row of `onto` is added to all rows.
     ///
     /// # Safety
-    /// There are tiles and they are configured; everything that is named lies in memory in whole tiles.
+    /// There are tiles and they are configured; all arguments point to whole tiles in memory.
     unsafe fn multiply<const R: usize, const V: usize>(
         steps: usize,
         a: Left,
@@ -65,7 +65,7 @@ pub(in crate::flex) struct Bf16Pairs;
 /// Fours of unsigned integers on the left, signed ones on the right.
 pub(in crate::flex) struct UnsignedSigned;
 
-/// One shape of tiles: the lines for the second row and column are given or left out.
+/// One shape of tiles: the lines for the second row and column are optional.
 macro_rules! block {
     (
         $steps:ident $a:ident $b:ident $onto:ident $to:ident,

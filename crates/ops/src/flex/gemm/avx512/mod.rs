@@ -1,4 +1,5 @@
-//! With AVX-512: what a 32-bit lane of a packed panel holds, and the instruction that multiplies two of them.
+//! AVX-512 kernels: the contents of a packed panel's 32-bit lane, and the instruction that multiplies two of
+//! them.
 
 mod pack;
 mod tile;
@@ -23,11 +24,11 @@ pub(crate) trait Format: Send + Sync + 'static {
     /// `a + b` of two sums.
     unsafe fn add(a: __m512i, b: __m512i) -> __m512i;
 
-    /// 16 lanes from `n` elements (or as many as they need) that follow one another along `k`.
+    /// 16 lanes from `n` contiguous elements along `k` (or as many as needed).
     unsafe fn along(from: *const f32, n: usize) -> __m512i;
 
-    /// A lane each from 16 neighbouring rows (or columns), whose elements along `k` are `step` apart and `n`
-    /// in number (or as many as they need).
+    /// One lane each from 16 adjacent rows or columns with `n` elements along `k` (or as many as needed),
+    /// `step` apart.
     unsafe fn across(from: *const f32, mask: __mmask16, step: isize, n: usize) -> __m512i;
 
     /// [`pack::pack`], compiled for the format's instructions.
@@ -101,7 +102,7 @@ pub(crate) fn has_bf16() -> bool {
     has_avx512() && std::is_x86_feature_detected!("avx512bf16")
 }
 
-/// Whether AMD made the processor: which instructions are fast differs where all are there.
+/// Whether the processor is from AMD, whose fast instructions differ.
 pub(crate) fn is_amd() -> bool {
     let id = __cpuid(0);
     [id.ebx, id.edx, id.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"

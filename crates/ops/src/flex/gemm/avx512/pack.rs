@@ -1,5 +1,5 @@
-//! Packing: up to `W` rows of the left operand, or columns of the right one, side by side, so that the
-//! innermost loop finds what belongs to one step along `k` in one place.
+//! Packing: up to `W` rows of the left operand, or columns of the right one, interleaved, so that the
+//! innermost loop finds each step along `k` in one place.
 
 use super::super::kernel::Lines;
 use super::{Format, first};
@@ -23,7 +23,7 @@ pub(crate) unsafe fn pack<F: Format, const W: usize>(from: Lines, to: *mut u32) 
     }
 }
 
-/// Lines lie next to each other.
+/// Adjacent lines.
 #[inline(always)]
 unsafe fn pack_across<F: Format, const W: usize>(from: Lines, to: *mut u32) {
     // SAFETY: the caller's promise.
@@ -41,7 +41,7 @@ unsafe fn pack_across<F: Format, const W: usize>(from: Lines, to: *mut u32) {
     }
 }
 
-/// Elements along `k` lie next to each other: squares of 16 lines and 16 lanes are transposed.
+/// Elements contiguous along `k`: squares of 16 lines and 16 lanes are transposed.
 #[inline(always)]
 unsafe fn pack_along<F: Format, const W: usize>(from: Lines, to: *mut u32) {
     // SAFETY: the caller's promise.
@@ -67,7 +67,7 @@ unsafe fn pack_along<F: Format, const W: usize>(from: Lines, to: *mut u32) {
     }
 }
 
-/// Neither does: gathered one by one.
+/// Neither is contiguous: elements are gathered one by one.
 #[inline(always)]
 unsafe fn pack_any<F: Format, const W: usize>(from: Lines, to: *mut u32) {
     // SAFETY: the caller's promise.
