@@ -70,7 +70,7 @@ fn assert_bad(
     change(&mut config);
     let (_, failure, _) = read(&config, folder.path());
     let expected = format!(
-        "{}{message}; correct it, or set `corpus.on_error = \"skip\"` to skip such places",
+        "{}{message}; correct it, or set `corpus.on_error = \"skip\"` to skip such parts",
         folder.path().join(name).display()
     );
     assert_eq!(failure.as_deref(), Some(expected.as_str()));

@@ -487,7 +487,7 @@ fn bad_lines_of_conllu_have_their_place() {
         (word("3", "Nein", "INTJ"), "a.conllu:2: column `id` is `3`, expected 2, the word's number; "),
         (word("x-y", "Nein", "INTJ"), "a.conllu:2: column `id` is `x-y`, expected 2, the word's number; "),
         (word("2", "", "INTJ"), "a.conllu:2: column `form` is empty, expected the word; "),
-        (word("2", "Nein", "_"), "a.conllu:2: column `upos` is `_`, which gives none: expected the tag; "),
+        (word("2", "Nein", "_"), "a.conllu:2: column `upos` is `_` (no value), expected the tag; "),
     ] {
         let text = format!("{good}{bad}{}\n{good}", word("3", "so", "ADV"));
         let folder = folder("a.conllu", &text);
@@ -550,7 +550,7 @@ fn a_tag_that_writes_no_entity_has_its_place() {
     let loaded = entity_sentences(&source, folder.path(), expected).unwrap();
     assert_eq!(
         (loaded.examples.len(), loaded.skipped.to_string()),
-        (1, "1 × tag against the scheme".to_owned())
+        (1, "1 × tag invalid in the scheme".to_owned())
     );
 }
 

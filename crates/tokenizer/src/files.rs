@@ -612,7 +612,7 @@ mod tests {
             assert!(error.starts_with(expected), "{error}");
         }
         for (parts, expected) in [
-            (r#"{"type":"FixedLength","length":0}"#, "pre_tokenizer.pretokenizers[0].length: 0 is too few"),
+            (r#"{"type":"FixedLength","length":0}"#, "pre_tokenizer.pretokenizers[0].length: it is 0"),
             (
                 r#"{"type":"Whitespace"},{"type":"Metaspace","replacement":"ab"}"#,
                 "pre_tokenizer.pretokenizers[1].replacement: invalid value: string \"ab\"",

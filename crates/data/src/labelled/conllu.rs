@@ -82,8 +82,7 @@ impl ParseLine for Words {
         let tag = match self.labelled {
             false => String::new(),
             true if columns[self.tags] == UNSPECIFIED => {
-                let detail =
-                    format!("column `{}` is `_` (no value), expected the tag", COLUMNS[self.tags]);
+                let detail = format!("column `{}` is `_` (no value), expected the tag", COLUMNS[self.tags]);
                 return Err(problem("no label", detail));
             }
             true => column(self.tags, "tag")?,

@@ -242,7 +242,7 @@ mod tests {
             ),
             (
                 read(&format!("{CORPUS}{CORPUS}"), QUERIES, QRELS),
-                "corpus.jsonl:4: the id `d1` is that of line 1 too; expected each once",
+                "corpus.jsonl:4: the id `d1` is also on line 1; ids must be unique",
             ),
             (
                 read(CORPUS, "{\"_id\": \"q1\", \"text\": 7}\n", QRELS),
