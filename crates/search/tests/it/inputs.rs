@@ -73,7 +73,7 @@ fn queries_that_cannot_be_used_are_refused() {
     writer.add(&rows(0..2), &Random(1).vectors(2, 3), OnId::Error).unwrap();
     let index = writer.index();
     let find = |query: &[f32]| message(index.find(query, &SearchConfig::default()));
-    assert_eq!(find(&[1.0; 4]), "query 1: 4 features for vectors of 3; the index has 3 a vector");
+    assert_eq!(find(&[1.0; 4]), "query 1: 4 features for vectors of 3; the index has 3 per vector");
     assert_eq!(
         find(&[1.0, 1.0, f32::NAN]),
         "query 0: feature 2 of the vector is NaN; expected a finite number"
