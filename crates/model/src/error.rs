@@ -1,13 +1,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Errors in what a user supplies: configurations and weight files.
+/// Errors in user input: configurations and weight files.
 ///
 /// Wrong tensor shapes are a programmer's mistake and panic; each function documents when.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// A configuration whose values do not fit together.
+    /// A configuration with inconsistent values.
     #[error("model configuration: {0}")]
     Config(String),
 
@@ -22,8 +22,8 @@ pub enum ModelError {
         expected: String,
     },
 
-    /// An attention or positions that no class of transformers has. Saved in their format, the folder would load as a
-    /// different model.
+    /// An attention or positions without a counterpart in transformers. Saved in its format, the folder would
+    /// load as a different model.
     #[error(
         "the {kind} `{part}` has no counterpart in transformers, whose readers would take the folder for a \
          model with {expected}; save the parameters with `weights::collect` and `huggingface::write_tensors`"
@@ -31,13 +31,13 @@ pub enum ModelError {
     ForeignPart {
         /// The kind of part.
         kind: &'static str,
-        /// What models of transformers have in its place.
+        /// What transformers' models have instead.
         expected: &'static str,
         /// The part's type.
         part: String,
     },
 
-    /// An input that is longer than the model allows.
+    /// The input is longer than the model allows.
     #[error("{tokens} tokens are too many: the model takes at most {max}")]
     InputTooLong {
         /// Tokens in the input.
@@ -46,12 +46,12 @@ pub enum ModelError {
         max: usize,
     },
 
-    /// Logits that are not finite, so that no token can be chosen.
+    /// Non-finite logits, so that no token can be chosen.
     #[error("the model's output is not finite")]
     OutputNotFinite,
 
-    /// Settings of decoding that leave no token to write.
-    #[error("every token is forbidden by {settings}, expected settings that leave one to write")]
+    /// Decoding settings that allow no token.
+    #[error("every token is forbidden by {settings}, expected settings that allow at least one")]
     EveryTokenForbidden {
         /// The settings that forbid tokens.
         settings: String,
@@ -69,11 +69,11 @@ pub enum ModelError {
     /// A file or folder that could not be read, written or created.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: `"read"`, `"write"`.
+        /// The attempted action, as a verb: `"read"`, `"write"`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -177,7 +177,7 @@ pub enum ModelError {
         path: PathBuf,
         /// The tensor's name in the file.
         name: String,
-        /// The index of the first such number, one component an axis.
+        /// The index of the first such number, one component per axis.
         index: Vec<usize>,
         /// The number.
         value: f32,
@@ -211,7 +211,7 @@ impl ModelError {
 /// The crate's result.
 pub type Result<T> = std::result::Result<T, ModelError>;
 
-/// A few of the names that a file has in place of missing ones.
+/// A few of the names that a file has instead of the missing ones.
 fn in_their_place(others: &[String]) -> String {
     const SHOWN: usize = 3;
     if others.is_empty() {

@@ -36,26 +36,26 @@ impl ParamInit {
         Self { device: device.clone(), rng, std: 0.02, xavier: false, spare: None, deferred: false }
     }
 
-    /// A generator whose parameters draw their values when they are first used, each from a generator of
-    /// its own: for a model whose weights come from a file, where most are never drawn.
+    /// A generator whose parameters draw their values at first use, each from its own generator: for
+    /// models whose weights come from a file, where most are never drawn.
     pub fn deferred(&mut self) -> Self {
         let rng = Pcg64Mcg::seed_from_u64(self.rng.next_u64());
         Self { device: self.device.clone(), rng, spare: None, deferred: true, ..*self }
     }
 
-    /// Another standard deviation for [`truncated_normal`](Self::truncated_normal).
+    /// Sets the standard deviation for [`truncated_normal`](Self::truncated_normal).
     pub fn with_std(mut self, std: f64) -> Self {
         self.std = std;
         self
     }
 
-    /// Lets the [matrices](Self::matrix) of linear maps start from Xavier's distribution.
+    /// Initialises the [matrices](Self::matrix) of linear maps from Xavier's distribution.
     pub fn with_xavier(mut self) -> Self {
         self.xavier = true;
         self
     }
 
-    /// Other initial values from here on; returns those of before.
+    /// Changes the initialisation from here on; returns the previous one.
     pub(crate) fn replace_values(&mut self, (std, xavier): (f64, bool)) -> (f64, bool) {
         (std::mem::replace(&mut self.std, std), std::mem::replace(&mut self.xavier, xavier))
     }
@@ -74,8 +74,8 @@ impl ParamInit {
         &self.device
     }
 
-    /// Normal with mean 0, cut off at two standard deviations by drawing again, as
-    /// `tf.truncated_normal_initializer` does (google-research/bert, `create_initializer`).
+    /// Normal with mean 0, truncated at two standard deviations by redrawing, as in
+    /// `tf.truncated_normal_initializer` (google-research/bert, `create_initializer`).
     pub fn truncated_normal<const D: usize>(&mut self, shape: [usize; D]) -> Param<Tensor<D>> {
         let std = self.std;
         self.param(shape, move |init| {
@@ -89,7 +89,7 @@ impl ParamInit {
     }
 
     /// A linear map's matrix, `[d_in, d_out]`: [truncated normal](Self::truncated_normal), or uniform between
-    /// `±√(6 / (d_in + d_out))` if that was [asked for](Self::with_xavier) (Glorot & Bengio 2010, eq. 16).
+    /// `±√(6 / (d_in + d_out))` if [requested](Self::with_xavier) (Glorot & Bengio 2010, eq. 16).
     pub fn matrix(&mut self, shape: [usize; 2]) -> Param<Tensor<2>> {
         if !self.xavier {
             return self.truncated_normal(shape);
@@ -113,7 +113,7 @@ impl ParamInit {
         self.param(shape, |_| 1.0)
     }
 
-    /// Uniform between `-bound` and `bound`: as recurrent networks start, and PyTorch's linear maps.
+    /// Uniform between `-bound` and `bound`, as for recurrent networks and PyTorch's linear maps.
     pub fn uniform<const D: usize>(&mut self, shape: [usize; D], bound: f64) -> Param<Tensor<D>> {
         self.param(shape, move |init| {
             // 53 random bits.

@@ -1,9 +1,10 @@
-//! Transformers on burn: blocks, complete models, heads, and the files that hold them.
+//! Transformers on burn: blocks, complete models, heads, and their file formats.
 //!
-//! Everything takes a [`Device`](burn::tensor::Device) and runs on whatever backend the program
-//! was built with; this crate enables none. A model is assembled from [`blocks`], whose heavy
-//! arithmetic goes through [`ops`]; [`bert`] is such an assembly, [`tasks`] puts heads on it, [`xlnet`] has its own
-//! attention, [`awd_lstm`] and [`elmo`] are recurrent, and [`huggingface`] reads and writes them in the ecosystem's format.
+//! Everything takes a [`Device`](burn::tensor::Device) and runs on whatever backend the program was built
+//! with; this crate enables none. A model is assembled from [`blocks`], which use [`ops`] for heavy
+//! arithmetic; [`bert`] is such an assembly, [`tasks`] puts heads on it, [`xlnet`] has its own attention,
+//! [`awd_lstm`] and [`elmo`] are recurrent, and [`huggingface`] reads and writes them in Hugging Face's
+//! format.
 //!
 //! ```
 //! use burn::tensor::{Device, Int, Tensor};
@@ -18,9 +19,9 @@
 //! ```
 //!
 //! # Legend of dimensions
-//! `batch` sequences of `len` tokens; `d_model` features; `n_heads` heads with `d_k` features a key
-//! and `d_v` a value; `d_ff` features inside a feed-forward block; `vocab_size` pieces; `n_masked`
-//! masked positions over the whole batch.
+//! `batch` sequences of `len` tokens; `d_model` features; `n_heads` heads with `d_k` features per
+//! key and `d_v` per value; `d_ff` features inside a feed-forward block; `vocab_size` pieces;
+//! `n_masked` masked positions over the whole batch.
 
 pub mod awd_lstm;
 mod backbone;

@@ -1,5 +1,5 @@
-/// The one of `names` that is near enough to `name` to be meant: a slip or two away, or a part of it. For errors about
-/// unknown names.
+/// The closest of `names` if `name` is likely a misspelling: one or two edits away, or a part of it. For
+/// errors about unknown names.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
     names

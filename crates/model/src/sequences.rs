@@ -1,12 +1,12 @@
 use crate::ops::Packing;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
-/// Token sequences of different lengths, one after another on the host: the common input of recurrent, convolutional
-/// and Transformer models.
+/// Token sequences of different lengths, concatenated on the host: the common input of recurrent,
+/// convolutional and Transformer models.
 ///
-/// Each model makes of it the input that is fastest for it: [packed](Self::packed) into one row, or
-/// [padded](Self::padded) to a rectangle. Results for single tokens are in the order of [`ids`](Self::ids), without
-/// padding.
+/// Each model converts it to its fastest input form: [packed](Self::packed) into one row, or
+/// [padded](Self::padded) to a rectangle. Results for single tokens are in the order of [`ids`](Self::ids),
+/// without padding.
 ///
 /// ```
 /// # use cloze_model::Sequences;
@@ -53,7 +53,7 @@ impl Sequences {
         self.ids.len()
     }
 
-    /// `[n_tokens]`: the ids, one sequence after another.
+    /// `[n_tokens]`: the ids of all sequences, concatenated.
     pub fn ids(&self) -> &[i32] {
         &self.ids
     }
@@ -68,7 +68,7 @@ impl Sequences {
         self.lengths.iter().copied().max().unwrap_or(0)
     }
 
-    /// The sequences, one after another.
+    /// Iterator over the sequences.
     pub fn iter(&self) -> impl Iterator<Item = &[i32]> {
         self.lengths.iter().scan(0, |start, len| {
             let ids = &self.ids[*start..*start + len];
@@ -87,8 +87,8 @@ impl Sequences {
         Tensor::from_data(TensorData::new(self.ids.clone(), [1, self.ids.len()]), device)
     }
 
-    /// One sequence a row, `[sequences, longest]`, padded at the end with `pad_id`; and the padding mask, `true` =
-    /// ignored, if there is any padding.
+    /// One sequence per row, `[sequences, longest]`, padded at the end with `pad_id`; and the padding mask,
+    /// `true` = ignored, if there is any padding.
     pub fn padded(&self, pad_id: i32, device: &Device) -> (Tensor<2, Int>, Option<Tensor<2, Bool>>) {
         let shape = [self.len(), self.longest()];
         let mut ids = Vec::with_capacity(shape[0] * shape[1]);

@@ -2,7 +2,7 @@
 
 use crate::{ModelError, Result};
 
-/// Checks that each size is positive, and small enough to be computed with.
+/// Checks that each size is positive, and small enough not to overflow.
 ///
 /// # Errors
 /// [`ModelError::Setting`] for the first that is not, by its key.
@@ -10,7 +10,7 @@ pub(crate) fn check_sizes(sizes: impl IntoIterator<Item = (&'static str, usize)>
     check_up_to(i32::MAX as usize, sizes)
 }
 
-/// [`check_sizes`] of a model with recurrent layers, the matrices of which are four times as wide as their states.
+/// [`check_sizes`] for a model with recurrent layers, whose matrices are four times as wide as their states.
 ///
 /// # Errors
 /// As [`check_sizes`].

@@ -1,4 +1,4 @@
-//! A model's parameters by path, which all file formats read and write.
+//! A model's parameters by path, used by all file formats.
 
 use crate::ops;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
@@ -9,22 +9,22 @@ use std::fmt;
 /// Float parameters by their path in the module tree, `bert.encoder.layers.0.attention.query.weight`.
 pub type NamedTensors = BTreeMap<String, TensorData>;
 
-/// Where a visitor is in the module tree: the names of the fields on the way there.
+/// A visitor's position in the module tree: the names of the fields leading there.
 ///
-/// The variants of enums are left out, so that the parameters of a model have the same paths in an enum of models. Call
-/// [`enter`](Self::enter) and [`exit`](Self::exit) where the visitor enters and exits modules.
+/// The variants of enums are left out, so that a model's parameters have the same paths in an enum of models.
+/// Call [`enter`](Self::enter) and [`exit`](Self::exit) where the visitor enters and exits modules.
 #[derive(Debug, Clone, Default)]
 pub struct ModulePath(Vec<String>);
 
 impl ModulePath {
-    /// Goes into a module with this name in its container.
+    /// Enters a module with this name in its container.
     pub fn enter(&mut self, name: &str, container: &str) {
         if !is_enum(container) {
             self.0.push(name.to_owned());
         }
     }
 
-    /// Goes back to the container.
+    /// Returns to the container.
     pub fn exit(&mut self, container: &str) {
         if !is_enum(container) {
             self.0.pop();
@@ -50,7 +50,7 @@ pub fn collect<M: Module>(module: &M) -> NamedTensors {
     visitor.tensors
 }
 
-/// A float tensor that is copied to the host only when it is read: many can be written without a copy of all of them.
+/// A float tensor copied to the host only when read, so that many can be written without copying all at once.
 pub struct OnDevice {
     shape: Vec<usize>,
     dtype: DType,
@@ -58,7 +58,7 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    /// It keeps the tensor alive, so an in-place change in the meantime has to copy it.
+    /// Keeps the tensor alive, so an in-place change in the meantime must copy it.
     pub fn new<const D: usize>(tensor: Tensor<D>) -> Self {
         let (shape, dtype) = (tensor.dims().to_vec(), tensor.dtype());
         Self { shape, dtype, copy: Box::new(move || tensor.to_data()) }

@@ -1,4 +1,5 @@
-/// Gives a configuration a method for each of its fields, which returns the configuration with another value there.
+/// Gives a configuration a method for each of its fields, which returns the configuration with that field
+/// changed.
 ///
 /// Other crates cannot write a `#[non_exhaustive]` struct as a literal, so it can get more fields later; with these
 /// methods they can still change one in one expression.

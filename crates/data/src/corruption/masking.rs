@@ -24,8 +24,8 @@ use std::sync::Arc;
 pub struct MaskingConfig {
     /// What is masked together.
     pub unit: MaskUnit,
-    /// For [`MaskUnit::Span`]: `p` of the geometric distribution of span lengths in words, above 0, at most
-    /// 1. `None`: 0.2, as in the paper.
+    /// For [`MaskUnit::Span`]: `p` of the geometric distribution of span lengths in words, above 0 and up to 1.
+    /// `None`: 0.2, as in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span_p: Option<f64>,
     /// For [`MaskUnit::Span`]: the maximum words per span, 1 or more. `None`: 10, as in the paper.

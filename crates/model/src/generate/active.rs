@@ -1,4 +1,4 @@
-//! A request under way: which tokens may come next, and which one does. Without tensors.
+//! A request in progress: which tokens may come next, and which one does. Without tensors.
 
 use super::beam::{Beams, Line, Step, n_best_tokens};
 use super::random::Random;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A listener that is called for each token.
 pub(super) type Listener<'l> = Box<dyn FnMut(WrittenToken<'_>) + Send + 'l>;
 
-/// A request that is being decoded.
+/// A request being decoded.
 pub(super) struct Active {
     pub id: usize,
     pub request: Request,
@@ -19,7 +19,7 @@ pub(super) struct Active {
     stream: [u64; 2],
     /// The number of prefix tokens that were read.
     n_forced: usize,
-    /// What stands before the text: tokens that were read and the prefix.
+    /// The tokens before the text: those read and the prefix.
     before: Vec<i32>,
     /// The number of its rows in the state.
     pub n_rows: usize,
@@ -52,7 +52,7 @@ pub(super) enum Choice {
 }
 
 impl Active {
-    /// A request that is about to begin; `before` stands before its text.
+    /// A request that is about to begin; `before` precedes its text.
     pub fn new(id: usize, request: Request, config: Arc<DecodeConfig>, before: &[i32]) -> Self {
         let before = [before, &request.prefix].concat();
         let ids: Vec<u64> = request.input.iter().chain(&request.prefix).map(|id| *id as u64).collect();
@@ -346,7 +346,7 @@ fn penalise(logits: &mut [f32], text: &[i32], penalty: f32, change: impl Fn(f32)
     }
 }
 
-/// Takes tokens away.
+/// Forbids tokens.
 fn forbid(logits: &mut [f32], banned: &[i32]) {
     for token in banned {
         if let Some(logit) = logits.get_mut(*token as usize) {

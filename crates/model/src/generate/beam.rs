@@ -18,7 +18,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Before anything is written.
+    /// An empty line.
     pub fn new() -> Self {
         Self { row: 0, tokens: Vec::new(), log_prob: 0.0, alignment: Vec::new() }
     }
@@ -54,7 +54,7 @@ impl Line {
 #[derive(Debug, Clone)]
 struct Group {
     live: Vec<Line>,
-    /// The best first.
+    /// Best first.
     finished: Vec<Hypothesis>,
     /// Whether an unfinished hypothesis can still become better than the finished ones.
     is_open: bool,
@@ -79,12 +79,12 @@ pub(super) struct Step<'a> {
     pub attention: &'a [Option<Arc<[f32]>>],
 }
 
-/// How many continuations of a group are looked at: enough even if all that can end do so.
+/// Number of continuations considered per group: enough even if all that can end do so.
 fn n_candidates(config: &BeamSearch, n_stop_ids: usize) -> usize {
     (1 + n_stop_ids).max(2) * config.group_size()
 }
 
-/// How many tokens of each row a search needs.
+/// Number of best tokens needed per row.
 pub(super) fn n_best_tokens(config: &BeamSearch, n_stop_ids: usize) -> usize {
     // Tokens written by the previous groups may lose their rank.
     n_candidates(config, n_stop_ids) + config.beams - config.group_size()
@@ -121,7 +121,7 @@ impl Beams {
         self.groups.iter().any(|group| !group.live.is_empty())
     }
 
-    /// The finished hypotheses of all groups, the best first.
+    /// The finished hypotheses of all groups, best first.
     pub fn finish(self, n_best: usize) -> Vec<Hypothesis> {
         let mut all: Vec<Hypothesis> = self.groups.into_iter().flat_map(|group| group.finished).collect();
         all.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -135,7 +135,7 @@ struct Candidate {
     parent: usize,
     token: i32,
     log_prob: f64,
-    /// The score that candidates are ordered by.
+    /// The score by which candidates are ordered.
     key: f64,
 }
 

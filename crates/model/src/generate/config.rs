@@ -23,26 +23,27 @@ pub struct DecodeConfig {
     pub stop_ids: Vec<i32>,
     /// The ids that are never written, such as padding.
     pub forbidden_ids: Vec<i32>,
-    /// Sequences of two and more tokens that are never written: the last token of one does not follow the others.
+    /// Sequences of two or more tokens that are never written: the last token never follows the others.
     pub forbidden_words: Vec<Vec<i32>>,
     /// The ids that are not written first.
     pub forbidden_first: Vec<i32>,
-    /// The token that is written first, whatever the model predicts, if a single token stands before it: the one that
-    /// begins targets. Its log-probability counts as 0, and it counts in lengths.
+    /// The token that is always written first, if a single token precedes it: the one that begins targets.
+    /// Its log-probability counts as 0, and it counts in lengths.
     pub forced_first: Option<i32>,
-    /// The tokens of which one is written last if a text reaches its maximum length. The log-probability of each counts
-    /// as 0. Empty: whatever the model predicts.
+    /// If a text reaches its maximum length, one of these tokens is written last. Their log-probability
+    /// counts as 0. Empty: no constraint.
     pub forced_last: Vec<i32>,
     /// The number of tokens that must precede one that ends the text.
     pub min_new: usize,
-    /// As [`min_new`](Self::min_new), with what stands before the text: its prompt, or the token that begins targets.
+    /// Like [`min_new`](Self::min_new), but also counting the tokens before the text: its prompt, or the
+    /// token that begins targets.
     pub min_length: usize,
-    /// Makes tokens less likely that are in the text already: their logits are divided by it if positive, and
-    /// multiplied by it if negative (Keskar et al. 2019, "CTRL", §4.1). In a beam search, it acts on log-probabilities,
-    /// as in transformers. 1: no effect.
+    /// Makes tokens already in the text less likely: their logits are divided by it if positive, and
+    /// multiplied by it if negative (Keskar et al. 2019, "CTRL", §4.1). In a beam search, it acts on
+    /// log-probabilities, as in transformers. 1: no effect.
     pub repetition_penalty: f32,
-    /// Makes tokens of the input likelier: as [`repetition_penalty`](Self::repetition_penalty), with its inverse.
-    /// 1: no effect.
+    /// Makes tokens of the input more likely: like [`repetition_penalty`](Self::repetition_penalty), with its
+    /// inverse. 1: no effect.
     pub input_repetition_penalty: f32,
     /// No sequence of this many tokens occurs twice (Paulus et al. 2018, §2.5); 0: no limit.
     pub no_repeat_ngram: usize,
@@ -50,7 +51,7 @@ pub struct DecodeConfig {
     pub no_repeat_input_ngram: usize,
     /// Whether a beam search normalises log-probabilities anew after all settings that change them.
     pub renormalize: bool,
-    /// The number of texts returned for each input, the best first; in a sampling search, the number of samples.
+    /// The number of texts returned for each input, best first; in a sampling search, the number of samples.
     pub n_best: usize,
     /// Whether the attention to the source is returned.
     pub alignment: bool,
@@ -62,7 +63,7 @@ pub struct DecodeConfig {
 pub enum Search {
     /// The most likely token each time.
     Greedy,
-    /// The most likely of several hypotheses at a time.
+    /// Several most likely hypotheses in parallel.
     Beam(BeamSearch),
     /// A random token, drawn by its probability.
     Sample(Sampling),
@@ -74,7 +75,7 @@ pub enum Search {
 pub struct BeamSearch {
     /// The number of hypotheses.
     pub beams: usize,
-    /// What log-probabilities are divided by.
+    /// The divisor of log-probabilities.
     pub length_penalty: LengthPenalty,
     /// `β` of the coverage penalty, which needs a model's attention to the source; 0: no penalty.
     pub coverage_penalty: f64,
@@ -147,13 +148,14 @@ pub enum EarlyStopping {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Sampling {
-    /// What logits are divided by: below 1, likely tokens become more likely.
+    /// The divisor of logits: below 1, likely tokens become more likely.
     pub temperature: f32,
     /// The number of most likely tokens to draw from (Fan et al. 2018); 0: all.
     pub top_k: usize,
     /// Draw from the fewest tokens whose probabilities sum to at least this (Holtzman et al. 2020, "nucleus"); 1: all.
     pub top_p: f32,
-    /// Draw from tokens whose probability is at least this fraction of the greatest (Nguyen et al. 2024); 0: all.
+    /// Draw from tokens whose probability is at least this fraction of the maximum (Nguyen et al. 2024); 0:
+    /// all.
     pub min_p: f32,
 }
 
@@ -214,7 +216,7 @@ impl DecodeConfig {
         }
     }
 
-    /// Whether what may come next depends on the text before it.
+    /// Whether the allowed tokens depend on the preceding text.
     pub(super) fn looks_back(&self) -> bool {
         self.no_repeat_ngram > 0
             || self.no_repeat_input_ngram > 0

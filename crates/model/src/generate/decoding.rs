@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 /// Decodes several requests at a time, each with its own settings; requests come and go between steps.
 ///
-/// What else is decoded changes a request's texts by no more than rounding, and not at all where the model's step gives
-/// a row the same bits among any others: a Transformer with packed weights on flex, where the machine has a kernel of
-/// ours ([`ops::PackedWeight`]).
+/// Other requests affect a request's texts only by rounding, and not at all if the model's step gives a row
+/// the same bits in any batch: a Transformer with packed weights on flex, if the machine has a kernel of ours
+/// ([`ops::PackedWeight`]).
 ///
 /// ```
 /// use burn::tensor::Device;
@@ -43,15 +43,15 @@ pub struct Decoding<'m> {
     /// Whether the model returns its attention.
     aligns: bool,
     batch: usize,
-    /// Requests that have not begun, the first one first.
+    /// Requests not yet begun, in order.
     waiting: VecDeque<Active>,
     active: VecDeque<Active>,
-    /// Results of requests that need no step.
+    /// Results of requests that needed no step.
     done: Vec<Finished>,
     listener: Option<Listener<'m>>,
 }
 
-/// A request's id, and its texts or the error that concerns it alone.
+/// A request's id, and its texts or its own error.
 pub type Finished = (usize, Result<Vec<Hypothesis>>);
 
 /// A token that was just written, for displaying a text as it grows.
@@ -69,7 +69,7 @@ pub struct WrittenToken<'a> {
 }
 
 impl<'m> Decoding<'m> {
-    /// The maximum number of requests under way where nothing else is said.
+    /// The default maximum number of concurrent requests.
     pub const BATCH: usize = 32;
 
     /// Decodes sources with an encoder–decoder. `start_id` is the token that begins every target and is not part of the
@@ -101,7 +101,7 @@ impl<'m> Decoding<'m> {
         }
     }
 
-    /// Sets the maximum number of requests under way, at least one; the others wait.
+    /// Sets the maximum number of concurrent requests, at least one; the others wait.
     pub fn with_batch(mut self, batch: usize) -> Self {
         self.batch = batch.max(1);
         self
@@ -120,9 +120,9 @@ impl<'m> Decoding<'m> {
     /// alignment and the [options](DecodeOptions) do not.
     ///
     /// # Panics
-    /// If a request with this id is there already.
+    /// If a request with this id already exists.
     pub fn submit(&mut self, id: usize, request: Request, config: &Arc<DecodeConfig>) -> Result<()> {
-        assert!(!self.has(id), "a request with the id {id} is there already");
+        assert!(!self.has(id), "a request with the id {id} already exists");
         config.validate()?;
         if config.needs_alignment() && !self.aligns {
             let expected = "no alignment: decoding began without".into();
@@ -139,7 +139,7 @@ impl<'m> Decoding<'m> {
         Ok(())
     }
 
-    /// The result of a request that needs no step; of any other, limits what may be written to what has room.
+    /// The result of a request that needs no step; limits the length of any other to the available room.
     pub(super) fn without_steps(&self, request: &mut Request) -> Option<Result<Vec<Hypothesis>>> {
         let tokens = request.input.len();
         if let Some(max) = self.rows.max_input().filter(|max| tokens > *max) {
@@ -152,8 +152,8 @@ impl<'m> Decoding<'m> {
         is_empty.then(|| Ok(vec![Line::new().end(&request.prefix, 0.0, false)]))
     }
 
-    /// Begins the requests that wait, as far as there is room, and writes one more token of each text under way. Returns
-    /// the requests that are done.
+    /// Begins waiting requests, as far as there is room, and writes one more token of each unfinished text.
+    /// Returns the finished requests.
     ///
     /// [`ModelError::OutputNotFinite`] and [`ModelError::EveryTokenForbidden`] concern a single request; the others
     /// continue.
@@ -169,7 +169,7 @@ impl<'m> Decoding<'m> {
         std::mem::take(&mut self.done)
     }
 
-    /// Drops a request, whose rows are free at once. Returns whether it was still there.
+    /// Drops a request and frees its rows at once. Returns whether it still existed.
     pub fn cancel(&mut self, id: usize) -> bool {
         if !self.has(id) {
             return false;
@@ -187,17 +187,17 @@ impl<'m> Decoding<'m> {
         true
     }
 
-    /// How many of the next requests would begin in the next step.
+    /// Number of further requests that would begin in the next step.
     pub fn room(&self) -> usize {
         self.batch.saturating_sub(self.active.len() + self.waiting.len())
     }
 
-    /// The number of requests whose results no step has returned.
+    /// The number of requests whose results were not returned yet.
     pub fn len(&self) -> usize {
         self.done.len() + self.waiting.len() + self.active.len()
     }
 
-    /// Whether every result was returned.
+    /// Whether all results were returned.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -215,7 +215,7 @@ impl<'m> Decoding<'m> {
         there.any(|other| other == id) || self.done.iter().any(|(done, _)| *done == id)
     }
 
-    /// Reads the inputs of requests that wait, together, as far as there is room.
+    /// Reads the inputs of waiting requests in one batch, as far as there is room.
     fn begin(&mut self) {
         let room = self.batch.saturating_sub(self.active.len()).min(self.waiting.len());
         let mut new: VecDeque<Active> = self.waiting.drain(..room).collect();
@@ -229,7 +229,7 @@ impl<'m> Decoding<'m> {
         self.active.append(&mut new);
     }
 
-    /// Reads one more token a row.
+    /// Reads one more token per row.
     fn write(&mut self) {
         let mut active = std::mem::take(&mut self.active);
         if active.is_empty() {

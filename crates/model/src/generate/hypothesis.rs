@@ -6,13 +6,13 @@ use std::sync::Arc;
 pub struct Request {
     /// The source of an encoder–decoder, or the prompt of a language model.
     pub input: Vec<i32>,
-    /// The prefix of the text. It counts neither in scores nor in lengths.
+    /// The prefix of the text. It does not count in scores or lengths.
     pub prefix: Vec<i32>,
     /// The maximum number of tokens after the prefix, including the one that ends the text; fewer if the model's
     /// positions end before that.
     pub max_new: usize,
-    /// The seed of the random numbers. The same input and seed give the same samples, whatever else is decoded at the
-    /// same time.
+    /// The seed of the random numbers. The same input and seed give the same samples, regardless of other
+    /// requests.
     pub seed: u64,
 }
 
@@ -41,8 +41,8 @@ impl Request {
 pub struct Hypothesis {
     /// The prefix and the tokens written after it, without the token that ended the text.
     pub ids: Vec<i32>,
-    /// The score that hypotheses are ordered by. In a beam search, the log-probability divided by the length penalty,
-    /// plus the coverage penalty; otherwise the log-probability.
+    /// The score by which hypotheses are ordered. In a beam search, the log-probability divided by the length
+    /// penalty, plus the coverage penalty; otherwise the log-probability.
     pub score: f64,
     /// The log-probability of the written tokens, including the token that ended the text.
     pub log_prob: f64,

@@ -43,8 +43,8 @@ pub fn continue_prompts<'m, M: LanguageModel, I: IntoIterator<Item = Request, In
 
 /// Decodes requests of the same settings; an iterator over each request's texts, in the order of the requests.
 ///
-/// A finished text makes room for the next request at once, while the others continue. Of a window of requests that are
-/// read ahead, the longest begin first, so that few rows are left over in the end. See [`Decoding`].
+/// A finished text makes room for the next request at once, while the others continue. Among a window of
+/// requests read ahead, the longest begin first, so that few rows are left at the end. See [`Decoding`].
 ///
 /// A request with an empty input has one empty text. Errors of an item concern a single request; the others continue.
 pub struct InOrder<'m, I> {
@@ -62,7 +62,7 @@ pub struct InOrder<'m, I> {
 }
 
 impl<'m, I: Iterator<Item = Request> + Send> InOrder<'m, I> {
-    /// The maximum number of requests read ahead where nothing else is said.
+    /// The default maximum number of requests read ahead.
     pub const WINDOW: usize = 2048;
 
     /// Decodes `requests` with these settings.
@@ -83,14 +83,14 @@ impl<'m, I: Iterator<Item = Request> + Send> InOrder<'m, I> {
         })
     }
 
-    /// Sets the maximum number of requests decoded at a time, at least one.
+    /// Sets the maximum number of concurrent requests, at least one.
     pub fn with_batch(mut self, batch: usize) -> Self {
         self.decoding = self.decoding.with_batch(batch);
         self
     }
 
-    /// Sets the maximum number of requests read ahead, of which the longest begin first. Finished texts wait until it is
-    /// their turn.
+    /// Sets the maximum number of requests read ahead, of which the longest begin first. Finished texts wait
+    /// for their turn.
     pub fn with_window(mut self, window: usize) -> Self {
         self.window = window;
         self
@@ -129,7 +129,7 @@ impl<'m, I: Iterator<Item = Request> + Send> InOrder<'m, I> {
         }
     }
 
-    /// Hands on waiting requests if there is room.
+    /// Submits waiting requests if there is room.
     fn submit(&mut self) {
         let room = self.decoding.room();
         // Several at a time, so that reading them together pays.

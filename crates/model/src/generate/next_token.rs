@@ -3,13 +3,13 @@ use burn::tensor::{Device, Tensor};
 
 /// A model that predicts the next token of several rows, step by step: the interface between models and decoding.
 ///
-/// A row is one hypothesis: a sentence being translated, one of its beams, or a text being continued. What a model
-/// keeps of the rows between steps, such as keys and values, is its state.
+/// A row is one hypothesis: a sentence being translated, one of its beams, or a text being continued. The
+/// data that a model keeps for the rows between steps, such as keys and values, is its state.
 pub trait NextToken: Sync {
     /// The state of all rows.
     type State: Send;
 
-    /// Reads one more token a row, and returns the logits of the next ones.
+    /// Reads one more token per row, and returns the logits of the next ones.
     ///
     /// # Shapes
     /// - `tokens`: `[rows]`, ids in the vocabulary
@@ -18,8 +18,9 @@ pub trait NextToken: Sync {
     /// Selects rows of the state: row `i` continues row `rows[i]`. A row may be named several times, or not at all.
     fn select(&self, state: &mut Self::State, rows: &[usize]);
 
-    /// Appends the rows of another state. They may have begun at another time and have other lengths, since every row
-    /// counts its own tokens. So a finished row makes room for a new one while the others continue.
+    /// Appends the rows of another state. They may have begun at another time and have different lengths,
+    /// since every row counts its own tokens. So a finished row makes room for a new one while the others
+    /// continue.
     fn join(&self, state: &mut Self::State, other: Self::State);
 
     /// The maximum number of tokens in a row, including those before the first [step](Self::step); none if there is no
@@ -31,8 +32,8 @@ pub trait NextToken: Sync {
 
 /// A model that continues a prompt, left to right: `P(x) = Π_t P(x_t | x_<t)`.
 pub trait LanguageModel: NextToken {
-    /// Reads prompts, one a row: their state, and the logits of the token after each. It is equivalent to
-    /// [steps](NextToken::step) with one token after another, in one pass.
+    /// Reads prompts, one per row: their state, and the logits of the token after each. It is equivalent
+    /// to a [step](NextToken::step) per token, but in one pass.
     ///
     /// # Panics
     /// If there is no prompt, or one is longer than the model's positions.

@@ -46,10 +46,10 @@ impl LengthPenalty {
     }
 }
 
-/// `β · Σᵢ log(min(Σⱼ aᵢⱼ, 1))`, which is added to a hypothesis's score (Wu et al. 2016, eq. 15). `received` is the
+/// `β · Σᵢ log(min(Σⱼ aᵢⱼ, 1))`, added to a hypothesis's score (Wu et al. 2016, eq. 15). `received` is the
 /// total attention that each source token has received from the written tokens.
 ///
-/// A source token that received none counts as having received 1e-6, so that scores stay finite.
+/// A source token without attention counts as 1e-6, so that scores stay finite.
 pub(super) fn coverage(beta: f64, received: &[f32]) -> f64 {
     beta * received.iter().map(|sum| f64::from(sum.clamp(1e-6, 1.0)).ln()).sum::<f64>()
 }

@@ -1,4 +1,4 @@
-//! How decoding sees a model, whatever its type.
+//! A type-erased model, as seen by decoding.
 
 use super::{LanguageModel, NextToken, StepOutput};
 use crate::Sequences;
@@ -11,7 +11,7 @@ pub(super) trait ReadInput: Send {
 
     fn model(&self) -> &Self::Model;
 
-    /// Reads inputs, one a row: their state, and the logits of each one's first token.
+    /// Reads inputs, one per row: their state, and the logits of each one's first token.
     fn begin(&self, inputs: &Sequences) -> (<Self::Model as NextToken>::State, StepOutput);
 
     /// The maximum number of tokens in an input; none if there is no limit.
@@ -20,11 +20,11 @@ pub(super) trait ReadInput: Send {
     /// The device of the model's tensors.
     fn device(&self) -> &Device;
 
-    /// The tokens that stand before a text and count in its length: its prompt, or the token that begins targets.
+    /// The tokens that precede a text and count in its length: its prompt, or the token that begins targets.
     fn before<'a>(&'a self, input: &'a [i32]) -> &'a [i32];
 
-    /// How many tokens fit into the model's positions after an input of this length, of which the last is not read;
-    /// none if there is no limit.
+    /// Number of tokens that fit into the model's positions after this input, the last of which is not read;
+    /// `None` if there is no limit.
     fn room(&self, input: &[i32]) -> Option<usize>;
 }
 
@@ -100,12 +100,12 @@ impl<M: LanguageModel> ReadInput for Continuing<'_, M> {
     }
 }
 
-/// A model and the state of the rows under way.
+/// A model and the state of the active rows.
 pub(super) struct Running<B: ReadInput> {
     reader: B,
     /// None if there are no rows.
     state: Option<<B::Model as NextToken>::State>,
-    /// The state of rows that have just begun.
+    /// The state of new rows.
     new: Option<<B::Model as NextToken>::State>,
 }
 
@@ -132,10 +132,10 @@ pub(super) trait Rows: Send {
     /// Reads inputs, whose rows [`join`](Self::join) then adds to the others.
     fn begin(&mut self, inputs: &Sequences) -> StepOutput;
 
-    /// Adds these of the rows that have begun, of which there are `n_rows`.
+    /// Adds these of the `n_rows` new rows.
     fn join(&mut self, rows: &[usize], n_rows: usize);
 
-    /// Reads one more token a row.
+    /// Reads one more token per row.
     fn step(&mut self, tokens: &[i32]) -> StepOutput;
 
     /// Keeps these of the `n_rows` rows, in this order.
@@ -191,7 +191,7 @@ impl<B: ReadInput> Rows for Running<B> {
     }
 }
 
-/// Whether these are all rows in their order.
+/// Whether these are all rows in order.
 fn is_all(rows: &[usize], n_rows: usize) -> bool {
     rows.iter().copied().eq(0..n_rows)
 }

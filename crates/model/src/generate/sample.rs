@@ -1,9 +1,9 @@
-//! Drawing a token by its probability.
+//! Sampling of a token by its probability.
 
 use super::Sampling;
 use crate::ops;
 
-/// The number of candidates to look at first if it is unknown how many will suffice.
+/// The number of candidates to try first if it is unknown how many suffice.
 const FIRST: usize = 256;
 
 impl Sampling {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::generate::random::Random;
 
-    /// The probabilities that transformers' processors leave, one after the other.
+    /// The probabilities after transformers' processors, applied in order.
     fn expected(sampling: &Sampling, logits: &[f32]) -> Vec<f64> {
         let softmax = |x: &[f64]| {
             let greatest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);

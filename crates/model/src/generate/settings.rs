@@ -1,6 +1,6 @@
 use super::{BeamSearch, DecodeConfig, EarlyStopping, LengthPenalty, Sampling, Search};
 
-/// What may be said of decoding, by a model's folder or by a caller; what is not said is none, or empty.
+/// Decoding settings from a model's folder or a caller; unset ones are `None` or empty.
 ///
 /// The meanings are those of transformers' `generate`.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -8,7 +8,7 @@ use super::{BeamSearch, DecodeConfig, EarlyStopping, LengthPenalty, Sampling, Se
 pub struct DecodeSettings {
     /// The number of beams; 1: no beam search.
     pub beams: Option<usize>,
-    /// The exponent of the length that log-probabilities are divided by.
+    /// The exponent of the length in the divisor of log-probabilities.
     pub length_penalty: Option<f64>,
     /// When a beam search ends.
     pub early_stopping: Option<EarlyStopping>,
@@ -22,10 +22,10 @@ pub struct DecodeSettings {
     pub top_p: Option<f32>,
     /// See [`Sampling::min_p`].
     pub min_p: Option<f32>,
-    /// The maximum number of tokens that are written.
+    /// The maximum number of written tokens.
     pub max_new: Option<usize>,
-    /// The maximum length of a text with what stands before it: a prompt, or the token that begins targets. `max_new`
-    /// takes precedence.
+    /// The maximum length of a text including the tokens before it: a prompt, or the token that begins
+    /// targets. `max_new` takes precedence.
     pub max_length: Option<usize>,
     /// See [`DecodeConfig::min_new`].
     pub min_new: Option<usize>,
@@ -49,7 +49,7 @@ pub struct DecodeSettings {
     pub forced_first: Option<i32>,
     /// See [`DecodeConfig::forced_last`].
     pub forced_last: Vec<i32>,
-    /// See [`DecodeConfig::forbidden_words`]; also words of one token, which do not forbid the end of a text.
+    /// See [`DecodeConfig::forbidden_words`]; also single-token words, which do not forbid the end of a text.
     pub forbidden_words: Vec<Vec<i32>>,
     /// See [`DecodeConfig::forbidden_ids`].
     pub forbidden_ids: Vec<i32>,
@@ -58,10 +58,10 @@ pub struct DecodeSettings {
 }
 
 impl DecodeSettings {
-    /// How many of the likeliest tokens are drawn from where tokens are drawn and nothing says how many.
+    /// The default [`top_k`](Self::top_k) when sampling.
     const TOP_K: usize = 50;
 
-    /// These settings, and where they say nothing, those of `other`.
+    /// These settings, with unset ones from `other`.
     pub fn or(self, other: &Self) -> Self {
         let list = |one: Vec<i32>, other: &Vec<i32>| if one.is_empty() { other.clone() } else { one };
         // A length in tokens written and one of the whole text say the same thing: whoever speaks first decides.
@@ -98,7 +98,7 @@ impl DecodeSettings {
         }
     }
 
-    /// How tokens are chosen; `default` where the settings do not say it.
+    /// How tokens are chosen; `default` if unset.
     pub fn search(&self, default: Search) -> Search {
         let mut search = match (self.sample, self.beams) {
             (Some(true), None | Some(0 | 1)) => Search::Sample(Sampling {
@@ -123,7 +123,7 @@ impl DecodeSettings {
         search
     }
 
-    /// The maximum number of tokens that are written behind this many others, if the settings say it: at least one.
+    /// The maximum number of tokens written after `before` others, if set: at least one.
     pub fn max_new(&self, before: usize) -> Option<usize> {
         self.max_new.or(self.max_length.map(|most| most.saturating_sub(before).max(1)))
     }

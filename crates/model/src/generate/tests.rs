@@ -1,4 +1,5 @@
-//! Decoding with a model whose logits are random: what each search finds, and that requests do not change each other.
+//! Decoding with a model whose logits are random: what each search finds, and that requests do not affect
+//! each other.
 
 use super::penalty::coverage;
 use super::random::Random;
@@ -128,7 +129,7 @@ fn log_probs(request: &Request, written: &[i32]) -> Vec<f64> {
     logits.iter().map(|x| f64::from(*x) - total.ln()).collect()
 }
 
-/// Every possible text with its score, the best first.
+/// Every possible text with its score, best first.
 fn all_texts(request: &Request, score: &dyn Fn(f64, &[i32]) -> f64) -> Vec<(Vec<i32>, f64)> {
     let mut done = Vec::new();
     let mut open = vec![(Vec::new(), 0.0)];

@@ -6,9 +6,9 @@ use crate::blocks::{
 use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 
-/// The configuration of a left-to-right Transformer. [`gpt2`](Self::gpt2) and [`llama`](Self::llama) are the usual
-/// ones. Switches can be combined freely, but a folder in Hugging Face's format can only hold what some class of
-/// transformers builds.
+/// The configuration of a left-to-right Transformer. [`gpt2`](Self::gpt2) and [`llama`](Self::llama) are the
+/// usual ones. Switches can be combined freely, but only combinations that some transformers class supports
+/// can be saved in Hugging Face's format.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GptConfig {
@@ -18,9 +18,9 @@ pub struct GptConfig {
     pub n_layers: usize,
     /// Features of a hidden state.
     pub d_model: usize,
-    /// Heads of queries.
+    /// Query heads.
     pub n_heads: usize,
-    /// Heads of keys and values, each shared by equally many heads of queries (Ainslie et al. 2023).
+    /// Key–value heads, each shared by the same number of query heads (Ainslie et al. 2023).
     pub n_kv_heads: usize,
     /// Features of a head.
     pub d_head: usize,
@@ -30,7 +30,8 @@ pub struct GptConfig {
     pub max_positions: usize,
     /// Rotary positions; none: a learned vector for each position is added to the embeddings.
     pub rotary: Option<RotaryConfig>,
-    /// How many earlier tokens a token sees besides itself (Mistral's `sliding_window` less 1); none: all of them.
+    /// Number of earlier tokens that a token sees besides itself (Mistral's `sliding_window` minus 1);
+    /// `None`: all.
     pub window: Option<usize>,
     /// Whether each layer has the [window](Self::window), from the first to the last; none: all have it. The others see all
     /// earlier tokens.
@@ -103,7 +104,7 @@ impl GptConfig {
     }
 
     /// A Llama (Touvron et al. 2023) of `n_layers` layers of width `d_model`, with heads of 64 features, and
-    /// feed-forward networks of about as many parameters as `4 · d_model` features have without a gate.
+    /// feed-forward networks with about as many parameters as ungated ones of `4 · d_model` features.
     pub fn llama(vocab_size: usize, n_layers: usize, d_model: usize) -> Self {
         Self {
             d_ff: (8 * d_model / 3).next_multiple_of(32),
@@ -124,7 +125,7 @@ impl GptConfig {
         }
     }
 
-    /// Checks that the values fit together.
+    /// Checks that the values are consistent.
     ///
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.

@@ -1,4 +1,4 @@
-//! Text generation: prompts are read in one pass, then each step takes one token a row.
+//! Text generation: prompts are read in one pass, then each step takes one token per row.
 
 use super::Gpt;
 use super::model::{flat, with_prefixes};

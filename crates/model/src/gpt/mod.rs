@@ -1,4 +1,5 @@
-//! Left-to-right language models: GPT-2's shape, Llama's, and those between them, by the switches of [`GptConfig`].
+//! Left-to-right language models: GPT-2, Llama, and architectures in between, by the switches of
+//! [`GptConfig`].
 
 mod config;
 mod decoding;

@@ -27,7 +27,7 @@ pub struct Gpt {
     pub output: Option<Linear>,
     /// Whether training [recomputes](ops::recompute) each layer in the backward pass.
     pub recompute: bool,
-    /// Whether the tokens of a prompt see one another, as those of a prefix do, when text is generated.
+    /// Whether the tokens of a prompt see one another, like a prefix, when text is generated.
     pub bidirectional_prompts: bool,
     pub(super) dropout: f64,
     pub(super) max_positions: usize,
@@ -61,14 +61,14 @@ impl Gpt {
         self.states_under(self.input(sequences, device), sequences)
     }
 
-    /// [`states`](Self::states) where the first tokens of each sequence, `prefixes` of them, see one another. All later
-    /// ones see these, themselves and those before them.
+    /// [`states`](Self::states) with the first `prefixes` tokens of each sequence seeing one another. Later
+    /// tokens see these, themselves and those before them.
     ///
     /// # Shapes
     /// - `prefixes`: `[sequences]`, each at most the sequence's length; returns `[n_tokens, d_model]`
     ///
     /// # Panics
-    /// Those of [`states`](Self::states), and if there is not one prefix for each sequence, or one is longer than its
+    /// Those of [`states`](Self::states), and unless there is one prefix per sequence, at most as long as the
     /// sequence.
     pub fn prefix_states(&self, sequences: &Sequences, prefixes: &[usize], device: &Device) -> Tensor<2> {
         let (ids, mask) = self.input(sequences, device);
@@ -101,14 +101,14 @@ impl Gpt {
         self.project(self.states(sequences, device))
     }
 
-    /// The cross-entropy of the token that follows each token, `−log P(x_t | x_<t)`, in nats.
+    /// The cross-entropy of the token after each token, `−log P(x_t | x_<t)`, in nats.
     ///
     /// # Shapes
     /// - `next`: the id that follows each token, in the order of [`Sequences::ids`]
     /// - returns `[n_tokens]`
     ///
     /// # Panics
-    /// Those of [`states`](Self::states), and if the number of ids is not that of the tokens.
+    /// Those of [`states`](Self::states), and if the numbers of ids and tokens differ.
     pub fn losses(&self, sequences: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
         assert_eq!(next.len(), sequences.n_tokens(), "the ids that follow, and the tokens");
         let next = Tensor::<1, Int>::from_data(TensorData::new(next.to_vec(), [next.len()]), device);
@@ -122,7 +122,7 @@ impl Gpt {
     /// - `wanted`: the indices of `n` tokens, in the order of [`Sequences::ids`]; returns `[n]`
     ///
     /// # Panics
-    /// Those of [`states`](Self::states), and if the number of ids is not that of the wanted tokens.
+    /// Those of [`states`](Self::states), and if the numbers of ids and wanted tokens differ.
     pub fn losses_at(
         &self,
         sequences: &Sequences,
@@ -137,16 +137,17 @@ impl Gpt {
         ops::cross_entropy(self.project(states), vector(next))
     }
 
-    /// The cross-entropy of the tokens behind each sequence's prefix, `−log P(x_t | x_<t)` for `t > p`, in nats, where the
-    /// `p` tokens of the prefix see one another (Raffel et al. 2020, §3.2.1). The prefix's last token predicts the first
-    /// one behind it. Without a prefix (`p = 0`) each token predicts the next, as with a prefix of one token.
+    /// The cross-entropy of the tokens after each sequence's prefix, `−log P(x_t | x_<t)` for `t > p`, in
+    /// nats, where the `p` prefix tokens see one another (Raffel et al. 2020, §3.2.1). The prefix's last
+    /// token predicts the first one after it. Without a prefix (`p = 0`) each token predicts the next, as
+    /// with a prefix of one token.
     ///
     /// # Shapes
     /// - `prefixes`: `[sequences]`; `next`: the id that follows each token, in the order of [`Sequences::ids`]
-    /// - returns `[Σ (len − max(p, 1) + 1)]`, one sequence after another
+    /// - returns `[Σ (len − max(p, 1) + 1)]`, sequences concatenated
     ///
     /// # Panics
-    /// Those of [`prefix_states`](Self::prefix_states), and if the number of ids is not that of the tokens.
+    /// Those of [`prefix_states`](Self::prefix_states), and if the numbers of ids and tokens differ.
     pub fn prefix_losses(
         &self,
         sequences: &Sequences,
@@ -179,11 +180,11 @@ impl Gpt {
         }
     }
 
-    /// The tokens in the layout that is fastest, and what each of them sees: one sequence a row, or packed if their
-    /// lengths differ and the device supports it.
+    /// The tokens in the layout that is fastest, and what each of them sees: one sequence per row, or packed
+    /// if their lengths differ and the device supports it.
     ///
-    /// Padding needs no mask: it is at the sequences' ends, where no token sees it. Only positions that depend on a
-    /// sequence's length have to know of it.
+    /// Padding needs no mask: it is at the sequences' ends, where no token sees it. Only positions that
+    /// depend on a sequence's length need it.
     pub(super) fn input(&self, sequences: &Sequences, device: &Device) -> (Tensor<2, Int>, AttentionMask) {
         assert!(!sequences.is_empty(), "no sequence: nothing to compute");
         let longest = sequences.longest();
@@ -244,7 +245,7 @@ impl Gpt {
     }
 }
 
-/// A mask of left-to-right sequences, of which the first tokens see one another.
+/// A mask of left-to-right sequences whose first tokens see one another.
 pub(super) fn with_prefixes(mask: AttentionMask, sequences: &Sequences, prefixes: &[usize]) -> AttentionMask {
     assert_eq!(prefixes.len(), sequences.len(), "prefixes, and sequences");
     let fit = prefixes.iter().zip(sequences.lengths()).all(|(prefix, len)| prefix <= len);

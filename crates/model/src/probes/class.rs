@@ -3,8 +3,8 @@ use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::{Tensor, activation};
 
-/// A probe for classes: `softmax(W·h + b)`, or `softmax(W_2·ReLU(W_1·h + b_1) + b_2)` with a hidden layer (Hewitt & Liang
-/// 2019, §3.1).
+/// A classification probe: `softmax(W·h + b)`, or `softmax(W_2·ReLU(W_1·h + b_1) + b_2)` with a hidden layer
+/// (Hewitt & Liang 2019, §3.1).
 ///
 /// Deviation: the paper's MLP has two hidden layers.
 #[derive(Module, Debug)]
@@ -18,7 +18,8 @@ pub struct ClassProbe {
 linear_maps!(ClassProbe { hidden, output });
 
 impl ClassProbe {
-    /// A new probe of `d` features, linear unless there are `d_hidden` features between. It starts as PyTorch's linear maps do.
+    /// A new probe of `d` features, linear unless there are `d_hidden` hidden features. It is initialised
+    /// like PyTorch's linear maps.
     pub fn new(d: usize, d_hidden: Option<usize>, n_classes: usize, init: &mut ParamInit) -> Self {
         let hidden = d_hidden.map(|d_hidden| Linear::uniform(d, d_hidden, init));
         Self { hidden, output: Linear::uniform(d_hidden.unwrap_or(d), n_classes, init) }

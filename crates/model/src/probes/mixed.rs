@@ -4,12 +4,12 @@ use crate::linear_maps;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// A probe for classes of a weighted mean of all layers, whose weights are trained with it (Tenney et al. 2019, §3.1).
+/// A classification probe on a weighted mean of all layers, with trained weights (Tenney et al. 2019, §3.1).
 #[derive(Module, Debug)]
 pub struct MixedProbe {
     /// The mean over layers.
     pub mix: ScalarMix,
-    /// What tells classes by it.
+    /// The classification probe.
     pub probe: ClassProbe,
 }
 
@@ -19,7 +19,7 @@ impl MixedProbe {
     /// The logits of each class.
     ///
     /// # Shapes
-    /// - `layers`: `[n, n_layers · d]`, each layer's states side by side; returns `[n, n_classes]`
+    /// - `layers`: `[n, n_layers · d]`, each layer's states, concatenated; returns `[n, n_classes]`
     pub fn forward(&self, layers: Tensor<2>) -> Tensor<2> {
         self.probe.forward(self.mix.forward(&layers.chunk(self.mix.weights.dims()[0], 1)))
     }

@@ -1,7 +1,8 @@
-//! Probes: small models that are trained on an encoder's states to see what these say.
+//! Probes: small models trained on an encoder's states to find out what these encode.
 //!
-//! The encoder itself is not trained. [`ClassProbe`] tells classes of words or sentences, [`MixedProbe`] those of a mean over
-//! layers that it weighs itself, and [`StructuralProbe`] finds distances and depths of a dependency tree.
+//! The encoder itself is not trained. [`ClassProbe`] predicts classes of words or sentences, [`MixedProbe`]
+//! does so from a learned mean over layers, and [`StructuralProbe`] predicts distances and depths of a
+//! dependency tree.
 
 mod class;
 mod mixed;

@@ -2,11 +2,11 @@ use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
-/// A linear map `B` under which squared lengths are those of a dependency tree (Hewitt & Manning 2019, §2): between two words
-/// `(B·(h_i − h_j))ᵀ·(B·(h_i − h_j))`, and of one `(B·h_i)ᵀ·(B·h_i)`.
+/// A linear map `B` under which squared norms match a dependency tree (Hewitt & Manning 2019, §2): distances
+/// `(B·(h_i − h_j))ᵀ·(B·(h_i − h_j))` and depths `(B·h_i)ᵀ·(B·h_i)`.
 ///
-/// Deviation: distances are made of products, `‖x‖² + ‖y‖² − 2·x·y`, which needs no tensor of all differences. Two equal states
-/// can be a rounding error apart.
+/// Deviation: distances are computed from products, `‖x‖² + ‖y‖² − 2·x·y`, without a tensor of all
+/// differences. Equal states may differ by a rounding error.
 #[derive(Module, Debug)]
 pub struct StructuralProbe {
     /// `[d, rank]`: the transpose of `B`.
@@ -19,7 +19,7 @@ impl StructuralProbe {
         Self { map: init.uniform([d, rank], 0.05) }
     }
 
-    /// The squared distance of each two words.
+    /// The squared distance between each two words.
     ///
     /// # Shapes
     /// - `states`: `[batch, n_words, d]`; returns `[batch, n_words, n_words]`

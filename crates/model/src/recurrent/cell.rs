@@ -1,7 +1,7 @@
 use burn::tensor::{Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
 
-/// What a recurrent layer computes at a time step.
+/// The kind of recurrent cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -14,7 +14,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// How many gates its sums are of.
+    /// Number of gates.
     pub fn gates(self) -> usize {
         match self {
             Self::Lstm => 4,
@@ -23,36 +23,36 @@ impl Cell {
     }
 }
 
-/// What a recurrent layer, or both directions of one side by side, remembers of each sequence.
+/// The state of a recurrent layer, or of both its directions concatenated, for each sequence.
 #[derive(Debug, Clone)]
 pub struct RecurrentState {
     /// `[sequences, d]`
     pub hidden: Tensor<2>,
-    /// `[sequences, d]`: of an LSTM.
+    /// `[sequences, d]`, for an LSTM.
     pub cell: Option<Tensor<2>>,
 }
 
 impl RecurrentState {
-    /// Nothing yet.
+    /// The zero state.
     pub fn zeros(cell: Cell, sequences: usize, d: usize, device: &Device) -> Self {
         let hidden = Tensor::zeros([sequences, d], device);
         Self { cell: (cell == Cell::Lstm).then(|| hidden.clone()), hidden }
     }
 
-    /// Both tensors changed alike.
+    /// Applies a function to both tensors.
     pub fn map(self, change: impl Fn(Tensor<2>) -> Tensor<2>) -> Self {
         Self { hidden: change(self.hidden), cell: self.cell.map(change) }
     }
 
-    /// Those of other sequences: sequence `i` is what sequence `sequences[i]` was.
+    /// The states of selected sequences: sequence `i` is the former `sequences[i]`.
     pub fn select(self, sequences: Tensor<1, Int>) -> Self {
         self.map(|x| x.select(0, sequences.clone()))
     }
 
-    /// Two states along an axis: 0 puts sequences one below the other, 1 features side by side.
+    /// Concatenates two states along an axis: 0 for sequences, 1 for features.
     ///
     /// # Panics
-    /// If they are not of the same cell.
+    /// If their cells differ.
     pub fn cat(self, other: Self, axis: usize) -> Self {
         assert_eq!(self.cell.is_some(), other.cell.is_some(), "states of the same cell");
         let join = |a, b| Tensor::cat(vec![a, b], axis);

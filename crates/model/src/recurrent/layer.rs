@@ -7,14 +7,14 @@ use burn::tensor::Tensor;
 
 /// One recurrent layer in one direction.
 ///
-/// Gates stand in PyTorch's order: `i, f, g, o` of an LSTM, `r, z, n` of a GRU.
+/// Gates are in PyTorch's order: `i, f, g, o` for an LSTM, `r, z, n` for a GRU.
 #[derive(Module, Debug)]
 pub struct RecurrentLayer {
     /// `[d_in, gates·d]`, with a bias: `W x + b`.
     pub input: Linear,
     /// `[d, gates·d]`: `U`.
     pub recurrent: Param<Tensor<2>>,
-    /// `[d]`: of a GRU, the bias that its reset gate multiplies.
+    /// `[d]`: for a GRU, the bias multiplied by its reset gate.
     pub recurrent_bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
     cell: Cell,
@@ -25,15 +25,15 @@ linear_maps!(RecurrentLayer { input });
 /// What a [`RecurrentLayer`] returns.
 #[derive(Debug, Clone)]
 pub struct LayerOutput {
-    /// After each token, `[n_tokens, d]`.
+    /// The state after each token, `[n_tokens, d]`.
     pub states: Tensor<2>,
-    /// After each sequence's last step.
+    /// The state after each sequence's last step.
     pub last: RecurrentState,
 }
 
 impl RecurrentLayer {
-    /// A new layer: weights are uniform between `±1/√d`, as in PyTorch, and biases zero, but for an LSTM's forget gate,
-    /// whose bias is 1 (Jozefowicz et al. 2015, §2.2).
+    /// A new layer: weights are uniform between `±1/√d`, as in PyTorch, and biases zero, except an LSTM's
+    /// forget gate's, which is 1 (Jozefowicz et al. 2015, §2.2).
     pub fn new(cell: Cell, d_in: usize, d: usize, init: &mut ParamInit) -> Self {
         let (width, bound) = (cell.gates() * d, 1.0 / (d.max(1) as f64).sqrt());
         let weight = init.uniform([d_in, width], bound);
@@ -51,7 +51,7 @@ impl RecurrentLayer {
         }
     }
 
-    /// What it computes.
+    /// The kind of cell.
     pub fn cell(&self) -> Cell {
         self.cell
     }
@@ -62,10 +62,10 @@ impl RecurrentLayer {
     }
 
     /// # Shapes
-    /// - `x`: `[n_tokens, d_in]`, packed; `initial`: zeros where there is none
+    /// - `x`: `[n_tokens, d_in]`, packed; `initial`: default zeros
     ///
     /// # Panics
-    /// If sizes do not fit, or there is no sequence.
+    /// If sizes do not match, or there is no sequence.
     pub fn forward(
         &self,
         x: Tensor<2>,
@@ -76,8 +76,9 @@ impl RecurrentLayer {
         self.forward_dropping(x, packing, initial, direction, 0.0)
     }
 
-    /// [`forward`](Self::forward) with DropConnect on the recurrent weight: in training each of its numbers is left out
-    /// with a probability of `weight_dropout`, the same ones at all time steps (Merity et al. 2018, §2).
+    /// [`forward`](Self::forward) with DropConnect on the recurrent weight: in training each of its numbers
+    /// is dropped with probability `weight_dropout`, the same ones at all time steps (Merity et al. 2018,
+    /// §2).
     pub fn forward_dropping(
         &self,
         x: Tensor<2>,

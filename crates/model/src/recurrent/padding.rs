@@ -1,9 +1,9 @@
-//! Between packed sequences and a rectangle of them.
+//! Conversion between packed and padded sequences.
 
 use crate::ops::Packing;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
-/// Packed states, a sequence a row; where padding is, a sequence's first state stands.
+/// Packed states as one sequence per row; padding holds the sequence's first state.
 ///
 /// # Shapes
 /// - `states`: `[n_tokens, d]`; returns `[sequences, longest, d]`
@@ -20,7 +20,7 @@ pub(crate) fn padded(states: Tensor<2>, packing: &Packing) -> Tensor<3> {
     states.select(0, tokens).reshape(shape)
 }
 
-/// [`padded`] undone.
+/// The inverse of [`padded`].
 pub(crate) fn unpadded(states: Tensor<3>, packing: &Packing) -> Tensor<2> {
     let [batch, len, d] = states.dims();
     let states = states.reshape([batch * len, d]);
@@ -32,7 +32,7 @@ pub(crate) fn unpadded(states: Tensor<3>, packing: &Packing) -> Tensor<2> {
     states.select(0, places)
 }
 
-/// Where padding is, `true` = ignored, `[sequences, longest]`; none where there is none.
+/// The padding mask, `true` = ignored, `[sequences, longest]`; `None` without padding.
 pub(crate) fn pad_mask(packing: &Packing, device: &Device) -> Option<Tensor<2, Bool>> {
     let shape = [packing.lengths().len(), packing.longest()];
     let ignored: Vec<bool> = packing.padded_tokens().iter().map(Option::is_none).collect();

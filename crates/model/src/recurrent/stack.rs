@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
-/// From which end a stack reads.
+/// The direction in which a stack reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -16,12 +16,12 @@ pub enum Reading {
     Forward,
     /// From the last token back (Sutskever et al. 2014, §3.3).
     Reverse,
-    /// Both, whose states stand side by side (Schuster & Paliwal 1997).
+    /// Both, with concatenated states (Schuster & Paliwal 1997).
     Both,
 }
 
 impl Reading {
-    /// How many directions.
+    /// Number of directions.
     pub fn directions(self) -> usize {
         if self == Self::Both { 2 } else { 1 }
     }
@@ -39,11 +39,11 @@ pub struct RecurrentConfig {
     pub d: usize,
     /// Layers.
     pub n_layers: usize,
-    /// From which end.
+    /// The reading direction.
     pub reading: Reading,
-    /// Dropout on what a layer hands to the next one; the last one's states have none.
+    /// Dropout between layers; not on the last one's states.
     pub dropout: f64,
-    /// Whether that dropout drops the same features of all of a sequence's tokens (Gal & Ghahramani 2016, §4).
+    /// Whether dropout drops the same features for all tokens of a sequence (Gal & Ghahramani 2016, §4).
     pub same_features: bool,
 }
 
@@ -53,17 +53,17 @@ impl RecurrentConfig {
         Self { cell, d_in, d, n_layers: 1, reading: Reading::Forward, dropout: 0.0, same_features: false }
     }
 
-    /// So many layers.
+    /// Sets the number of layers.
     pub fn with_layers(self, n_layers: usize) -> Self {
         Self { n_layers, ..self }
     }
 
-    /// From another end.
+    /// Sets the reading direction.
     pub fn with_reading(self, reading: Reading) -> Self {
         Self { reading, ..self }
     }
 
-    /// With dropout between the layers.
+    /// Sets the dropout between layers.
     pub fn with_dropout(self, dropout: f64) -> Self {
         Self { dropout, ..self }
     }
@@ -74,7 +74,7 @@ impl RecurrentConfig {
     }
 
     /// # Errors
-    /// [`ModelError::Setting`] with the field that does not do.
+    /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
         check_recurrent_sizes([("d_in", self.d_in), ("d", self.d), ("n_layers", self.n_layers)])?;
         if !(0.0..1.0).contains(&self.dropout) {
@@ -142,27 +142,28 @@ pub struct Recurrent {
     pub layers: Vec<Directions>,
     /// Dropout between layers.
     pub dropout: f64,
-    /// Whether it drops the same features of all of a sequence's tokens.
+    /// Whether it drops the same features for all tokens of a sequence.
     pub same_features: bool,
 }
 
 linear_maps!(Recurrent { layers });
 
-/// What a stack returns.
+/// The output of a stack.
 #[derive(Debug, Clone)]
 pub struct RecurrentOutput {
-    /// The last layer's, `[n_tokens, d_out]`, in the order of the tokens: forward, then reverse.
+    /// The last layer's states, `[n_tokens, d_out]`, in token order: forward, then reverse.
     pub states: Tensor<2>,
-    /// Each layer's after its last steps, `[sequences, d_out]`: a reverse direction's after a sequence's first token.
+    /// Each layer's final states, `[sequences, d_out]`; a reverse direction's is after a sequence's first
+    /// token.
     pub last: Vec<RecurrentState>,
 }
 
 impl Recurrent {
     /// # Shapes
-    /// - `x`: `[n_tokens, d_in]`, packed; `initial`: of each layer, `[sequences, d_out]`; zeros where there is none
+    /// - `x`: `[n_tokens, d_in]`, packed; `initial`: for each layer, `[sequences, d_out]`; default zeros
     ///
     /// # Panics
-    /// If sizes do not fit, or there is no sequence.
+    /// If sizes do not match, or there is no sequence.
     pub fn forward(
         &self,
         x: Tensor<2>,
@@ -188,8 +189,8 @@ impl Recurrent {
     }
 }
 
-/// Dropout on the states of packed sequences: of each token's features, or of the same features of all of a sequence's
-/// tokens.
+/// Dropout on the states of packed sequences: of each token's features independently, or of the same features
+/// for all tokens of a sequence.
 pub(crate) fn between_layers(
     states: Tensor<2>,
     packing: &Packing,

@@ -18,7 +18,8 @@ pub struct AdditiveScore {
 linear_maps!(AdditiveScore { query, key });
 
 impl AdditiveScore {
-    /// Of queries of `d_query` features and states of `d_memory`, compared by `d`.
+    /// A score for queries of `d_query` and states of `d_memory` features, compared in `d`
+    /// features.
     pub fn new(d_query: usize, d_memory: usize, d: usize, init: &mut ParamInit) -> Self {
         let mut map = |d_in: usize| {
             Linear::from_parts(init.uniform([d_in, d], 1.0 / (d_in.max(1) as f64).sqrt()), None)

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-/// A score by its name.
+/// The kind of score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -31,7 +31,7 @@ pub struct ScoreConfig {
     pub d_query: usize,
     /// Features of a memory's state.
     pub d_memory: usize,
-    /// Features by which an additive score compares.
+    /// Features in which an additive score compares.
     pub d: usize,
     /// The longest memory of a location score, in tokens.
     pub max_tokens: usize,
@@ -53,8 +53,8 @@ impl ScoreConfig {
     }
 }
 
-/// The one of this crate's scores that a [`ScoreConfig`] names; the others are none. (An enum would have its variants'
-/// names in the parameters' paths.)
+/// The score named by a [`ScoreConfig`]; the other fields are `None`. (An enum would put its variants' names
+/// into the parameters' paths.)
 #[derive(Module, Debug)]
 pub struct AnyScore {
     /// `v·tanh(W q + U h)`
@@ -69,7 +69,7 @@ pub struct AnyScore {
 
 linear_maps!(AnyScore { additive, dot, general, location });
 
-/// Calls a method of the score that is there.
+/// Calls a method of the configured score.
 macro_rules! of_any {
     ($any:expr, |$score:ident| $call:expr) => {
         match $any {

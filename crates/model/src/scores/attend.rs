@@ -6,9 +6,9 @@ use burn::module::{Module, ModuleDisplay};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Int, Tensor};
 
-/// How well a query and a state of a memory go together.
+/// A score of a query and a memory state.
 pub trait Score: Module + LinearMaps + ModuleDisplay + Sync + 'static {
-    /// What scores need of a memory, whatever the query: computed once.
+    /// The query-independent part of the scores, computed once per memory.
     ///
     /// # Shapes
     /// - `memory`: `[batch, k_len, d_memory]`; returns `[batch, k_len, d_key]`
@@ -20,31 +20,31 @@ pub trait Score: Module + LinearMaps + ModuleDisplay + Sync + 'static {
     /// - `query`: `[batch, q_len, d_query]`; `keys`: `[batch, k_len, d_key]`; returns `[batch, q_len, k_len]`
     fn scores(&self, query: Tensor<3>, keys: Tensor<3>) -> Tensor<3>;
 
-    /// This score as an additive one, for which decoders have an [operation](crate::ops::attentive) of its own; none of any
-    /// other.
+    /// This score as an additive one, for which decoders have a special [operation](crate::ops::attentive);
+    /// `None` for any other.
     fn as_additive(&self) -> Option<&AdditiveScore> {
         None
     }
 
-    /// How many tokens a memory may have; none if there is no limit.
+    /// Maximum number of memory tokens; `None` if there is no limit.
     fn max_memory_tokens(&self) -> Option<usize> {
         None
     }
 }
 
-/// What queries attend to: a sequence of states a row.
+/// What queries attend to: one sequence of states per row.
 #[derive(Debug, Clone)]
 pub struct Memory {
     /// `[batch, k_len, d_memory]`
     values: Tensor<3>,
     /// `[batch, k_len, d_key]`
     keys: Tensor<3>,
-    /// `[batch, k_len]`, `true` = ignored; none where there is no padding.
+    /// `[batch, k_len]`, `true` = ignored; `None` if there is no padding.
     pad_mask: Option<Tensor<2, Bool>>,
 }
 
 impl Memory {
-    /// Of packed states, with the keys of a score.
+    /// A memory of packed states, with the keys of a score.
     ///
     /// # Shapes
     /// - `states`: `[n_tokens, d_memory]`
@@ -56,7 +56,7 @@ impl Memory {
         Self::padded(score, padded(states, packing), mask)
     }
 
-    /// Of states that are padded already.
+    /// A memory of padded states.
     ///
     /// # Shapes
     /// - `states`: `[batch, k_len, d_memory]`; `pad_mask`: `[batch, k_len]`, `true` = ignored
@@ -71,7 +71,7 @@ impl Memory {
         Self { keys: score.keys(states.clone()), values: states, pad_mask }
     }
 
-    /// Of packed states whose keys no score makes of them.
+    /// A memory of packed states with separate keys.
     ///
     /// # Shapes
     /// - `keys`: `[n_tokens, d_key]`; `values`: `[n_tokens, d_memory]`
@@ -80,13 +80,13 @@ impl Memory {
         Self { values: padded(values, packing), keys: padded(keys, packing), pad_mask: mask }
     }
 
-    /// Rows, and tokens of the longest.
+    /// Number of rows, and tokens of the longest.
     pub fn dims(&self) -> [usize; 2] {
         let [batch, len, _] = self.values.dims();
         [batch, len]
     }
 
-    /// Other rows: row `i` is what row `rows[i]` was.
+    /// Selects rows: row `i` is the former row `rows[i]`.
     pub fn select(self, rows: Tensor<1, Int>) -> Self {
         Self {
             values: self.values.select(0, rows.clone()),
@@ -107,7 +107,7 @@ impl Memory {
         }
     }
 
-    /// The rows of another memory below these.
+    /// Appends the rows of another memory.
     pub fn join(self, other: Self) -> Self {
         let len = self.dims()[1].max(other.dims()[1]);
         let [a, b] = [self, other].map(|memory| memory.lengthened(len));
@@ -128,7 +128,7 @@ impl Memory {
         self.pad_mask.clone().unwrap_or_else(none)
     }
 
-    /// With padding up to `len` tokens.
+    /// Pads to `len` tokens.
     fn lengthened(self, len: usize) -> Self {
         let [batch, own] = self.dims();
         if own == len {
@@ -148,22 +148,22 @@ impl Memory {
     }
 }
 
-/// Two masks side by side. By way of numbers, as burn's flex (0.22.1) joins no masks of different storage, such as one from
-/// data and one from a comparison.
+/// Concatenates two masks. Via numbers, since burn's flex (0.22.1) cannot concatenate masks of different
+/// storage, such as one from data and one from a comparison.
 fn joined(a: Tensor<2, Bool>, b: Tensor<2, Bool>, axis: usize) -> Tensor<2, Bool> {
     Tensor::cat(vec![a.float(), b.float()], axis).greater_elem(0.5)
 }
 
-/// What [`attend`] returns.
+/// The output of [`attend`].
 #[derive(Debug, Clone)]
 pub struct Attended {
-    /// The mean of the memory's states by these weights, `[batch, q_len, d_memory]`.
+    /// The weighted mean of the memory's states, `[batch, q_len, d_memory]`.
     pub context: Tensor<3>,
-    /// The softmax of the scores, `[batch, q_len, k_len]`: 0 where padding is.
+    /// The softmax of the scores, `[batch, q_len, k_len]`: 0 for padding.
     pub weights: Tensor<3>,
 }
 
-/// The memory's states that each query asks for, `Σ softmax(score(q, h))·h`.
+/// The context of each query, `Σ softmax(score(q, h))·h`.
 ///
 /// # Shapes
 /// - `query`: `[batch, q_len, d_query]`

@@ -13,12 +13,12 @@ pub struct DotScore {
 linear_maps!(DotScore {});
 
 impl DotScore {
-    /// As it is.
+    /// The unscaled product.
     pub fn new() -> Self {
         Self { scaled: false }
     }
 
-    /// Divided by the square root of its width.
+    /// The product divided by the square root of its width.
     pub fn scaled() -> Self {
         Self { scaled: true }
     }

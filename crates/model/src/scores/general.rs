@@ -14,7 +14,7 @@ pub struct GeneralScore {
 linear_maps!(GeneralScore { key });
 
 impl GeneralScore {
-    /// Of queries of `d_query` features and states of `d_memory`.
+    /// A score for queries of `d_query` and states of `d_memory` features.
     pub fn new(d_query: usize, d_memory: usize, init: &mut ParamInit) -> Self {
         let bound = 1.0 / (d_memory.max(1) as f64).sqrt();
         Self { key: Linear::from_parts(init.uniform([d_memory, d_query], bound), None) }

@@ -4,7 +4,7 @@ use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// `W q`, whose rows belong to the memory's places: what stands there does not matter (Luong et al. 2015, eq. 8).
+/// `W q`, with one row per memory position, regardless of the states (Luong et al. 2015, eq. 8).
 #[derive(Module, Debug)]
 pub struct LocationScore {
     /// `W`, `[d_query, max_tokens]`
@@ -14,7 +14,7 @@ pub struct LocationScore {
 linear_maps!(LocationScore { query });
 
 impl LocationScore {
-    /// Of queries of `d_query` features and memories of up to `max_tokens`.
+    /// A score for queries of `d_query` features and memories of up to `max_tokens` tokens.
     pub fn new(d_query: usize, max_tokens: usize, init: &mut ParamInit) -> Self {
         let bound = 1.0 / (d_query.max(1) as f64).sqrt();
         Self { query: Linear::from_parts(init.uniform([d_query, max_tokens], bound), None) }

@@ -1,15 +1,15 @@
-//! Attention of recurrent models: scores of a query and a memory, behind one interface.
+//! Attention of recurrent models: scores of a query and a memory, with one interface.
 //!
 //! | score | of query `q` and memory state `h` | source |
 //! | --- | --- | --- |
 //! | [`AdditiveScore`] | `v·tanh(W q + U h)` | Bahdanau et al. 2015, §A.1.2 |
 //! | [`DotScore`] | `q·h`, or `q·h / √d` | Luong et al. 2015, eq. 8; Vaswani et al. 2017, eq. 1 |
 //! | [`GeneralScore`] | `q·W h` | Luong et al. 2015, eq. 8 |
-//! | [`LocationScore`] | the row of `W q` that belongs to the state's place | Luong et al. 2015, eq. 8 |
+//! | [`LocationScore`] | the row of `W q` for the state's position | Luong et al. 2015, eq. 8 |
 //! | [`AnyScore`] | whichever of these a [`ScoreKind`] names | |
 //!
-//! A score of your own implements [`Score`]; [`attend`] takes it. [`AttentionPooling`] makes one vector of a sequence by
-//! a query that is trained.
+//! A custom score implements [`Score`], for use with [`attend`]. [`AttentionPooling`] pools a sequence into
+//! one vector by a trained query.
 //!
 //! ```
 //! use burn::tensor::{Device, Tensor};

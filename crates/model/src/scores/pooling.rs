@@ -6,8 +6,8 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use burn::tensor::activation::softmax;
 
-/// One vector of a sequence: the mean of its states by their attention to a query that is trained, as of words in a
-/// sentence (Yang et al. 2016, eq. 5–7): `u = tanh(W h + b)`, `α = softmax(u·q)`, `s = Σ α h`.
+/// Pools a sequence into one vector: the mean of its states weighted by attention to a trained query, as for
+/// words in a sentence (Yang et al. 2016, eq. 5–7): `u = tanh(W h + b)`, `α = softmax(u·q)`, `s = Σ α h`.
 #[derive(Module, Debug)]
 pub struct AttentionPooling {
     /// `[d_memory, d]`
@@ -19,7 +19,7 @@ pub struct AttentionPooling {
 linear_maps!(AttentionPooling { key });
 
 impl AttentionPooling {
-    /// Of states of `d_memory` features, compared by `d`.
+    /// A pooling for states of `d_memory` features, compared in `d` features.
     pub fn new(d_memory: usize, d: usize, init: &mut ParamInit) -> Self {
         let key = Linear::uniform(d_memory, d, init);
         Self { key, query: init.uniform([d], 1.0 / (d.max(1) as f64).sqrt()) }

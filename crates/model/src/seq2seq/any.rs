@@ -95,7 +95,7 @@ impl AnyEncoderDecoderConfig {
     /// Checks that the configuration is valid and such a model can be saved.
     ///
     /// # Errors
-    /// [`ModelError::Setting`] with the key that has to change.
+    /// [`ModelError::Setting`] with the invalid key.
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Transformer(config) => {
@@ -135,7 +135,7 @@ impl AnyEncoderDecoderConfig {
         }
     }
 
-    /// Reads a folder's model of the kind that its `model_type` names.
+    /// Reads a folder's model, of the kind named by its `model_type`.
     ///
     /// # Errors
     /// [`ModelError::Config`] for a model of any other kind; those of [`load_published`].

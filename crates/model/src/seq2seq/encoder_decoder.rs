@@ -6,8 +6,8 @@ use burn::tensor::{Device, Tensor};
 /// A model that reads a source and writes a target, left to right: `P(y | x) = Π_t P(y_t | y_<t, x)`. Recurrent,
 /// convolutional and Transformer models are all trained and decoded through it.
 ///
-/// Its supertrait [`NextToken`] decodes: [`begin`](Self::begin) reads the sources, one a row, and each step writes a
-/// token.
+/// Its supertrait [`NextToken`] decodes: [`begin`](Self::begin) reads the sources, one per row, and each step
+/// writes a token.
 pub trait EncoderDecoder: Module + NextToken {
     /// The logits of the token after each target token, given the target tokens so far (teacher forcing).
     ///

@@ -15,7 +15,7 @@ pub struct SpecialTokens {
     pub eos: usize,
     /// The piece that begins every target. It is not part of the output.
     pub decoder_start: usize,
-    /// The piece that is always decoded first, whatever the model predicts: `<s>` in BART.
+    /// The piece that is always decoded first: `<s>` in BART.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forced_bos: Option<usize>,
     /// The piece that is decoded last if a target reaches its maximum length.

@@ -4,7 +4,7 @@ use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// What ModernBERT's heads do to each state before their output layer: a dense layer, a non-linearity, and a
+/// The part of ModernBERT's heads before the output layer: a dense layer, a non-linearity, and a
 /// normalisation.
 #[derive(Module, Debug)]
 pub struct HeadTransform {

@@ -1,10 +1,10 @@
-//! Models for tasks: an encoder with a head on top, each with its loss as a function beside it.
+//! Models for tasks: an encoder with a head on top, each with its loss as a separate function.
 //!
 //! | task | model | loss |
 //! | --- | --- | --- |
 //! | classes of sequences and pairs | [`BertForSequenceClassification`] | [`classification_loss`] |
-//! | numbers of them | the same with one output | [`regression_loss`], [`binary_loss`] |
-//! | several labels of each | the same | [`binary_loss`] |
+//! | numbers for sequences and pairs | the same with one output | [`regression_loss`], [`binary_loss`] |
+//! | several labels per sequence or pair | the same | [`binary_loss`] |
 //! | multiple choice | [`BertForMultipleChoice`] | [`classification_loss`] |
 //! | tags of words | [`BertForTokenClassification`] | [`BertForTokenClassification::loss`], [`Crf::loss`] |
 //! | answers in a text | [`BertForQuestionAnswering`] | [`span_loss`] |

@@ -18,8 +18,8 @@ pub struct BertForMultipleChoice<A: Attention = MultiHeadAttention, P: Positions
 }
 
 impl<A: Attention, P: Positions> BertForMultipleChoice<A, P> {
-    /// The choices' scores. `input` holds each question's choices one after another, and every question has the same
-    /// number of them.
+    /// The choices' scores. `input` holds the choices question by question, with the same number for each
+    /// question.
     ///
     /// # Shapes
     /// - `input`: `batch · n_choices` sequences; returns `[batch, n_choices]`

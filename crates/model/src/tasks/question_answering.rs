@@ -14,7 +14,7 @@ const OUTSIDE: f32 = -1e9;
 pub struct BertForQuestionAnswering<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
     pub bert: Bert<A, P>,
-    /// What comes before the output, in families whose heads have more than that.
+    /// The transform before the output, in families that have one.
     pub transform: Option<HeadTransform>,
     /// `[d_model, 2]`: first and last token.
     pub output: Linear,
@@ -30,9 +30,9 @@ pub struct SpanLogits {
 }
 
 impl<A: Attention, P: Positions> BertForQuestionAnswering<A, P> {
-    /// One row of logits a sequence, for packed input too. Besides padding, the tokens in `outside` are excluded: the
-    /// question and the special tokens, except for the first token if it stands for no answer. (transformers' model
-    /// leaves all of them in the softmax.)
+    /// One row of logits per sequence, also for packed input. Besides padding, the tokens in `outside` are
+    /// excluded: the question and the special tokens, except for the first token if it stands for no answer.
+    /// (transformers' model leaves all of them in the softmax.)
     ///
     /// # Shapes
     /// - `outside`: `[sequences, longest]`, see [`BertInput::longest`], `true` where no answer may begin or end
@@ -50,8 +50,8 @@ impl<A: Attention, P: Positions> BertForQuestionAnswering<A, P> {
         SpanLogits { start: side(0), end: side(1) }
     }
 
-    /// The logits of packed sequences, one sequence a row, `[sequences, longest, 2]`, and the padding mask, if there is
-    /// any padding. The logits of tokens outside are those of other tokens.
+    /// The logits of packed sequences, one sequence per row, `[sequences, longest, 2]`, and the padding mask,
+    /// if there is any padding. Padding holds logits of other tokens.
     fn spread_logits(
         &self,
         input: BertInput,

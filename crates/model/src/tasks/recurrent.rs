@@ -27,7 +27,7 @@ pub struct RecurrentEncoderConfig {
     pub d_model: usize,
     /// Layers.
     pub n_layers: usize,
-    /// In which direction the layers read.
+    /// The direction in which the layers read.
     pub reading: Reading,
     /// Dropout on the embeddings, between layers, and before the head.
     pub dropout: f64,
@@ -100,7 +100,7 @@ impl RecurrentEncoder {
     }
 }
 
-/// How a sequence's states become one vector.
+/// How a sequence's states are pooled into one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::tensor::activation::log_sigmoid;
 use burn::tensor::{Int, Tensor};
 
-/// An encoder that classifies sequences or pairs of them (Devlin et al. 2019, §4.1), or with one output predicts a
+/// An encoder that classifies sequences or pairs (Devlin et al. 2019, §4.1) or, with one output, predicts a
 /// number for each.
 #[derive(Module, Debug)]
 pub struct BertForSequenceClassification<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
@@ -79,9 +79,9 @@ pub fn regression_loss(predictions: Tensor<2>, targets: Tensor<1>) -> Tensor<1> 
     (predictions.squeeze_dim::<1>(1) - targets).powi_scalar(2)
 }
 
-/// The binary cross-entropy of each sequence's numbers by targets from 0 to 1, in nats: the mean over its outputs of `−t·log
-/// σ(x) − (1 − t)·log(1 − σ(x))`. It is that of PyTorch's `BCEWithLogitsLoss`, with which transformers trains multi-label
-/// classification, and finite for any `x`.
+/// The binary cross-entropy of each sequence's numbers by targets from 0 to 1, in nats: the mean over its
+/// outputs of `−t·log σ(x) − (1 − t)·log(1 − σ(x))`. It equals PyTorch's `BCEWithLogitsLoss`, which
+/// transformers uses for multi-label classification, and is finite for any `x`.
 ///
 /// # Shapes
 /// - `logits`, `targets`: `[n, n_outputs]`; returns `[n]`

@@ -5,9 +5,9 @@ use burn::tensor::Tensor;
 
 /// Maps one vector for each sequence to numbers: logits of classes, or one score of a regression or a choice.
 ///
-/// BERT and ALBERT have only the output layer, after the pooler. Before it, RoBERTa has a dense layer with tanh,
-/// ELECTRA one with GELU, DeBERTa the same, DistilBERT one with ReLU and XLNet one with tanh, all three without dropout
-/// before it, and ModernBERT one with GELU and a normalisation.
+/// BERT and ALBERT have only the output layer, after the pooler. Before it, RoBERTa has a dense layer with
+/// tanh, ELECTRA and DeBERTa one with GELU, DistilBERT one with ReLU and XLNet one with tanh (the last three
+/// without dropout before it), and ModernBERT one with GELU and a normalisation.
 #[derive(Module, Debug)]
 pub struct SequenceHead {
     /// The dense layer, `[d_model, d_model]`, if there is one.

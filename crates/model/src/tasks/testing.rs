@@ -43,7 +43,7 @@ pub fn close<const D: usize>(found: Tensor<D>, expected: impl Into<TensorData>) 
     found.into_data().assert_approx_eq::<f32>(&expected.into(), Tolerance::rel_abs(1e-4, 1e-5));
 }
 
-/// A text has the same outputs among others as alone.
+/// Checks that a text has the same outputs in a batch as alone.
 pub fn assert_read_alone(n_outputs: usize, forward: impl Fn(&Sequences) -> Tensor<2>) {
     let texts: [&[i32]; 3] = [&[3, 4, 5], &[6], &[7, 8, 9, 10]];
     let all = forward(&texts.into_iter().collect());

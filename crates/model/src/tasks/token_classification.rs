@@ -11,7 +11,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 pub struct BertForTokenClassification<A: Attention = MultiHeadAttention, P: Positions = LearnedPositions> {
     /// The encoder.
     pub bert: Bert<A, P>,
-    /// What comes before the output, in families whose heads have more than that.
+    /// The transform before the output, in families that have one.
     pub transform: Option<HeadTransform>,
     /// `[d_model, n_tags]`
     pub output: Linear,
@@ -43,7 +43,7 @@ impl<A: Attention, P: Positions> BertForTokenClassification<A, P> {
     ///   words in each sentence; returns `[sentences]` or `[n_words]`
     ///
     /// # Panics
-    /// If the words in all sentences are not as many as the rows of logits, or a tag is not below `n_tags`.
+    /// If the numbers of words and rows of logits differ, or a tag is not below `n_tags`.
     pub fn loss(
         &self,
         logits: Tensor<2>,
@@ -60,7 +60,7 @@ impl<A: Attention, P: Positions> BertForTokenClassification<A, P> {
     /// - as [`loss`](Self::loss)
     ///
     /// # Panics
-    /// If the words in all sentences are not as many as the rows of logits.
+    /// If the numbers of words and rows of logits differ.
     pub fn decode(&self, logits: Tensor<2>, n_words: &[usize]) -> Vec<Vec<usize>> {
         decode_tags(self.crf.as_ref(), logits, n_words)
     }
@@ -74,7 +74,7 @@ impl<A: Attention, P: Positions> BertForTokenClassification<A, P> {
 ///   in each sentence; returns `[sentences]` or `[n_words]`
 ///
 /// # Panics
-/// If the words in all sentences are not as many as the rows of logits, or a tag is not below `n_tags`.
+/// If the numbers of words and rows of logits differ, or a tag is not below `n_tags`.
 pub fn tagging_loss(
     crf: Option<&Crf>,
     logits: Tensor<2>,
@@ -99,7 +99,7 @@ pub fn tagging_loss(
 /// - as [`tagging_loss`]
 ///
 /// # Panics
-/// If the words in all sentences are not as many as the rows of logits.
+/// If the numbers of words and rows of logits differ.
 pub fn decode_tags(crf: Option<&Crf>, logits: Tensor<2>, n_words: &[usize]) -> Vec<Vec<usize>> {
     match crf {
         Some(crf) => crf.decode(logits, n_words),

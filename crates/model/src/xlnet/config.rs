@@ -23,20 +23,20 @@ pub struct XlnetConfig {
     pub norm_eps: f64,
     /// Dropout on embeddings, relative positions, attention probabilities, sub-layers and the last states.
     pub dropout: f64,
-    /// Whether a token sees no later one in the text, whatever the order: Transformer-XL's attention. Off in the
-    /// published models.
+    /// Whether attention is causal in text order, regardless of the prediction order: Transformer-XL's
+    /// attention. Off in the published models.
     pub causal: bool,
-    /// Whether each token of a [causal](Self::causal) model sees equally many tokens: as many before it as the memory is
-    /// long.
+    /// Whether each token of a [causal](Self::causal) model sees the same number of tokens: as many before it
+    /// as the memory is long.
     pub same_length: bool,
-    /// The greatest distance between tokens that is told from greater ones; none: all are told apart.
+    /// Maximum distance: larger ones are clamped to it; `None`: no limit.
     pub clamp_len: Option<usize>,
-    /// How many tokens' states the [memory](super::XlnetMemory) keeps; none: all.
+    /// Number of tokens kept in the [memory](super::XlnetMemory); `None`: all.
     pub memory_len: Option<usize>,
-    /// How many tokens of each segment, from its first, are put into the memory; none: all.
+    /// Number of initial tokens of each segment added to the memory; `None`: all.
     pub reuse_len: Option<usize>,
-    /// Standard deviation of the truncated normal that weights start from. The reference code draws from a normal that is
-    /// not truncated.
+    /// Standard deviation of the truncated normal that weights start from. The reference code uses an
+    /// untruncated normal.
     pub init_std: f64,
     /// The id of the piece that begins a text, which Hugging Face's `config.json` records.
     pub begin_token_id: Option<usize>,
@@ -70,7 +70,7 @@ impl XlnetConfig {
         }
     }
 
-    /// Checks that the values fit together.
+    /// Checks that the values are consistent.
     ///
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.

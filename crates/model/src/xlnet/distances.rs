@@ -1,7 +1,7 @@
-//! Where a query finds its distances.
+//! The rows of a query's distances.
 
-/// The row of the [sinusoids](crate::blocks::sinusoids) that stands for the distance from a query at position `place` to the first key. The next
-/// key's is the next row.
+/// The row of the [sinusoids](crate::blocks::sinusoids) for the distance from a query at position `place` to
+/// the first key; each further key uses the next row.
 pub(super) fn first_row(place: usize, len: usize) -> usize {
     len - 1 - place
 }

@@ -20,10 +20,10 @@ pub struct XlnetInput {
 }
 
 impl XlnetInput {
-    /// Segments without padding, each token of which sees all of its segment.
+    /// Segments without padding, where each token sees its whole segment.
     ///
     /// # Shapes
-    /// - `ids`: `batch · len`, one segment after another
+    /// - `ids`: `batch · len`, segments concatenated
     ///
     /// # Panics
     /// If the segments are empty or unequal.
@@ -36,8 +36,8 @@ impl XlnetInput {
         Self { ids, batch, len, ignored: None, segments: None, hidden: None, targets: Vec::new() }
     }
 
-    /// Sequences of any lengths, filled up at their beginnings with `pad_id`, which nothing sees: so that all end in the
-    /// last position, where XLNet has its classification token.
+    /// Sequences of any lengths, padded at the start with hidden `pad_id` tokens, so that all end at the last
+    /// position, where XLNet has its classification token.
     ///
     /// # Panics
     /// If there is no sequence.
@@ -57,39 +57,40 @@ impl XlnetInput {
     /// Hides tokens from all others: `[batch, len]`, `true` = ignored.
     ///
     /// # Panics
-    /// If there are not as many values as tokens.
+    /// If the numbers of values and tokens differ.
     pub fn with_pad_mask(mut self, ignored: Vec<bool>) -> Self {
         assert_eq!(ignored.len(), self.ids.len(), "values of the padding mask, and tokens");
         self.ignored = Some(ignored);
         self
     }
 
-    /// Numbers the segments that tokens belong to, as of a pair of sentences, `[batch, len]`. Attention knows of two
-    /// tokens only whether their numbers are equal; the memory has number 0.
+    /// Sets the tokens' segment numbers, such as of a sentence pair, `[batch, len]`. Attention only depends
+    /// on whether two tokens' numbers are equal; the memory has number 0.
     ///
     /// # Panics
-    /// If there are not as many numbers as tokens.
+    /// If the numbers of segment numbers and tokens differ.
     pub fn with_token_types(mut self, token_type_ids: Vec<i32>) -> Self {
         assert_eq!(token_type_ids.len(), self.ids.len(), "token types, and tokens");
         self.segments = Some(token_type_ids);
         self
     }
 
-    /// Hides tokens from single tokens: `[batch, len, len]`, `true` where the first does not see the second. A token's
-    /// content always sees itself; the query stream sees its own token unless it is hidden here.
+    /// Hides tokens from individual tokens: `[batch, len, len]`, `true` where the first does not see the
+    /// second. A token's content always sees itself; the query stream sees its own token unless it is hidden
+    /// here.
     ///
     /// # Panics
-    /// If there is not a value for each pair of tokens.
+    /// Unless there is one value per pair of tokens.
     pub fn with_hidden(mut self, hidden: Vec<bool>) -> Self {
         assert_eq!(hidden.len(), self.ids.len() * self.len, "a value for each pair of tokens");
         self.hidden = Some(hidden);
         self
     }
 
-    /// Predicts tokens at these positions: equally many of each segment, `n` of the first one, then those of the next.
+    /// Predicts the tokens at these positions: the same number `n` in each segment, segment by segment.
     ///
     /// # Panics
-    /// If they are not equally many of each, or beyond the segments.
+    /// If the segments' numbers differ, or a position is out of range.
     pub fn with_targets(mut self, targets: Vec<i32>) -> Self {
         assert!(targets.len().is_multiple_of(self.batch), "equally many predictions of each segment");
         let inside = targets.iter().all(|place| (0..self.len as i32).contains(place));
@@ -98,12 +99,13 @@ impl XlnetInput {
         self
     }
 
-    /// Predicts the tokens that have a place in the order, in that order: each sees the tokens without a place, and those
-    /// with a lower one (Yang et al. 2019, eq. 3, with the partial prediction of eq. 7). Tokens without a place see each
-    /// other alone, so that no prediction's content comes back to it through them.
+    /// Predicts the tokens that have a place in the order, in that order: each sees the tokens without a
+    /// place, and those with a lower one (Yang et al. 2019, eq. 3, with the partial prediction of eq. 7).
+    /// Tokens without a place see only each other, so that no prediction's content leaks back through them.
     ///
     /// # Panics
-    /// If there are not as many places as tokens, or not equally many predictions of each segment.
+    /// If the numbers of places and tokens differ, or the segments have different numbers of
+    /// predictions.
     pub fn with_order(mut self, order: &[Option<u32>]) -> Self {
         assert_eq!(order.len(), self.ids.len(), "places in the order, and tokens");
         let mut hidden = Vec::with_capacity(order.len() * self.len);
@@ -126,23 +128,23 @@ impl XlnetInput {
         self.with_targets(targets)
     }
 
-    /// The positions that are predicted, equally many of each segment, in ascending order if they come from an
+    /// The predicted positions, the same number in each segment, ascending if they come from an
     /// [order](Self::with_order).
     pub fn targets(&self) -> &[i32] {
         &self.targets
     }
 
-    /// The segments.
+    /// Number of segments.
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// The tokens of each segment.
+    /// Number of tokens per segment.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never: segments have tokens.
+    /// Always `false`: segments have tokens.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -5,8 +5,8 @@ use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// A layer: relative attention and a feed-forward network, each with dropout, a residual connection and layer
-/// normalisation after it. Both streams go through the same parameters.
+/// A layer: relative attention and a feed-forward network, each with dropout, a residual connection and
+/// subsequent layer normalisation. Both streams use the same parameters.
 #[derive(Module, Debug)]
 pub struct XlnetLayer {
     /// The first sub-layer.

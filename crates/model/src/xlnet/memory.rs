@@ -1,7 +1,7 @@
 use burn::tensor::Tensor;
 
-/// The states that earlier segments of the same texts had below each layer, which the next segment's tokens see as if
-/// they stood before it (Dai et al. 2019, §3.2). No gradient flows into them.
+/// The inputs to each layer from earlier segments of the same texts, visible to the next segment as preceding
+/// tokens (Dai et al. 2019, §3.2). No gradient flows into them.
 #[derive(Debug, Clone)]
 pub struct XlnetMemory {
     layers: Vec<Tensor<3>>,
@@ -21,22 +21,22 @@ impl XlnetMemory {
         Self { layers: layers.into_iter().map(Tensor::detach).collect() }
     }
 
-    /// `[batch, len, d_model]` for each layer: the states that it works on, from the embeddings on.
+    /// `[batch, len, d_model]` for each layer: its input states, from the embeddings on.
     pub fn layers(&self) -> &[Tensor<3>] {
         &self.layers
     }
 
-    /// The tokens that are remembered of each text.
+    /// Number of tokens remembered per text.
     pub fn len(&self) -> usize {
         self.layers[0].dims()[1]
     }
 
-    /// Whether no token is remembered.
+    /// Whether the memory is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The texts.
+    /// Number of texts.
     pub fn batch(&self) -> usize {
         self.layers[0].dims()[0]
     }

@@ -1,14 +1,16 @@
-//! XLNet (Yang et al. 2019): a Transformer-XL (Dai et al. 2019) that is pretrained to predict tokens in a random order.
+//! XLNet (Yang et al. 2019): a Transformer-XL (Dai et al. 2019) pretrained to predict tokens in a random
+//! order.
 //!
-//! A permutation `z` of the positions is the order in which a text's probability is factorised, `Π_t P(x_(z_t) |
-//! x_(z_<t))` (eq. 3). Tokens keep their places; the [masks](XlnetInput::with_order) of the attention alone follow the
-//! order. So that a prediction knows its place and not its token, there are two streams of states (eq. 5 and 6): the
-//! content stream `h`, which sees its own token, and the query stream `g`, which starts from one trained vector and sees
-//! only the content of tokens before it in the order. Fine-tuning uses the content stream alone, without an order: that is
-//! an encoder, [`Family::XLNET`](crate::huggingface::Family::XLNET).
+//! A permutation `z` of the positions is the order in which a text's probability is factorised, `Π_t
+//! P(x_(z_t) | x_(z_<t))` (eq. 3). Tokens keep their positions; only the attention
+//! [masks](XlnetInput::with_order) follow the order. So that a prediction depends on its position but not its
+//! token, there are two streams of states (eq. 5 and 6): the content stream `h`, which sees its own token,
+//! and the query stream `g`, which starts from one trained vector and sees only the content of tokens before
+//! it in the order. Fine-tuning uses only the content stream, without an order: an encoder,
+//! [`Family::XLNET`](crate::huggingface::Family::XLNET).
 //!
-//! Attention is by the distance between tokens ([`RelativeAttention`]), and sees the states of earlier segments
-//! ([`XlnetMemory`]).
+//! Attention uses the distance between tokens ([`RelativeAttention`]), and sees the states of earlier
+//! segments ([`XlnetMemory`]).
 
 mod config;
 mod distances;

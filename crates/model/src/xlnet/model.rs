@@ -11,7 +11,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 pub struct Xlnet {
     /// Piece embeddings, `[vocab_size, d_model]`.
     pub tokens: Embedding,
-    /// What the query stream starts from in place of a token, `[d_model]`: `w` in Yang et al. 2019, §2.4.
+    /// The query stream's initial vector, instead of a token, `[d_model]`: `w` in Yang et al. 2019, §2.4.
     pub query: Param<Tensor<1>>,
     /// From the first layer to the last.
     pub layers: Vec<XlnetLayer>,
@@ -22,7 +22,7 @@ pub struct Xlnet {
 
 linear_maps!(Xlnet { layers });
 
-/// What of the configuration is no parameter.
+/// The configuration's settings that are not parameters.
 #[derive(Debug, Clone)]
 struct Settings {
     limits: Limits,
@@ -37,7 +37,7 @@ struct Settings {
 pub struct XlnetOutput {
     /// `[batch, len, d_model]`, the content stream's.
     pub last_hidden_state: Tensor<3>,
-    /// What the segments after these can see.
+    /// The memory for the next segments.
     pub memory: XlnetMemory,
 }
 
@@ -47,7 +47,7 @@ pub struct XlnetOutput {
 pub struct Predictions {
     /// `[batch · n, d_model]`, the query stream's, in the order of [`XlnetInput::targets`].
     pub states: Tensor<2>,
-    /// What the segments after these can see.
+    /// The memory for the next segments.
     pub memory: XlnetMemory,
 }
 
@@ -71,7 +71,7 @@ impl Xlnet {
     /// The content stream's states; predictions are ignored.
     ///
     /// # Panics
-    /// If the memory is of other texts or another model.
+    /// If the memory does not match the texts or the model.
     pub fn forward(&self, input: &XlnetInput, memory: Option<&XlnetMemory>, device: &Device) -> XlnetOutput {
         let context = self.context(input, memory, device);
         let mask = mask(input, Streams::Content, context.memory_len, self.settings.limits);
@@ -86,11 +86,11 @@ impl Xlnet {
         XlnetOutput { last_hidden_state, memory: self.remember(memory, states) }
     }
 
-    /// The query stream's states. Both streams go through each layer in the same products; of the last layer's content
-    /// nothing is needed, so it is not computed.
+    /// The query stream's states. Both streams share each layer's products; the last layer's content is not
+    /// needed and not computed.
     ///
     /// # Panics
-    /// If nothing is to be predicted, or the memory is of other texts or another model.
+    /// If there are no predictions, or the memory does not match the texts or the model.
     pub fn predict(&self, input: &XlnetInput, memory: Option<&XlnetMemory>, device: &Device) -> Predictions {
         assert!(!input.targets.is_empty(), "no prediction: nothing to compute");
         let context = self.context(input, memory, device);
@@ -156,7 +156,7 @@ impl Xlnet {
     }
 }
 
-/// What all layers of a pass share.
+/// Data shared by all layers of a pass.
 struct Context<'a> {
     memory: Option<&'a XlnetMemory>,
     memory_len: usize,
@@ -173,7 +173,7 @@ impl Context<'_> {
         x.reshape([batch, n_queries, d_model])
     }
 
-    /// The states that a layer's keys and values are made of, `[batch, k_len, d_model]`.
+    /// The states from which a layer's keys and values are made, `[batch, k_len, d_model]`.
     fn keys(&self, layer: usize, states: Tensor<3>) -> Tensor<3> {
         match self.memory {
             Some(memory) => Tensor::cat(vec![memory.layers()[layer].clone(), states], 1),

@@ -8,9 +8,9 @@ use burn::tensor::Tensor;
 ///
 /// `((q_i + u)ᵀ k_j + (q_i + v)ᵀ W_R R_(i−j) + (q_i + b)ᵀ s_ij) / √d_k`,
 ///
-/// where `R` are [sinusoids](super) of the distance, and `s_ij` is one of two vectors: tokens `i` and `j` are of the same
-/// segment or not. A query that sees nothing has a context of zeros; in transformers it has the mean of all values, its
-/// own among them.
+/// where `R` are [sinusoids](super) of the distance, and `s_ij` is one of two vectors, depending on whether
+/// tokens `i` and `j` are in the same segment. A query that sees nothing has a zero context; in transformers
+/// it has the mean of all values, including its own.
 #[derive(Module, Debug)]
 pub struct RelativeAttention {
     /// `W_Q`, `[d_model, n_heads · d_k]`. No map has a bias.
@@ -29,7 +29,7 @@ pub struct RelativeAttention {
     pub position_bias: Param<Tensor<2>>,
     /// `b`, `[n_heads, d_k]`
     pub segment_bias: Param<Tensor<2>>,
-    /// `s`, `[2, n_heads, d_k]`: of the same segment, and of another.
+    /// `s`, `[2, n_heads, d_k]`: for the same segment, and for different ones.
     pub segments: Param<Tensor<3>>,
     dropout: f64,
 }
@@ -37,7 +37,8 @@ pub struct RelativeAttention {
 linear_maps!(RelativeAttention { query, key, value, position, output });
 
 impl RelativeAttention {
-    /// A new attention of `n_heads` heads, which divide `d_model`; `dropout` acts on the probabilities.
+    /// A new attention of `n_heads` heads; `n_heads` must divide `d_model`; `dropout` acts on the
+    /// probabilities.
     pub fn new(d_model: usize, n_heads: usize, dropout: f64, init: &mut ParamInit) -> Self {
         let d_k = d_model / n_heads;
         let mut map = || Linear::without_bias(d_model, d_model, init);
@@ -87,8 +88,8 @@ impl RelativeAttention {
         self.output.forward(context.reshape([n_queries, n_heads * d_k]))
     }
 
-    /// What the vector of another segment has more than that of the same, `[n_heads, d_k]`. What a query gives to keys of
-    /// its own segment, it may as well not give: softmax ignores what is added to a whole row.
+    /// The vector of another segment minus that of the same, `[n_heads, d_k]`. The term for the same segment
+    /// can be dropped, since softmax is invariant to a constant added to a row.
     fn of_others(&self) -> Tensor<2> {
         let segments = self.segments.val();
         let difference = segments.clone().narrow(0, 1, 1) - segments.narrow(0, 0, 1);

@@ -1,21 +1,21 @@
-//! What the queries of the two streams see, and where they stand.
+//! What the queries of the two streams see, and their positions.
 
 use super::XlnetInput;
 use super::distances::first_row;
 use crate::ops::RelativeMask;
 
-/// Whose queries a layer has. Of each segment those of the content stream come first.
+/// The streams whose queries a layer has. In each segment those of the content stream come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Streams {
     /// A query at each position, which always sees itself.
     Content,
-    /// A query at each position that is predicted.
+    /// A query at each predicted position.
     Queries,
     /// Both.
     Both,
 }
 
-/// How a model limits what is seen in a text, whatever the order.
+/// A model's limits on attention within a text, regardless of the order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub causal: bool,

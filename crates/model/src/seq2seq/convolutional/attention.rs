@@ -12,9 +12,9 @@ pub(super) const ROOT_HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
 /// One layer's attention to the encoder's outputs (Gehring et al. 2017, §3.3): its own query, and its own map of the context.
 #[derive(Module, Debug)]
 pub struct MultiStepAttention {
-    /// From a decoder's state to a query, `[d_model, d_embedding]`.
+    /// Maps a decoder state to a query, `[d_model, d_embedding]`.
     pub query: NormedLinear,
-    /// From a context to what is added to the state, `[d_embedding, d_model]`.
+    /// Maps a context to its addend to the state, `[d_embedding, d_model]`.
     pub output: NormedLinear,
 }
 
@@ -26,7 +26,8 @@ impl MultiStepAttention {
         Self { query, output: NormedLinear::new(d_embedding, d_model, 1.0, init) }
     }
 
-    /// `(state + W c) · √½`, where `ask` gives the context `c` of the query `(W state + b + g) · √½`.
+    /// `(state + W c) · √½`, where `ask` returns the context `c` of the query `(W state + b + g) ·
+    /// √½`.
     ///
     /// # Shapes
     /// - `state`: `[n, d_model]`; `embedded`: the target's embeddings `g`, `[n, d_embedding]`; returns `[n, d_model]`
@@ -41,11 +42,11 @@ impl MultiStepAttention {
     }
 }
 
-/// What the encoder gives: of each source token a key `z` and a value `(z + e) · √½`.
+/// The encoder's output: for each source token a key `z` and a value `(z + e) · √½`.
 pub(super) struct Encoded {
     /// `[n_source_tokens, d_embedding]`
     pub keys: Tensor<2>,
-    /// The same, multiplied by the root of the number of tokens of the token's source, so that contexts are too.
+    /// The same, multiplied by the root of the source length, which thereby also scales the contexts.
     pub values: Tensor<2>,
     pub packing: Packing,
 }
@@ -62,13 +63,13 @@ impl Encoded {
         Self { keys, values, packing }
     }
 
-    /// For queries that come step by step.
+    /// The memory for step-by-step queries.
     pub fn memory(self) -> Memory {
         Memory::with_keys(self.keys, self.values, &self.packing)
     }
 }
 
-/// Encoded sources that the queries of packed targets attend to, in the layout that the device is fastest with.
+/// Encoded sources for the queries of packed targets, in the fastest layout for the device.
 #[allow(clippy::large_enum_variant, reason = "there is one for each pass, and no list")]
 pub(super) enum AttendedSource {
     Packed { keys: Tensor<4>, values: Tensor<4>, mask: AttentionMask },
@@ -87,7 +88,7 @@ impl AttendedSource {
         Self::Packed { keys: keys.unsqueeze::<4>(), values: values.unsqueeze::<4>(), mask }
     }
 
-    /// The contexts of all targets' queries, `[n_target_tokens, d_embedding]` as they are.
+    /// The contexts of all targets' queries; both `[n_target_tokens, d_embedding]`.
     pub fn contexts(&self, query: Tensor<2>) -> Tensor<2> {
         match self {
             Self::Packed { keys, values, mask } => {

@@ -5,7 +5,7 @@ use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
-/// The shape of a convolutional model that reads a source and writes a target.
+/// The configuration of a convolutional encoder–decoder.
 ///
 /// ```
 /// # use burn::tensor::Device;
@@ -25,34 +25,35 @@ use serde::{Deserialize, Serialize};
 pub struct ConvolutionalEncoderDecoderConfig {
     /// Pieces in the target's vocabulary, and in the source's unless that has [its own](Self::source_vocab_size).
     pub vocab_size: usize,
-    /// Pieces in the source's vocabulary if it is another one than the target's; none: one joint vocabulary.
+    /// Pieces in the source's vocabulary if it differs from the target's; `None`: one joint vocabulary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_vocab_size: Option<usize>,
-    /// Which of the source's embeddings, the target's and the output layer are one table.
+    /// Which of source embeddings, target embeddings and output layer share a table.
     pub tied: TiedEmbeddings,
-    /// Features of an embedding, of the encoder's outputs, of queries and of what the output layer reads.
+    /// Features of an embedding, of the encoder's outputs, of queries and of the output layer's input.
     pub d_embedding: usize,
     /// Features of a state between layers.
     pub d_model: usize,
     /// Encoder layers.
     pub n_encoder_layers: usize,
-    /// Decoder layers, each with an attention.
+    /// Decoder layers, each with attention.
     pub n_decoder_layers: usize,
-    /// Tokens of the windows that an encoder layer sees.
+    /// Window size of encoder layers, in tokens.
     pub encoder_kernel: usize,
-    /// Tokens of the windows that a decoder layer sees, its own the last.
+    /// Window size of decoder layers, in tokens, ending with the current one.
     pub decoder_kernel: usize,
     /// The longest source and the longest target, in tokens.
     pub max_positions: usize,
     /// Dropout on the embeddings, on the convolutions' inputs, and before the output layer.
     pub dropout: f64,
-    /// The ids of tokens that mean something.
+    /// The ids of special tokens.
     pub tokens: SpecialTokens,
 }
 
 impl ConvolutionalEncoderDecoderConfig {
-    /// Four encoder and three decoder layers with windows of three tokens, with a joint vocabulary whose table is source's and
-    /// target's embedding and the output layer. (fairseq's `fconv` for IWSLT'14 has four and three layers of 256 features.)
+    /// Four encoder and three decoder layers with windows of three tokens, with a joint vocabulary and one
+    /// table for source, target and output. (fairseq's `fconv` for IWSLT'14 has four and three layers of 256
+    /// features.)
     pub fn new(vocab_size: usize, d_embedding: usize, d_model: usize) -> Self {
         Self {
             vocab_size,
@@ -70,19 +71,19 @@ impl ConvolutionalEncoderDecoderConfig {
         }
     }
 
-    /// Other numbers of layers.
+    /// Sets the numbers of layers.
     pub fn with_layers(mut self, n_encoder_layers: usize, n_decoder_layers: usize) -> Self {
         (self.n_encoder_layers, self.n_decoder_layers) = (n_encoder_layers, n_decoder_layers);
         self
     }
 
-    /// Other windows, in tokens.
+    /// Sets the window sizes, in tokens.
     pub fn with_kernels(mut self, encoder_kernel: usize, decoder_kernel: usize) -> Self {
         (self.encoder_kernel, self.decoder_kernel) = (encoder_kernel, decoder_kernel);
         self
     }
 
-    /// A source vocabulary of its own. Source and target then have a table each.
+    /// Sets a separate source vocabulary. Source and target then have separate tables.
     pub fn with_source_vocab(mut self, source_vocab_size: usize) -> Self {
         self.source_vocab_size = Some(source_vocab_size);
         self.tied = match self.tied.joins_output() {
@@ -92,25 +93,25 @@ impl ConvolutionalEncoderDecoderConfig {
         self
     }
 
-    /// Which embeddings are one table.
+    /// Sets which embeddings share a table.
     pub fn with_tied(mut self, tied: TiedEmbeddings) -> Self {
         self.tied = tied;
         self
     }
 
-    /// Another greatest length.
+    /// Sets the maximum length.
     pub fn with_max_positions(mut self, max_positions: usize) -> Self {
         self.max_positions = max_positions;
         self
     }
 
-    /// Other dropout.
+    /// Sets the dropout.
     pub fn with_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
         self
     }
 
-    /// The ids of special tokens.
+    /// Sets the ids of special tokens.
     pub fn with_tokens(mut self, tokens: SpecialTokens) -> Self {
         self.tokens = tokens;
         self
@@ -121,10 +122,10 @@ impl ConvolutionalEncoderDecoderConfig {
         self.source_vocab_size.unwrap_or(self.vocab_size)
     }
 
-    /// Whether the values fit together.
+    /// Checks that the values are consistent.
     ///
     /// # Errors
-    /// [`ModelError::Setting`] with the field that does not do.
+    /// [`ModelError::Setting`] with the invalid field.
     pub fn validate(&self) -> Result<()> {
         check_sizes([
             ("vocab_size", self.vocab_size),

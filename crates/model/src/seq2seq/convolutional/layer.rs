@@ -4,12 +4,12 @@ use crate::{ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// A layer of the decoder: a convolution of the tokens up to each, and an attention to the source.
+/// A decoder layer: a causal convolution, and attention to the source.
 #[derive(Module, Debug)]
 pub struct ConvolutionalDecoderLayer {
-    /// Of a window that ends with its token.
+    /// A convolution with windows that end with their token.
     pub convolution: GatedConvolution,
-    /// To the encoder's outputs.
+    /// Attention to the encoder's outputs.
     pub attention: MultiStepAttention,
 }
 
@@ -31,7 +31,7 @@ impl ConvolutionalDecoderLayer {
 
     /// # Shapes
     /// - `x`: `[n, d_model]`; `embedded`: the target's embeddings, `[n, d_embedding]`; returns `[n, d_model]`
-    /// - `convolve`: from `x` to what the convolution gives; `ask`: from queries to contexts, `[n, d_embedding]` both
+    /// - `convolve`: applies the convolution to `x`; `ask`: maps queries to contexts, both `[n, d_embedding]`
     pub(super) fn forward(
         &self,
         x: Tensor<2>,

@@ -15,48 +15,52 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 ///
 /// `h_i = (v(W [h_(i−k/2); …; h_(i+k/2)] + b) + h_i) · √½`, with `v([A; B]) = A ⊗ σ(B)`
 ///
-/// of the layer below, windows of `k` tokens, and zeros beyond the ends. The decoder's windows end with their own token. What
-/// its convolution gives, `h_i`, asks the encoder's outputs `z_j` in every layer, each layer by itself (§3.3; eq. 1, 2):
+/// over the layer below, with windows of `k` tokens and zero padding. The decoder's windows end with their
+/// own token. In every decoder layer, the convolution's output `h_i` attends separately to the encoder's
+/// outputs `z_j` (§3.3; eq. 1, 2):
 ///
 /// `d_i = W h_i + b + g_i`, `a_ij = exp(d_i · z_j) / Σ_t exp(d_i · z_t)`, `c_i = Σ_j a_ij (z_j + e_j)`
 ///
 /// where `g_i` is the target's own embedding. `c_i` is mapped to `d_model` features and added to `h_i` before the residual
 /// connection. The last layer's output is mapped back to the embeddings' width, and to the vocabulary.
 ///
-/// Variances stay what they are (§3.4, §3.5): sums of two are multiplied by `√½`; `c_i` of a source of `m` tokens by
-/// `m · √(1/m) = √m`; gradients of the encoder, its embeddings as values excepted, by `1 / (2 · n)` with `n` attentions.
-/// Linear maps and convolutions are [weight-normalised](crate::blocks::NormedLinear). With `p` of the inputs kept by dropout,
-/// they start from `N(0, √(4p/n))` before a gate and `N(0, √(p/n))` elsewhere, embeddings from `N(0, 0.1)`, biases from 0.
+/// Variances are preserved (§3.4, §3.5): sums of two are multiplied by `√½`; `c_i` of a source of `m` tokens
+/// by `m · √(1/m) = √m`; gradients of the encoder, except those of its embeddings as values, by `1 / (2 ·
+/// n)` with `n` attentions. Linear maps and convolutions are
+/// [weight-normalised](crate::blocks::NormedLinear). With `p` of the inputs kept by dropout, they start from
+/// `N(0, √(4p/n))` before a gate and `N(0, √(p/n))` elsewhere, embeddings from `N(0, 0.1)`, biases from 0.
 /// Dropout acts on embeddings, on the convolutions' inputs and before the output layer.
 ///
-/// Where the paper leaves a choice, it is that of its authors' code, fairseq's `fconv`: `d_i` and `z_j + e_j` are sums of two
-/// and multiplied by `√½`, and the gradients' factor has the 2. Layers have one width here, where the paper's largest models
-/// grow wider with depth.
+/// Where the paper leaves a choice, this follows the authors' code, fairseq's `fconv`: `d_i` and `z_j + e_j`
+/// are sums of two and multiplied by `√½`, and the gradients' factor has the 2. All layers have the same
+/// width; the paper's largest models grow wider with depth.
 ///
-/// [`EncoderDecoder`] is how it is trained, and [`NextToken`](crate::generate::NextToken) how it writes.
+/// It is trained through [`EncoderDecoder`] and decodes through
+/// [`NextToken`](crate::generate::NextToken).
 #[derive(Module, Debug)]
 pub struct ConvolutionalEncoderDecoder {
-    /// Of the source; none where it is the target's.
+    /// Source embeddings; `None` if shared with the target.
     pub source_embedding: Option<Embedding>,
-    /// Of the target.
+    /// Target embeddings.
     pub target_embedding: Embedding,
-    /// Of the source's positions, `[max_positions, d_embedding]`.
+    /// Source position embeddings, `[max_positions, d_embedding]`.
     pub source_positions: Embedding,
-    /// Of the target's positions, `[max_positions, d_embedding]`.
+    /// Target position embeddings, `[max_positions, d_embedding]`.
     pub target_positions: Embedding,
-    /// From embeddings to states.
+    /// Maps embeddings to states.
     pub encoder_input: NormedLinear,
     /// From the lowest layer to the highest.
     pub encoder: Vec<GatedConvolution>,
-    /// From states to the width of embeddings.
+    /// Maps states to the width of embeddings.
     pub encoder_output: NormedLinear,
-    /// From embeddings to states.
+    /// Maps embeddings to states.
     pub decoder_input: NormedLinear,
     /// From the lowest layer to the highest.
     pub decoder: Vec<ConvolutionalDecoderLayer>,
-    /// To what the output layer reads, `[d_model, d_embedding]`.
+    /// Maps states to the output layer's input, `[d_model, d_embedding]`.
     pub readout: NormedLinear,
-    /// `[d_embedding, vocab_size]`; none where it is the target's embedding, which is not normalised.
+    /// `[d_embedding, vocab_size]`; `None` if it is the target's embedding table, which is not
+    /// normalised.
     pub output: Option<NormedLinear>,
     /// `[vocab_size]`: the bias of a tied output.
     pub output_bias: Option<Param<Tensor<1>>>,
@@ -83,7 +87,7 @@ impl LinearMaps for ConvolutionalEncoderDecoder {
 }
 
 impl ConvolutionalEncoderDecoder {
-    /// How many tokens a source and a target may have.
+    /// Maximum tokens of a source and of a target.
     pub(super) fn max_positions(&self) -> usize {
         self.target_positions.weight.lazy_shape()[0]
     }
@@ -184,7 +188,7 @@ fn looked_up(table: &Embedding, ids: Vec<i32>, device: &Device) -> Tensor<2> {
     table.forward(Tensor::<2, Int>::from_data(TensorData::new(ids, shape), device)).squeeze_dim::<2>(0)
 }
 
-/// `x` as it is, bit for bit, with a gradient of `factor` times its own.
+/// `x` unchanged, with its gradient multiplied by `factor`.
 fn scaled_gradient(x: Tensor<2>, factor: f64) -> Tensor<2> {
     if !x.device().is_autodiff() {
         return x;

@@ -1,4 +1,4 @@
-//! The paper's equations once more, in plain loops over 64-bit numbers, without a tensor: what the model is held against.
+//! A reference implementation of the paper's equations in plain loops over 64-bit numbers, without tensors.
 
 use super::ConvolutionalEncoderDecoderConfig;
 use crate::weights::NamedTensors;
@@ -48,7 +48,7 @@ impl<'a> Reference<'a> {
         (0..*width).map(output).collect()
     }
 
-    /// `v(W X + b)` at each token, of windows that begin `before` tokens earlier.
+    /// `v(W X + b)` at each token, with windows that begin `before` tokens earlier.
     fn convolved(&self, map: &str, x: &[Vector], kernel: usize, before: usize) -> Vec<Vector> {
         let at = |token: usize| {
             let mut window = Vec::new();
@@ -91,8 +91,8 @@ impl<'a> Reference<'a> {
 
     /// The logits at each target token of one sentence.
     ///
-    /// With outputs `base` of the encoder, what these parameters change in them counts less by `1 / (2 · layers)`: the slope
-    /// is then what the model calls its gradient.
+    /// With encoder outputs `base`, changes of them by these parameters are scaled by `1 / (2 · layers)`: the
+    /// slope then matches the model's gradient.
     pub fn logits(&self, source: &[i32], target: &[i32], base: Option<&[Vector]>) -> Vec<Vector> {
         let n_layers = self.config.n_decoder_layers;
         let mut outputs = self.outputs(source);

@@ -1,4 +1,4 @@
-//! Decoding: one token more a row.
+//! Decoding: one token per row in each step.
 
 use super::ConvolutionalEncoderDecoder;
 use crate::Sequences;
@@ -7,21 +7,22 @@ use crate::scores::{DotScore, Memory, attend};
 use crate::seq2seq::DecodeOptions;
 use burn::tensor::{Device, Int, Tensor};
 
-/// What a [`ConvolutionalEncoderDecoder`] keeps of the rows that it writes: the encoder's outputs, computed once, and of each
-/// layer the inputs that later windows see.
+/// The decoding state of a [`ConvolutionalEncoderDecoder`]: the encoder's outputs, computed once, and for
+/// each layer the inputs that later windows see.
 #[derive(Debug, Clone)]
 pub struct ConvolutionalDecoding {
-    /// Of each layer the last `kernel − 1` inputs, `[rows, (kernel − 1) · d_model]`; none if windows have one token.
+    /// For each layer the last `kernel − 1` inputs, `[rows, (kernel − 1) · d_model]`; `None` if windows have
+    /// one token.
     before: Vec<Option<Tensor<2>>>,
     memory: Memory,
-    /// How many tokens each row has.
+    /// The number of tokens in each row.
     lengths: Vec<usize>,
     options: DecodeOptions,
     device: Device,
 }
 
 impl ConvolutionalDecoding {
-    /// Rows without a token, one a source.
+    /// Rows without tokens, one per source.
     pub(super) fn new(
         model: &ConvolutionalEncoderDecoder,
         source: &Sequences,
@@ -45,7 +46,7 @@ impl NextToken for ConvolutionalEncoderDecoder {
     /// The alignment is the mean of all layers' attentions.
     ///
     /// # Panics
-    /// If there are not as many tokens as rows, or a row is longer than the model's positions.
+    /// If the numbers of tokens and rows differ, or a row is longer than the model's positions.
     fn step(&self, tokens: &[i32], state: &mut ConvolutionalDecoding) -> StepOutput {
         let ConvolutionalDecoding { before, memory, lengths, options, device } = state;
         let most = self.max_positions();

@@ -1,4 +1,4 @@
-//! The model against plain loops, decoding against teacher forcing; and what a user can set is checked.
+//! The model equals plain loops, decoding equals teacher forcing, and user settings are checked.
 
 use super::reference::Reference;
 use super::*;
@@ -18,7 +18,7 @@ fn of(sequences: &[&[i32]]) -> Sequences {
     sequences.iter().copied().collect()
 }
 
-/// Every switch in some of them.
+/// Configurations that together use every switch.
 fn configs() -> Vec<ConvolutionalEncoderDecoderConfig> {
     let base = ConvolutionalEncoderDecoderConfig::new(11, 4, 6).with_max_positions(7).with_layers(2, 2);
     vec![
@@ -33,7 +33,7 @@ fn configs() -> Vec<ConvolutionalEncoderDecoderConfig> {
     ]
 }
 
-/// A model whose parameters are large enough for all of it to matter.
+/// A model with parameters large enough for every part to matter.
 fn model(config: &ConvolutionalEncoderDecoderConfig, device: &Device) -> ConvolutionalEncoderDecoder {
     let model = config.clone().with_dropout(0.0).init(&mut ParamInit::new(device, 4));
     let scrambled = |(number, (path, shape)): (usize, (String, Vec<usize>))| {
@@ -50,7 +50,7 @@ fn close(found: Tensor<2>, expected: Tensor<2>) {
     found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-5));
 }
 
-/// Every parameter's gradient by its path.
+/// The gradient of every parameter by its path.
 struct Collected {
     grads: Gradients,
     path: Vec<String>,
@@ -73,12 +73,12 @@ impl ModuleVisitor for Collected {
     }
 }
 
-/// What the logits are weighed with, so that each has a gradient of its own.
+/// Weights for the logits, so that each has a different gradient.
 fn weighing(n: usize) -> Vec<f64> {
     (0..n).map(|i| ((i as f64 + 1.0) * 1.37).sin()).collect()
 }
 
-/// The logits, and the gradients of their weighed sum.
+/// The logits, and the gradients of their weighted sum.
 fn run(config: &ConvolutionalEncoderDecoderConfig, device: &Device) -> (TensorData, NamedTensors) {
     let model = model(config, device);
     let logits = model.logits(&of(&SOURCES), &of(&TARGETS), device);

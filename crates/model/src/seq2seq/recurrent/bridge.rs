@@ -16,7 +16,7 @@ pub enum BridgeKind {
     Copy,
 }
 
-/// Makes the decoder's first states of the encoder's last ones.
+/// Computes the decoder's first states from the encoder's last ones.
 #[derive(Module, Debug)]
 pub struct Bridge {
     /// The maps for each decoder layer's hidden state, `[d_model, d_model]`; empty if states are copied.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Wiring {
-    /// No attention: the decoder starts from the encoder's last states and knows nothing else of the source (Sutskever
-    /// et al. 2014; Cho et al. 2014).
+    /// No attention: the decoder starts from the encoder's last states and sees nothing else of the source
+    /// (Sutskever et al. 2014; Cho et al. 2014).
     None,
     /// The query is the lowest layer's previous state. The context is an input of that layer, together with the token
     /// (Bahdanau et al. 2015, §3.1), and of all layers above (Wu et al. 2016, §3.1).
@@ -20,8 +20,8 @@ pub enum Wiring {
     Bahdanau,
     /// The query is the highest layer's new state, and the context goes into the output (Luong et al. 2015, §3.1).
     Luong,
-    /// As [`Luong`](Self::Luong), and the output layer's input is also an input of the lowest layer in the next step
-    /// (Luong et al. 2015, §3.3).
+    /// Like [`Luong`](Self::Luong), and the output layer's input is also an input of the lowest layer in the
+    /// next step (Luong et al. 2015, §3.3).
     LuongInputFeeding,
 }
 
@@ -60,7 +60,7 @@ pub struct RecurrentEncoderDecoderConfig {
     pub n_encoder_layers: usize,
     /// Decoder layers.
     pub n_decoder_layers: usize,
-    /// In which direction the encoder reads.
+    /// The direction in which the encoder reads.
     pub reading: Reading,
     /// How the decoder's first states are made.
     pub bridge: BridgeKind,
@@ -68,7 +68,7 @@ pub struct RecurrentEncoderDecoderConfig {
     pub wiring: Wiring,
     /// How the attention scores; without attention it has no effect.
     pub score: ScoreKind,
-    /// The width in which an additive score compares; none: that of a state.
+    /// The number of features in which an additive score compares; `None`: that of a state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_attention: Option<usize>,
     /// The longest source, in tokens. Only a location score has it, since it has a weight for each position.

@@ -10,9 +10,9 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// A recurrent encoder, and a recurrent decoder that attends to its states or starts from its last ones.
 ///
-/// The output layer reads `tanh(W [s; c])` with Luong's [`Wiring`] (Luong et al. 2015, eq. 5) and `tanh(W [s; c; y])`
-/// with Bahdanau's, whose paper has a maxout layer there (§A.2.2). Without attention it reads the state itself,
-/// projected to the embedding's width if they are tied. Embeddings are initially uniform between ±0.1.
+/// The output layer reads `tanh(W [s; c])` with Luong's [`Wiring`] (Luong et al. 2015, eq. 5) and `tanh(W [s;
+/// c; y])` with Bahdanau's, where the paper has a maxout layer (§A.2.2). Without attention it reads the state
+/// itself, projected to the embedding's width if they are tied. Embeddings are initially uniform in ±0.1.
 #[derive(Module, Debug)]
 pub struct RecurrentEncoderDecoder<S: Score = AnyScore> {
     /// Source embeddings; none if they are the target's.
@@ -21,13 +21,13 @@ pub struct RecurrentEncoderDecoder<S: Score = AnyScore> {
     pub target_embedding: Embedding,
     /// The encoder.
     pub encoder: Recurrent,
-    /// Makes the decoder's first states of the encoder's last ones.
+    /// Computes the decoder's first states from the encoder's last ones.
     pub bridge: Bridge,
     /// The attention's score; none without attention.
     pub attention: Option<S>,
     /// The decoder's layers, from the lowest to the highest.
     pub decoder: Vec<RecurrentLayer>,
-    /// Makes the output layer's input.
+    /// Computes the output layer's input.
     pub readout: Option<Linear>,
     /// `[d_readout, vocab_size]`; none if it is the target's embedding table.
     pub output: Option<Linear>,
@@ -45,8 +45,7 @@ impl RecurrentEncoderDecoderConfig {
     /// A new model with a custom score; none without attention.
     ///
     /// # Panics
-    /// If the configuration is not [valid](Self::validate), or has attention but no score is given, or the other way
-    /// round.
+    /// If the configuration is not [valid](Self::validate), or exactly one of attention and score is missing.
     pub fn init_with<S: Score>(&self, score: Option<S>, init: &mut ParamInit) -> RecurrentEncoderDecoder<S> {
         if let Err(error) = self.validate() {
             panic!("{error}");
@@ -118,7 +117,7 @@ impl DecoderState {
 }
 
 impl<S: Score> RecurrentEncoderDecoder<S> {
-    /// Where the attention stands.
+    /// Where the decoder attends.
     pub fn wiring(&self) -> Wiring {
         self.wiring
     }
@@ -175,7 +174,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         }
     }
 
-    /// The context and the weights of one query a row.
+    /// The context and the weights of one query per row.
     fn attend(&self, query: Tensor<2>, memory: Option<&Memory>) -> (Tensor<2>, Tensor<2>) {
         let (Some(score), Some(memory)) = (&self.attention, memory) else {
             panic!("this wiring has attention");
@@ -184,7 +183,7 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         (attended.context.squeeze_dim::<2>(1), attended.weights.squeeze_dim::<2>(1))
     }
 
-    /// One step of one token a row: the output layer's input, and the attention's weights.
+    /// One step of one token per row: the output layer's input, and the attention's weights.
     ///
     /// # Shapes
     /// - `x`: `[rows, d_embedding]`; returns `[rows, d_readout]` and `[rows, longest source]`

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 pub(super) struct TimeMajor {
     /// The sequences, longest first.
     pub order: Vec<usize>,
-    /// How many sequences each step has.
+    /// The number of sequences in each step.
     pub counts: Vec<usize>,
     /// The token of each place; 0 after the end of a sequence.
     pub ids: Vec<i32>,

@@ -9,7 +9,7 @@ use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
 use serde::{Deserialize, Serialize};
 
-/// The configuration of a Transformer that reads a source and writes a target.
+/// The configuration of an encoder–decoder Transformer.
 ///
 /// [`base`](Self::base) and [`big`](Self::big) are the models of Vaswani et al. 2017, table 3, and [`t5`](Self::t5) is that
 /// of Raffel et al. 2020; fields or the `with_…` methods set everything else.
@@ -46,7 +46,8 @@ pub struct TransformerConfig {
     pub d_model: usize,
     /// Heads of each attention; they share `d_model` evenly unless they have a [width of their own](Self::d_head).
     pub n_heads: usize,
-    /// Heads of each attention in the decoder, to the source too. None: `n_heads`.
+    /// Heads of each attention in the decoder, including attention to the source. `None`:
+    /// `n_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_decoder_heads: Option<usize>,
     /// Features of a head, of which `n_heads` need not add up to `d_model` (T5). None: `d_model / n_heads`.
@@ -80,7 +81,7 @@ pub struct TransformerConfig {
     pub scaled_scores: bool,
     /// Where the layers normalise.
     pub norm: NormPlacement,
-    /// By what the layers normalise: T5 by the root mean square.
+    /// The layers' kind of normalisation; T5 uses the root mean square.
     #[serde(default, skip_serializing_if = "is_layer_norm")]
     pub norm_kind: NormKind,
     /// Whether encoder and decoder end with a normalisation, which pre-norm stacks need.
@@ -135,22 +136,22 @@ pub enum PositionsConfig {
         #[serde(default = "yes")]
         values: bool,
     },
-    /// A learned bias of the scores for each head and bucket of distances, which all layers of a stack share (Raffel et
-    /// al. 2020, §2.1), see [`RelativeBias`](crate::blocks::RelativeBias).
+    /// A learned score bias for each head and distance bucket, shared by all layers of a stack (Raffel et al.
+    /// 2020, §2.1), see [`RelativeBias`](crate::blocks::RelativeBias).
     RelativeBias {
         /// The number of buckets.
         #[serde(default = "buckets")]
         n_buckets: usize,
-        /// The distance from which on all are in the last bucket.
+        /// All distances from here up share the last bucket.
         #[serde(default = "farthest")]
         max_distance: usize,
     },
-    /// Scores of self-attention that decrease with the distance (Press et al. 2022). In the encoder, distances in both
-    /// directions count alike.
+    /// Scores of self-attention that decrease with the distance (Press et al. 2022). In the encoder, both
+    /// directions count equally.
     Alibi,
     /// Rotary positions in self-attention (Su et al. 2021).
     Rotary {
-        /// Pair `i` of a head's `d / 2` is rotated by `theta^(−2i/d)` radians a position.
+        /// Pair `i` of a head's `d / 2` is rotated by `theta^(−2i/d)` radians per position.
         #[serde(default = "theta")]
         theta: f64,
     },
@@ -294,11 +295,11 @@ impl TransformerConfig {
         Self { dropout: 0.3, ..Self::new(vocab_size, 6, 1024) }
     }
 
-    /// A T5 of `n_layers` encoder layers and as many decoder layers (Raffel et al. 2020, §2.1): normalisation by the root
-    /// mean square before each sub-layer, biases of the scores by distance and none in the maps, one table for source,
-    /// target and output. Its padding piece, 0, begins targets, and 1 ends them. For T5 1.1 add
-    /// [`with_gate`](Self::with_gate) and a separate output layer ([`TiedEmbeddings::SourceTarget`]), before which states
-    /// are not scaled ([`scaled_output`](Self::scaled_output)).
+    /// A T5 of `n_layers` encoder layers and as many decoder layers (Raffel et al. 2020, §2.1): root mean
+    /// square normalisation before each sub-layer, score biases by distance, maps without biases, and one
+    /// table for source, target and output. Its padding piece, 0, begins targets, and 1 ends them. For T5 1.1
+    /// add [`with_gate`](Self::with_gate) and a separate output layer ([`TiedEmbeddings::SourceTarget`]),
+    /// before which states are not scaled ([`scaled_output`](Self::scaled_output)).
     pub fn t5(vocab_size: usize, n_layers: usize, d_model: usize) -> Self {
         Self {
             max_positions: 512,
@@ -351,7 +352,7 @@ impl TransformerConfig {
         self
     }
 
-    /// Sets the heads and the width of the feed-forward networks in the decoder, where they differ from those set for all.
+    /// Sets the decoder's number of heads and feed-forward width, if different.
     pub fn with_decoder(mut self, n_heads: usize, d_ff: usize) -> Self {
         self.n_decoder_heads = Some(n_heads).filter(|n| *n != self.n_heads);
         self.d_decoder_ff = Some(d_ff).filter(|d| *d != self.d_ff);
@@ -455,7 +456,7 @@ impl TransformerConfig {
         self.source_vocab_size.unwrap_or(self.vocab_size)
     }
 
-    /// Checks that the values fit together.
+    /// Checks that the values are consistent.
     ///
     /// # Errors
     /// [`ModelError::Setting`] with the invalid field.
@@ -637,7 +638,7 @@ impl TransformerConfig {
         }
     }
 
-    /// The attention with weights as [T5's](InitialWeights::T5), if those are asked for.
+    /// The attention, with [T5's](InitialWeights::T5) initialisation if configured.
     fn drawn(
         &self,
         mut attention: MultiHeadAttention,
@@ -725,7 +726,7 @@ impl TransformerConfig {
     }
 }
 
-/// Draws a map's weights anew, from a normal distribution with standard deviation `factor / √d_in`.
+/// Redraws a map's weights from a normal distribution with standard deviation `factor / √d_in`.
 fn draw_by_inputs(map: &mut Linear, factor: f64, init: &mut ParamInit) {
     let shape: [usize; 2] = map.weight.lazy_shape().dims();
     map.weight = init.normal(shape, factor / (shape[0] as f64).sqrt());

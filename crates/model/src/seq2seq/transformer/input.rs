@@ -62,7 +62,7 @@ impl StackInput {
         }
     }
 
-    /// The states of tokens whose positions start at 0: one sequence a row, or packed.
+    /// The states of tokens whose positions start at 0: one sequence per row, or packed.
     ///
     /// # Shapes
     /// - `ids`: `[batch, len]`, or `[1, n_tokens]` if `packing` is given; returns `[batch, len, d_model]`
@@ -95,7 +95,7 @@ impl StackInput {
         self.finished(sum)
     }
 
-    /// The states of one token a row, each at its own position.
+    /// The states of one token per row, each at its own position.
     ///
     /// # Shapes
     /// - `ids`: `[1, rows]`; `positions`: `rows`; returns `[1, rows, d_model]`
@@ -112,8 +112,8 @@ impl StackInput {
         self.finished(sum)
     }
 
-    /// The mask of self-attention, with the bias of the scores by distance if there is one, among `len` tokens whose
-    /// positions start at 0.
+    /// The mask of self-attention among `len` tokens whose positions start at 0, with any score bias by
+    /// distance.
     pub(super) fn biased(&self, mask: AttentionMask, len: usize, device: &Device) -> AttentionMask {
         match &self.relative_bias {
             Some(bias) => mask.with_bias(bias.forward(len, device)),

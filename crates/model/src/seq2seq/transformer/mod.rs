@@ -1,6 +1,6 @@
 //! The Transformer of Vaswani et al. 2017, encoder and decoder, and its relatives.
 //!
-//! Marian's, BART's and T5's models are the same with other switches in [`TransformerConfig`].
+//! Marian's, BART's and T5's models are the same with different switches in [`TransformerConfig`].
 
 mod config;
 mod input;

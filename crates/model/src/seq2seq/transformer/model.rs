@@ -18,11 +18,11 @@ pub struct Transformer {
     pub source_embeddings: Option<Embedding>,
     /// Target embeddings, `[vocab_size, d_model]`; also the output layer's matrix unless it has its own.
     pub target_embeddings: Embedding,
-    /// Makes the encoder's input of source tokens.
+    /// Makes the encoder's input from source tokens.
     pub encoder_input: StackInput,
     /// The encoder.
     pub encoder: Encoder<MultiHeadAttention>,
-    /// Makes the decoder's input of target tokens.
+    /// Makes the decoder's input from target tokens.
     pub decoder_input: StackInput,
     /// The decoder, left to right.
     pub decoder: Decoder<MultiHeadAttention>,
@@ -37,7 +37,7 @@ pub struct Transformer {
     pub(super) config: TransformerConfig,
 }
 
-/// Sequences as the layers take them: packed into one row, or padded to a rectangle.
+/// Input sequences of the layers: packed into one row, or padded to a rectangle.
 pub(super) struct Batch {
     /// `[1, n_tokens]` or `[sequences, longest]`
     pub ids: Tensor<2, Int>,
@@ -82,7 +82,7 @@ impl LinearMaps for Transformer {
 }
 
 impl Transformer {
-    /// The configuration that it was built from.
+    /// The configuration of the model.
     pub fn config(&self) -> &TransformerConfig {
         &self.config
     }

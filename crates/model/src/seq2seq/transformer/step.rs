@@ -1,4 +1,4 @@
-//! Decoding: one token a row in each step.
+//! Decoding: one token per row in each step.
 
 use super::Transformer;
 use crate::blocks::LayerCache;
@@ -26,7 +26,7 @@ impl NextToken for Transformer {
     type State = TransformerState;
 
     /// # Panics
-    /// If the number of tokens is not that of the rows, or a row is longer than the model's positions.
+    /// If the numbers of tokens and rows differ, or a row is longer than the model's positions.
     fn step(&self, tokens: &[i32], state: &mut TransformerState) -> StepOutput {
         let LayerCache { own, memory } = &state.caches[0];
         let (positions, most) = (own.lengths(), self.config.max_positions);

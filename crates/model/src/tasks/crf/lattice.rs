@@ -2,11 +2,11 @@
 
 use super::TagRules;
 
-/// The score of a transition that the rules forbid. It is finite, so that the loss of a gold path that breaks the rules
-/// is finite, but far larger than emissions could make up for.
+/// The score of a transition that the rules forbid. It is finite, so that the loss of a gold path that breaks
+/// the rules is finite, but far larger than emissions can compensate.
 const FORBIDDEN: f64 = -10_000.0;
 
-/// The scores that all sequences share.
+/// The scores shared by all sequences.
 pub(super) struct Scores {
     n_tags: usize,
     start: Vec<f64>,
@@ -133,7 +133,7 @@ impl Scores {
         Expectations { log_partition, tags, pairs }
     }
 
-    /// The best path, by Viterbi's algorithm; among equal ones, that of the lower tags.
+    /// The best path, by the Viterbi algorithm; ties go to lower tags.
     pub fn best(&self, emissions: &[f32]) -> Vec<usize> {
         let n = self.n_tags;
         let len = emissions.len() / n.max(1);
@@ -170,7 +170,7 @@ fn log_sum_exp(x: &[f64]) -> f64 {
     greatest + x.iter().map(|x| (x - greatest).exp()).sum::<f64>().ln()
 }
 
-/// The greatest number and its index; the first of several.
+/// The maximum and its index; the first if tied.
 fn first_greatest(x: impl Iterator<Item = f64>) -> (usize, f64) {
     x.enumerate().fold((0, f64::NEG_INFINITY), |best, (i, x)| if x > best.1 { (i, x) } else { best })
 }

@@ -14,8 +14,8 @@ use rayon::prelude::*;
 /// A linear-chain conditional random field (Lafferty et al. 2001). For a sentence's tags `y` and emissions `e`, `log
 /// p(y) = start(y₁) + Σ e_t(y_t) + Σ T(y_{t−1}, y_t) + end(y_n) − log Z`.
 ///
-/// The sums run on the host in 64 bits, with the sequences spread over all cores: the chain has as many dependent steps
-/// as a sequence has tokens, each far too small for a device. The gradient comes from the forward–backward algorithm,
+/// The sums run on the host in 64 bits, with the sequences spread over all cores: the chain has one dependent
+/// step per token, each far too small for a device. The gradient comes from the forward–backward algorithm,
 /// as expected minus observed counts.
 #[derive(Module, Debug)]
 pub struct Crf {
@@ -55,8 +55,8 @@ impl Crf {
     /// The negative log-likelihood of each sequence's tags, in nats; 0 for an empty sequence.
     ///
     /// # Shapes
-    /// - `emissions`: `[n_tokens, n_tags]`, one sequence after another without padding; `tags`: `n_tokens` of them;
-    ///   `lengths`: the number of tokens in each sequence; returns `[sequences]`
+    /// - `emissions`: `[n_tokens, n_tags]`, sequences concatenated without padding; `tags`: `n_tokens` of
+    ///   them; `lengths`: the number of tokens in each sequence; returns `[sequences]`
     ///
     /// # Panics
     /// If the lengths do not add up to the number of tokens, or a tag is not below `n_tags`.
@@ -106,7 +106,7 @@ impl Crf {
     /// The most probable tags of each sequence (Viterbi 1967).
     ///
     /// # Shapes
-    /// - `emissions`: `[n_tokens, n_tags]`, one sequence after another; `lengths`: the number of tokens in each
+    /// - `emissions`: `[n_tokens, n_tags]`, sequences concatenated; `lengths`: the number of tokens in each
     ///   sequence
     ///
     /// # Panics
