@@ -117,7 +117,7 @@ impl Objective for Reviewing {
     type Model = Reviewer;
     type Batch = Vec<usize>;
 
-    /// The number counts more with each of the first [`WARMUP`] steps.
+    /// The number counts more with each of the first `WARMUP` steps.
     fn terms(&self, step: u64) -> Vec<Term> {
         let stars = (step as f64 / WARMUP).min(1.0);
         vec![Term::new("sentiment"), Term::new("stars").with_weight(stars)]
