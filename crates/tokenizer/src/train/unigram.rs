@@ -408,6 +408,8 @@ mod tests {
         assert!(
             error(UnigramTrainer { shrinking_factor: 1.0, ..default() }).contains("shrinking_factor: 1 ")
         );
-        assert!(error(UnigramTrainer { sub_iterations: 0, ..default() }).starts_with("sub_iterations: it is 0"));
+        assert!(
+            error(UnigramTrainer { sub_iterations: 0, ..default() }).starts_with("sub_iterations: it is 0")
+        );
     }
 }
