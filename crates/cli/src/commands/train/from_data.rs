@@ -88,7 +88,7 @@ impl DataArgs {
                     NamedTask::value_variants().iter().map(|task| task.name()).collect::<Vec<_>>().join(", ");
                 let problem = "--model, --data, --columns, --no-header, --dev and --test go with a task in the place of CONFIG";
                 Err(WrongUsage::new(anyhow!(
-                    "{problem} ({names}); with a file say --set model.path=… and the like"
+                    "{problem} ({names}); with a file, use --set, as in --set model.path=MODEL"
                 ))
                 .into())
             }
@@ -158,9 +158,10 @@ impl DataArgs {
             '\t' => ", columns between tabs".to_owned(),
             other => format!(", columns between `{other}`"),
         });
+        let quotes = if source.quoting == Some(false) { ", quotation marks read as text" } else { "" };
         let rows = grouped(found.rows as u64);
         say(format_args!(
-            "data: {}{}, {rows} rows{}",
+            "data: {}{}{quotes}, {rows} rows{}",
             self.data.join(", "),
             separated.unwrap_or_default(),
             found.told
