@@ -24,7 +24,12 @@ pub fn run(_: &Args) -> Result<()> {
     let lock = folder.join("Cargo.lock");
     // Cargo leaves out of it what this crate does not need.
     fs::copy(root.join("Cargo.lock"), &lock).with_context(|| format!("cannot write {}", lock.display()))?;
-    let cargo = |subcommand: &str| cargo(&folder, subcommand);
+    let profile = profile(&root)?;
+    let cargo = |subcommand: &str| {
+        let mut command = cargo(&folder, subcommand);
+        command.args(&profile);
+        command
+    };
     step::run("outside: format", bare(&folder, "fmt").arg("--check"))?;
     step::run("outside: build", cargo("build").args(["--bins", "--examples"]))?;
     let place = std::env::temp_dir().join(format!("cloze-outside-{}", std::process::id()));
@@ -57,6 +62,29 @@ fn cargo(folder: &Path, subcommand: &str) -> Command {
         command.arg("--target-dir").arg(step::root().join("target"));
     }
     command
+}
+
+/// The arguments that give the crate the workspace's release profile. With another profile nothing built for the
+/// workspace could be used again.
+fn profile(root: &Path) -> Result<Vec<String>> {
+    let manifest = root.join("Cargo.toml");
+    let read = || -> Result<toml::Table> { Ok(toml::from_str(&fs::read_to_string(&manifest)?)?) };
+    let manifest = read().with_context(|| format!("cannot read {}", manifest.display()))?;
+    let mut settings = Vec::new();
+    if let Some(release) = manifest.get("profile").and_then(|profiles| profiles.get("release")) {
+        flatten("profile.release", release, &mut settings);
+    }
+    Ok(settings.into_iter().flat_map(|setting| ["--config".to_owned(), setting]).collect())
+}
+
+/// Every value below `value` as `key=value`, with its dotted key.
+fn flatten(key: &str, value: &toml::Value, settings: &mut Vec<String>) {
+    match value {
+        toml::Value::Table(table) => {
+            table.iter().for_each(|(name, value)| flatten(&format!("{key}.{name}"), value, settings));
+        }
+        value => settings.push(format!("{key}={value}")),
+    }
 }
 
 fn bare(folder: &Path, subcommand: &str) -> Command {
@@ -105,6 +133,13 @@ mod tests {
             shown.remove(place.unwrap_or_else(|| panic!("the book does not show {name}.rs as it is")));
         }
         assert!(shown.is_empty(), "the book shows what is no example: {shown:?}");
+    }
+
+    #[test]
+    fn the_crate_has_the_workspaces_profile() {
+        let profile = profile(&step::root()).unwrap();
+        assert!(profile.contains(&"profile.release.lto=\"off\"".to_owned()), "{profile:?}");
+        assert!(profile.contains(&"profile.release.package.burn-nn.opt-level=0".to_owned()), "{profile:?}");
     }
 
     #[test]
