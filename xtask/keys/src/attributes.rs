@@ -118,8 +118,20 @@ pub fn doc(attributes: &[Attribute]) -> Vec<String> {
         _ => None,
     });
     // A block comment has several lines.
-    let lines = lines.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>());
+    let lines = lines.flat_map(|text| text.split('\n').map(str::to_owned).collect::<Vec<_>>());
     lines.map(|line| line.strip_prefix(' ').map_or(line.clone(), str::to_owned)).collect()
+}
+
+/// Whether a type derives `Default`.
+pub fn derives_default(attributes: &[Attribute]) -> bool {
+    attributes.iter().filter(|attribute| attribute.path().is_ident("derive")).any(|attribute| {
+        let mut derives = false;
+        let read = attribute.parse_nested_meta(|meta| {
+            derives |= meta.path.is_ident("Default");
+            Ok(())
+        });
+        read.is_ok() && derives
+    })
 }
 
 /// Whether an enum's variant has the attribute `#[default]`.

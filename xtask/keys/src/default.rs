@@ -3,7 +3,8 @@
 use syn::{BinOp, Expr, Item, Lit, Member, Type, UnOp};
 
 use crate::attributes::{self, Serde};
-use crate::shape::{DefaultValue, arguments};
+use crate::reader::arguments;
+use crate::shape::DefaultValue;
 use crate::source::Sources;
 
 /// A default that the code has.
@@ -103,6 +104,9 @@ impl Evaluator<'_> {
             return there.value(&expression.fields.iter().find(is_it)?.expr);
         }
         let Item::Struct(item) = &self.sources.definitions[definition].item else { return None };
+        if !attributes::derives_default(&item.attrs) {
+            return None;
+        }
         let is_it = |field: &&syn::Field| field.ident.as_ref().is_some_and(|ident| ident == name);
         there.of_type(&item.fields.iter().find(is_it)?.ty)
     }
@@ -139,7 +143,7 @@ impl Evaluator<'_> {
                 let variant = item.variants.iter().find(|variant| attributes::is_default(&variant.attrs))?;
                 there.variant(&variant.ident.to_string())
             }
-            Item::Struct(_) => Some(Value::Table),
+            Item::Struct(item) if attributes::derives_default(&item.attrs) => Some(Value::Table),
             _ => None,
         }
     }

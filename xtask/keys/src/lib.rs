@@ -10,7 +10,9 @@
 mod attributes;
 mod default;
 mod page;
+mod places;
 mod prose;
+mod reader;
 mod shape;
 mod source;
 
@@ -20,7 +22,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use syn::{Expr, Item, Type};
 
-use shape::Shapes;
+use places::Places;
+use reader::Shapes;
 pub use shape::{Choice, Choices, Content, DefaultValue, Key, Kind, KindKeys, Shape, Table};
 use source::Sources;
 
@@ -48,6 +51,7 @@ const TITLES: [(&str, &str); 10] = [
 pub struct Reference {
     tables: Vec<Table>,
     kinds: Vec<RunKind>,
+    places: Places,
 }
 
 /// A kind of run.
@@ -66,10 +70,10 @@ pub struct Found<'a> {
     pub path: String,
     /// The heading under which the page has it.
     pub heading: String,
+    /// What the reference says of it.
     pub key: &'a Key,
+    /// Its value in the config.
     pub value: &'a toml::Value,
-    /// The keys beside it, with all that the same table may have.
-    pub table: &'a toml::Table,
 }
 
 impl Reference {
@@ -88,23 +92,26 @@ impl Reference {
             let is_known = titles.iter().any(|(of, _)| *of == name);
             ensure!(is_known, "the kind of run `{name}` has no heading: add it to `TITLES` in xtask/keys");
         }
-        let mut shapes = Shapes::new(sources);
+        let roots = titles.iter().map(|(name, _)| sources.named(name)).collect::<Result<Vec<_>>>()?;
+        let mut shapes = Shapes::new(sources, roots.clone());
         let mut kinds = Vec::new();
-        for (name, title) in titles {
-            let definition = sources.named(name)?;
-            let Shape::Table(table) = shapes.of_definition(definition)? else { bail!("{name} is no table") };
+        for ((name, title), root) in titles.iter().zip(roots) {
+            let Shape::Table(table) = shapes.of_definition(root)? else { bail!("{name} is no table") };
             let Content::Keys(sections) = shapes.tables[table].content.clone() else {
                 bail!("{name} has no sections")
             };
-            let about = match alias_of(sources, name) {
-                Some(attributes) => prose::paragraphs(&attributes::doc(attributes)).into_iter().next(),
-                None => shapes.tables[table].doc.first().cloned(),
+            let attributes = match (alias_of(sources, name), &sources.definitions[root].item) {
+                (Some(attributes), _) => attributes,
+                (None, Item::Struct(item)) => &item.attrs,
+                _ => bail!("{name} is no struct"),
             };
-            let about = about.with_context(|| format!("{} has no doc comment", sources.place(definition)))?;
+            let about = prose::paragraphs(&attributes::doc(attributes)).into_iter().next();
+            let about = about.with_context(|| format!("{} has no doc comment", sources.place(root)))?;
             kinds.push(RunKind { title, about, sections });
         }
         ensure!(shapes.faults.is_empty(), "of the doc comments of configs:\n{}", shapes.faults.join("\n"));
-        Ok(Self { tables: shapes.tables, kinds })
+        let places = Places::of(&shapes.tables, &kinds);
+        Ok(Self { tables: shapes.tables, kinds, places })
     }
 
     /// The page, as Markdown.
@@ -196,10 +203,9 @@ impl Reference {
                 continue;
             };
             found.push(Found {
-                heading: page::heading_of(self, home),
+                heading: self.places.heading(&self.kinds, home),
                 key,
                 value,
-                table: values,
                 path: path.clone(),
             });
             self.walk_value(&key.shape, value, &path, found)?;
@@ -281,7 +287,7 @@ fn kinds_of_runs(sources: &Sources) -> Vec<String> {
         let Expr::Call(call) = entry else { return None };
         let Expr::Path(function) = &*call.func else { return None };
         let last = function.path.segments.last()?;
-        let inner = shape::arguments(&last.arguments);
+        let inner = reader::arguments(&last.arguments);
         match inner.first()? {
             Type::Path(path) => path.path.segments.last().map(|last| last.ident.to_string()),
             _ => None,
@@ -296,7 +302,7 @@ fn alias_of<'a>(sources: &'a Sources, name: &str) -> Option<&'a [syn::Attribute]
         let Item::Type(alias) = &definition.item else { return None };
         let Type::Path(path) = &*alias.ty else { return None };
         let last = path.path.segments.last().filter(|last| last.ident == "Run")?;
-        let is_it = shape::arguments(&last.arguments).iter().any(|inner| match inner {
+        let is_it = reader::arguments(&last.arguments).iter().any(|inner| match inner {
             Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == name),
             _ => false,
         });

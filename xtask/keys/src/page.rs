@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use anyhow::{Result, ensure};
 
+use crate::default::literal;
+use crate::places::anchor;
 use crate::prose::{capitalised, cell, without_name};
 use crate::shape::{Choices, Content, DefaultValue, Key, Kind, KindKeys, Shape, Table};
 use crate::{COMMON, Reference};
@@ -24,111 +26,9 @@ every kind of run.
 
 ";
 
-/// Where a table is described.
-#[derive(Clone, Debug)]
-struct Place {
-    depth: usize,
-    /// Index of the kind of run.
-    run: usize,
-    /// As `[data.train]`.
-    path: String,
-    /// The value of the tag that has these keys.
-    kind: Option<String>,
-}
-
-impl Place {
-    fn heading(&self, reference: &Reference) -> String {
-        let kind = self.kind.as_ref().map(|kind| format!(", kind `{kind}`")).unwrap_or_default();
-        format!("{}: `{}`{kind}", reference.kinds[self.run].title, self.path)
-    }
-}
-
-/// The places of all tables, and their order.
-struct Places {
-    of: BTreeMap<usize, Place>,
-    order: Vec<usize>,
-}
-
-impl Places {
-    /// Each table is described where it is least deep, and there first.
-    fn of(reference: &Reference) -> Self {
-        let mut visits = Vec::new();
-        for (run, kind) in reference.kinds.iter().enumerate() {
-            for section in &kind.sections {
-                let place = Place { depth: 0, run, path: section.names[0].clone(), kind: None };
-                visit(reference, &section.shape, &place, false, &mut visits);
-            }
-        }
-        let mut of: BTreeMap<usize, (usize, Place)> = BTreeMap::new();
-        for (at, (table, place)) in visits.into_iter().enumerate() {
-            let is_better = of.get(&table).is_none_or(|(_, known)| place.depth < known.depth);
-            if is_better {
-                of.insert(table, (at, place));
-            }
-        }
-        let mut order: Vec<usize> = of.keys().copied().collect();
-        order.sort_by_key(|table| of[table].0);
-        Self { of: of.into_iter().map(|(table, (_, place))| (table, place)).collect(), order }
-    }
-}
-
-/// Notes every table within a shape. `place.path` is the key's, without brackets.
-fn visit(
-    reference: &Reference,
-    shape: &Shape,
-    place: &Place,
-    is_list: bool,
-    visits: &mut Vec<(usize, Place)>,
-) {
-    let below = |keys: &[Key], visits: &mut Vec<(usize, Place)>| {
-        for key in keys {
-            let path = format!("{}.{}", place.path, key.names[0]);
-            let inner = Place { depth: place.depth + 1, path, kind: None, ..*place };
-            visit(reference, &key.shape, &inner, false, visits);
-        }
-    };
-    match shape {
-        Shape::Table(table) => {
-            let path = if is_list { format!("[[{}]]", place.path) } else { format!("[{}]", place.path) };
-            visits.push((*table, Place { path, ..place.clone() }));
-            match &reference.tables[*table].content {
-                Content::Keys(keys) => below(keys, visits),
-                Content::Kinds { kinds, .. } => {
-                    for kind in kinds {
-                        match &kind.keys {
-                            KindKeys::Own(keys) => below(keys, visits),
-                            KindKeys::Of(inner) => {
-                                let place = Place { kind: Some(kind.names[0].clone()), ..place.clone() };
-                                visit(reference, &Shape::Table(*inner), &place, is_list, visits);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        Shape::List(inner) => visit(reference, inner, place, true, visits),
-        Shape::Fixed(inner, _) | Shape::Names(inner) => visit(reference, inner, place, false, visits),
-        Shape::Either(shapes) => {
-            shapes.iter().for_each(|shape| visit(reference, shape, place, false, visits))
-        }
-        _ => {}
-    }
-}
-
-/// The heading under which a table's keys are.
-pub fn heading_of(reference: &Reference, table: usize) -> String {
-    Places::of(reference).of.get(&table).map_or_else(String::new, |place| place.heading(reference))
-}
-
-/// The anchor of a heading, as GitHub and mdBook make it.
-fn anchor(heading: &str) -> String {
-    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
-}
-
 /// The whole page.
 pub fn write(reference: &Reference) -> Result<String> {
-    let writer = Writer { reference, places: Places::of(reference) };
+    let writer = Writer { reference };
     let mut page = INTRODUCTION.to_owned();
     page += "| run | |\n| --- | --- |\n";
     for kind in &reference.kinds {
@@ -144,8 +44,8 @@ pub fn write(reference: &Reference) -> Result<String> {
             let names = common.sections.iter().map(|key| writer.linked_section(key)).collect::<Vec<_>>();
             writeln!(page, "| {} | as in every run that trains |", names.join(", "))?;
         }
-        for table in writer.places.order.iter().filter(|table| writer.places.of[*table].run == run) {
-            writer.table(*table, &mut page)?;
+        for table in reference.places.of_run(run) {
+            writer.table(table, &mut page)?;
         }
     }
     writer.choices(&mut page)?;
@@ -158,12 +58,15 @@ pub fn write(reference: &Reference) -> Result<String> {
 
 struct Writer<'a> {
     reference: &'a Reference,
-    places: Places,
 }
 
 impl Writer<'_> {
+    fn heading(&self, table: usize) -> String {
+        self.reference.places.heading(&self.reference.kinds, table)
+    }
+
     fn link(&self, table: usize) -> String {
-        format!("#{}", anchor(&self.places.of[&table].heading(self.reference)))
+        format!("#{}", anchor(&self.heading(table)))
     }
 
     fn linked_section(&self, section: &Key) -> String {
@@ -178,18 +81,20 @@ impl Writer<'_> {
     fn about(&self, section: &Key) -> String {
         let default = match &section.default {
             DefaultValue::Told(text) => format!(" Default: {text}."),
-            DefaultValue::Value(value) => format!(" Default: `{value}`."),
-            DefaultValue::Required | DefaultValue::Unset => String::new(),
+            DefaultValue::Value(value) if !section.meaning.contains("Default ") => {
+                format!(" Default: `{value}`.")
+            }
+            DefaultValue::Value(_) | DefaultValue::Required | DefaultValue::Unset => String::new(),
         };
         cell(&format!("{}{default}", capitalised(without_name(&section.meaning))))
     }
 
     /// A table's heading, what it is, and its keys.
     fn table(&self, table: usize, page: &mut String) -> Result<()> {
-        let place = &self.places.of[&table];
         let Table { doc, content, .. } = &self.reference.tables[table];
-        write!(page, "\n### {}\n", place.heading(self.reference))?;
-        for paragraph in doc {
+        write!(page, "\n### {}\n", self.heading(table))?;
+        // What it says of the tag is said in the tag's row.
+        for paragraph in doc.iter().filter(|paragraph| !paragraph.contains("` is optional: ")) {
             write!(page, "\n{}\n", capitalised(without_name(paragraph)))?;
         }
         let (tag, kinds) = match content {
@@ -260,6 +165,10 @@ impl Writer<'_> {
         let default = match &key.default {
             DefaultValue::Required => "*required*".to_owned(),
             DefaultValue::Value(value) => format!("`{value}`"),
+            // A value in the comment's spelling.
+            DefaultValue::Told(text) if !text.contains(['`', ' ']) && literal(text).is_some() => {
+                format!("`{}`", text.replace(',', ""))
+            }
             DefaultValue::Told(text) => text.clone(),
             DefaultValue::Unset => "–".to_owned(),
         };
@@ -301,7 +210,7 @@ impl Writer<'_> {
                 format!("{} of {n} {}", word("list", "lists"), self.type_of(inner, true))
             }
             Shape::Names(inner) => {
-                format!("{} of names, each with {}", word("table", "tables"), self.type_of(inner, false))
+                format!("{}: name → {}", word("table", "tables"), self.type_of(inner, false))
             }
             Shape::Table(table) => format!("[{}]({})", word("table", "tables"), self.link(*table)),
             Shape::OneOf(choices) if choices.choices.len() > MOST_IN_A_CELL => {
@@ -318,8 +227,11 @@ impl Writer<'_> {
                 any_of(&names.collect::<Vec<_>>())
             }
             Shape::Either(shapes) => {
-                let shapes: Vec<String> = shapes.iter().map(|shape| self.type_of(shape, is_plural)).collect();
-                any_of(&shapes)
+                let flat = shapes.iter().flat_map(|shape| match shape {
+                    Shape::Either(inner) => inner.as_slice(),
+                    other => std::slice::from_ref(other),
+                });
+                any_of(&flat.map(|shape| self.type_of(shape, is_plural)).collect::<Vec<_>>())
             }
         }
     }

@@ -87,23 +87,29 @@ fn is_item(target: &str) -> bool {
 /// A key's doc comment, as its meaning and what it says the default is.
 pub struct Told {
     pub meaning: String,
-    /// The sentence that says it, without `Default`, and whether more than a value is said.
+    /// What it says after `Default`.
     pub default: Option<String>,
+    /// Whether it ends with `Required.`: serde takes an absent key, and the checks after it do not.
+    pub is_required: bool,
 }
 
 impl Told {
     /// Takes the sentence `Default …` apart.
     pub fn of(text: &str) -> Self {
+        let required = text.strip_suffix("Required.").map(str::trim_end);
+        if let Some(meaning) = required {
+            return Self { meaning: meaning.to_owned(), default: None, is_required: true };
+        }
         let starts = text.match_indices("Default").map(|(at, _)| at);
         let mut starts = starts.filter(|at| *at == 0 || text[..*at].ends_with(". "));
         let Some(start) = starts.find(|at| text[at + "Default".len()..].starts_with([' ', ':'])) else {
-            return Self { meaning: text.to_owned(), default: None };
+            return Self { meaning: text.to_owned(), default: None, is_required: false };
         };
         let sentence = &text[start + "Default".len()..];
         let end = sentence_end(sentence);
         let default = sentence[..end].trim_start_matches(':').trim().trim_end_matches('.').to_owned();
         let meaning = format!("{}{}", &text[..start], sentence[end..].trim_start());
-        Self { meaning: meaning.trim_end().to_owned(), default: Some(default) }
+        Self { meaning: meaning.trim_end().to_owned(), default: Some(default), is_required: false }
     }
 
     /// The first word of the default, which may be a value.
@@ -112,9 +118,10 @@ impl Told {
         Some(word.trim_end_matches([',', ';', ':', '.']))
     }
 
-    /// Whether the default is that one word.
-    pub fn is_one_word(&self) -> bool {
-        self.default.as_deref().is_some_and(|default| !default.contains(' '))
+    /// Whether no more is said than this value.
+    pub fn is_only(&self, value: &str) -> bool {
+        let Some(default) = &self.default else { return false };
+        !default.contains(' ') || default.trim_matches('`') == value
     }
 }
 

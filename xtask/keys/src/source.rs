@@ -287,10 +287,10 @@ enum Reach {
     Crate,
 }
 
-/// What a function's body returns, if it computes nothing before.
+/// What a function's body returns.
 fn value_of(body: &[Stmt]) -> Option<Expr> {
-    match body {
-        [Stmt::Expr(value, None)] => Some(value.clone()),
+    match body.last()? {
+        Stmt::Expr(value, None) => Some(value.clone()),
         _ => None,
     }
 }

@@ -114,6 +114,11 @@ fn defaults_are_the_code_s_where_it_has_them_and_else_the_comment_s() {
         list: Vec<String>,
         /// A length. Default the checkpoint's.
         length: Option<usize>,
+        /// A width. Default 4,096.
+        width: Option<usize>,
+        /// Files. Required.
+        #[serde(default)]
+        files: Vec<String>,
         /// A limit.
         limit: Option<usize>,
         /// A flag.
@@ -146,6 +151,8 @@ fn defaults_are_the_code_s_where_it_has_them_and_else_the_comment_s() {
     has(&page, "| `other` | whole number | `7` | Of another type. |");
     has(&page, "| `list` | list of texts | all of them | A list. They are many. |");
     has(&page, "| `length` | whole number | the checkpoint's | A length. |");
+    has(&page, "| `width` | whole number | `4096` | A width. |");
+    has(&page, "| `files` | list of texts | *required* | Files. |");
     has(&page, "| `limit` | whole number | – | A limit. |");
     has(&page, "| `flag` | true or false | `false` | A flag. |");
     has(&page, "| `thing` | one character | *required* | A thing \\| with a bar. |");
@@ -171,7 +178,9 @@ fn a_whole_table_s_defaults_are_those_of_its_type() {
 #[test]
 fn a_tag_chooses_the_keys() {
     let beside = r#"
-        /// A tagged table. `kind` is optional: the one whose keys are set.
+        /// A tagged table.
+        ///
+        /// `kind` is optional: the one whose keys are set.
         #[derive(Deserialize)]
         #[serde(tag = "kind", rename_all = "kebab-case")]
         enum Tagged {
@@ -224,7 +233,7 @@ fn a_tag_chooses_the_keys() {
     has(&page, &format!("| `by` | list of whole numbers or texts | *required* | {by} |"));
     has(&page, "### Things: `[[one.tagged]]`, kind `own`");
     has(&page, "| `width` | list of 2 whole numbers | *required* | Its width. |");
-    has(&page, "| `named` | table of names, each with whole number or text | *required* | Named ones. |");
+    has(&page, "| `named` | table: name → whole number or text | *required* | Named ones. |");
 }
 
 #[test]

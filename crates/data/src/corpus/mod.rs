@@ -65,7 +65,7 @@ pub struct CorpusConfig {
 pub struct LanguageFiles {
     /// The language's ISO 639-1 code, which selects the rules for sentence ends. Each language has its own.
     pub name: String,
-    /// Its files, folders and glob patterns.
+    /// Its files, folders and glob patterns. Required.
     #[serde(default)]
     pub files: Vec<String>,
 }

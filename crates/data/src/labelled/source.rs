@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LabelledSource {
-    /// Files, folders (read recursively, sorted by name) and glob patterns.
+    /// Files, folders (read recursively, sorted by name) and glob patterns. Required.
     pub files: Vec<String>,
     /// The files' format. Default `"auto"`.
     pub format: DataFormat,

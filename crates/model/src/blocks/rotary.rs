@@ -11,13 +11,11 @@ pub struct RotaryConfig {
     /// Pair `i` of `n / 2` is rotated by `theta^(−2i/n)` radians per position. Default 10,000, as in the
     /// paper.
     pub theta: f64,
-    /// Number of rotated features per head, `n`. The published left-to-right families rotate all. Default
-    /// all.
+    /// Number of rotated features per head, `n`. Default all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub n_features: Option<usize>,
     /// Whether a pair is two neighbouring features, as in the paper and GPT-J, or one feature of each half,
-    /// as in GPT-NeoX and Llama. The published left-to-right families have the latter. Default false: of each
-    /// half.
+    /// as in GPT-NeoX and Llama. Default false: of each half.
     pub interleaved: bool,
     /// How the angles change for sequences longer than in pretraining. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -34,8 +34,8 @@ pub struct LanguageModelRun {
     /// document. `language`, `languages` and `sampling_alpha` are rejected: running text is not split into
     /// sentences.
     pub corpus: CorpusConfig,
-    /// `[tokenizer]`: the vocabulary. A trained one ends texts with `<|endoftext|>`. Default with
-    /// `model.path`: the checkpoint's.
+    /// `[tokenizer]`: the vocabulary. A trained one ends texts with `<|endoftext|>`. Default the
+    /// checkpoint's, with `model.path`.
     pub tokenizer: TokenizerSection,
     /// `[blocks]`: how running text is cut.
     pub blocks: BlockConfig,
@@ -113,7 +113,8 @@ pub struct NewLanguageModel {
     /// Maximum sequence length in tokens. Default 1,024.
     #[serde(default = "max_positions")]
     pub max_positions: usize,
-    /// Rotary positions, for Llama's architecture. Default those of the table's defaults.
+    /// Rotary positions, for Llama's architecture. `n_features` and `interleaved` must be the defaults: no
+    /// Hugging Face folder can hold another model. Default its keys' defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotary: Option<RotaryConfig>,
     /// Sliding window: a token attends to at most this many previous tokens (Mistral's window less 1), for

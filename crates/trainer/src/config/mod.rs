@@ -90,7 +90,7 @@ pub struct Pretraining {
     pub objective: ObjectiveSection,
     /// `[corpus]`: the text.
     pub corpus: CorpusConfig,
-    /// `[tokenizer]`: the vocabulary. Default with `model.path`: the checkpoint's.
+    /// `[tokenizer]`: the vocabulary. Default the checkpoint's, with `model.path`.
     pub tokenizer: TokenizerSection,
     /// `[examples]`: sentence pairs and masking.
     pub examples: ExampleConfig,

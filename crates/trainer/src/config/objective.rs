@@ -43,7 +43,7 @@ pub enum ObjectiveSection {
     /// with their translations, whose positions restart: a masked word can be predicted from either (Conneau
     /// & Lample 2019, §3.3 and 3.4).
     TranslationLanguageModel {
-        /// The parallel text, a table for each pair of languages. It may not be empty.
+        /// The parallel text, a table for each pair of languages. Required.
         #[serde(default)]
         parallel: Vec<TranslationFiles>,
     },

@@ -33,8 +33,8 @@ pub struct PermutationRun {
     /// `[corpus]`: the text. As for language models, `language`, `languages` and `sampling_alpha` are
     /// rejected.
     pub corpus: CorpusConfig,
-    /// `[tokenizer]`: the vocabulary. A trained one has the special pieces of pretraining. Default with
-    /// `model.path`: the checkpoint's.
+    /// `[tokenizer]`: the vocabulary. A trained one has the special pieces of pretraining. Default the
+    /// checkpoint's, with `model.path`.
     pub tokenizer: TokenizerSection,
     /// `[segments]`: how running text is cut, and how much of it is predicted.
     pub segments: SegmentSection,

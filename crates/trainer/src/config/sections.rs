@@ -197,8 +197,8 @@ impl ModelSection {
 #[non_exhaustive]
 pub struct PretrainedModel {
     /// The checkpoint: a Hugging Face folder, relative to the current directory; `cloze` also takes a name on
-    /// the hub. Of an ELECTRA, the discriminator; training also continues from a generator in its subfolder
-    /// `generator`.
+    /// the hub. For replaced tokens it must be a discriminator; training also continues from a generator in
+    /// its subfolder `generator`.
     pub path: PathBuf,
     /// Dropout of embeddings and of each sublayer's output. Default the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]

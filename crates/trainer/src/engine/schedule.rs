@@ -45,8 +45,8 @@ pub enum Schedule {
         #[serde(default)]
         warmup_steps: u64,
     },
-    /// Decays with the inverse square root of the step, `peak · min(step / warmup, √(warmup / step))`: Vaswani
-    /// et al. 2017, §5.3, whose peak is `(d_model · warmup)^-0.5`. Also spelled `noam`.
+    /// Decays with the inverse square root of the step, `peak · min(step / warmup, √(warmup / step))`:
+    /// Vaswani et al. 2017, §5.3, whose peak is `(d_model · warmup)^-0.5`.
     #[serde(alias = "noam")]
     InverseSqrt {
         /// Steps of linear warm-up, from which on the rate decays.

@@ -120,7 +120,7 @@ fn n_best() -> usize {
     AnswerConfig::default().n_best
 }
 
-/// The keys of `[task]` with `kind = "tagging"`.
+/// A tag for each word.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -180,7 +180,7 @@ impl Default for TaggingSection {
     }
 }
 
-/// `[task] kind = "prompt"`: a text is put into a template, and its class is the one whose word the masked-LM
+/// A text is put into a template, and its class is the one whose word the masked-LM
 /// head finds most likely for the mask (Schick & Schütze 2021, §3.1; Gao et al. 2021, §4).
 ///
 /// No parameters are new: without training (`train.epochs = 0`) it is a zero-shot classifier.
