@@ -1,4 +1,5 @@
-//! The reference of config keys, which is made from comments and code without running either, says what serde does.
+//! The reference of config keys, which is made from comments and code without running either, says what serde
+//! does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,8 +25,8 @@ fn reference() -> Reference {
     Reference::read(&root()).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
-/// Tables of configs: the kind of run, the `--set`s that choose the table's kind, and the `--set` that puts a key into it
-/// which there is not.
+/// Tables of configs: the kind of run, the `--set`s that choose the table's kind, and the `--set` that puts a
+/// key into it which there is not.
 const TABLES: &[(&str, &[&str], &str)] = &[
     (COMMON, &[], "run.zzzzzzzz=1"),
     (COMMON, &[], "optimizer.zzzzzzzz=1"),
@@ -202,7 +203,7 @@ fn keys(title: &str, sets: &[&str], unknown: &str) -> BTreeSet<String> {
 /// The dotted path of the table that a `--set` puts a key into.
 fn table_of(unknown: &str) -> String {
     let (path, value) = unknown.split_once('=').unwrap();
-    match (path.strip_suffix(".zzzzzzzz"), value.contains("text = {")) {
+    match (path.strip_suffix(".zzzzzzzz"), value.contains("text = { zzz")) {
         (Some(table), _) => table.to_owned(),
         (None, true) => format!("{path}.text"),
         (None, false) => path.to_owned(),

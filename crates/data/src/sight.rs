@@ -26,8 +26,8 @@ pub enum Sight {
 /// that mask. The shares apply to the other examples. With pairs, `bidirectional` may not be 0, and without
 /// pairs, `sequence_to_sequence` must be.
 ///
-/// If one of the shares is set, the default of the others is 0. The table of examples at the end of a run counts
-/// the masks.
+/// If one of the shares is set, the default of the others is 0. The table of examples at the end of a run
+/// counts the masks.
 ///
 /// Deviations from UniLM: segment embeddings do not depend on the mask, and end pieces are never predicted.
 ///

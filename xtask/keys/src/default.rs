@@ -64,8 +64,8 @@ fn grouped(number: i128) -> String {
     head.into_iter().chain(groups).collect::<Vec<_>>().join("_")
 }
 
-/// A word of a comment, or TOML, as a value to compare: numbers without commas, names without backticks; `None` for a
-/// word that is no value.
+/// A word of a comment, or TOML, as a value to compare: numbers without commas, names without backticks;
+/// `None` for a word that is no value.
 pub fn literal(word: &str) -> Option<String> {
     let word = word.trim_matches('`');
     let plain = word.replace([',', '_'], "");

@@ -1,11 +1,12 @@
 //! The reference of every key of every config, made from the doc comments of the types that serde reads.
 //!
-//! `cargo xtask docs` writes it as a page of the book; a test in `tests` compares it with what serde accepts and with the
-//! defaults that it gives.
+//! `cargo xtask docs` writes it as a page of the book; a test in `tests` compares it with what serde accepts
+//! and with the defaults that it gives.
 //!
-//! The sources are parsed, so that neither this crate nor `xtask` depends on the trainer. What a key means, and what its
-//! type and choices are, comes from the structs; a default comes from the code if it is a literal there, else from the
-//! sentence `Default …` of the comment, which must not contradict the code. A key without a comment is an error.
+//! The sources are parsed, so that neither this crate nor `xtask` depends on the trainer. What a key means,
+//! and what its type and choices are, comes from the structs; a default comes from the code if it is a
+//! literal there, else from the sentence `Default …` of the comment, which must not contradict the code. A
+//! key without a comment is an error.
 
 mod attributes;
 mod default;
@@ -80,8 +81,8 @@ impl Reference {
     /// Reads the sources of the repository at `root`.
     ///
     /// # Errors
-    /// Sources that cannot be read; keys that cannot be told from them; all keys and choices without a doc comment,
-    /// and all comments that contradict the code or speak of Rust items.
+    /// Sources that cannot be read; keys that cannot be told from them; all keys and choices without a doc
+    /// comment, and all comments that contradict the code or speak of Rust items.
     pub fn read(root: &Path) -> Result<Self> {
         Self::of(&Sources::read(root)?, &TITLES)
     }
@@ -237,8 +238,8 @@ impl Reference {
         Some(self.key(*table, &toml::Table::new(), name)?.1)
     }
 
-    /// The keys of each table of a kind of run, those of all kinds of a table together: `schedule` has `kind` and
-    /// `warmup_steps`.
+    /// The keys of each table of a kind of run, those of all kinds of a table together: `schedule` has `kind`
+    /// and `warmup_steps`.
     pub fn keys_of_tables(&self, title: &str) -> Tables {
         let mut tables = Tables::new();
         for kind in self.kinds.iter().filter(|kind| kind.title == title) {

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 
-/// The paragraphs of a doc comment: without examples, and without what follows a heading, which is for readers of the
-/// library.
+/// The paragraphs of a doc comment: without examples, and without what follows a heading, which is for
+/// readers of the library.
 pub fn paragraphs(lines: &[String]) -> Vec<String> {
     let (mut paragraphs, mut current, mut in_example) = (Vec::new(), String::new(), false);
     for line in lines {

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// The files of labelled data, their format, and the meaning of their columns.
 ///
 /// Text may be compressed with gzip or zstd, begin with a byte-order mark, which distinguishes UTF-16 from
-/// UTF-8, and have line ends `\n`, `\r\n` or, if a file has no other, `\r`. Columns have the names of the task's
-/// fields unless `columns` says otherwise. Keys that do not apply to the format or the task are errors.
+/// UTF-8, and have line ends `\n`, `\r\n` or, if a file has no other, `\r`. Columns have the names of the
+/// task's fields unless `columns` says otherwise. Keys that do not apply to the format or the task are errors.
 ///
 /// ```
 /// # use cloze_data::labelled::LabelledSource;

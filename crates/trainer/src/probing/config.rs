@@ -7,7 +7,8 @@ use cloze_data::labelled::LabelledSource;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Configures what `cloze probe` examines in an encoder's layers: any file with `[probe]`. It trains no model.
+/// Configures what `cloze probe` examines in an encoder's layers: any file with `[probe]`. It trains no
+/// model.
 ///
 /// [`ProbeConfig::load`] resolves one from a file; its `[probe]` section distinguishes it from runs'.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
