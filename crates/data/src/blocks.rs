@@ -25,19 +25,18 @@ const PREFIX: u64 = 0x9EF1;
 pub struct BlockConfig {
     /// Tokens per block; each predicts the next.
     pub seq_len: usize,
-    /// The order of an epoch's blocks.
+    /// The order of an epoch's blocks. Default `"shuffled"`.
     #[serde(default)]
     pub order: BlockOrder,
-    /// Whether documents in one block see each other.
+    /// Whether documents in one block see each other. Default `"joined"`.
     #[serde(default)]
     pub documents: BlockDocuments,
-    /// The piece that ends each document. `None`: the one found by
-    /// [`SpecialPieces::find`](crate::SpecialPieces::find), if any.
+    /// The piece that ends each document. Default `[SEP]` or `</s>`, else `<|endoftext|>`, else none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
     /// Share of blocks with a prefix, whose tokens see one another and are not predicted (Raffel et al. 2020,
     /// §3.2.1). The prefix length is uniform from 1 to the whole block; the token after the block is always
-    /// predicted. With separate documents, each has a prefix.
+    /// predicted. With separate documents, each has a prefix. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub prefix_share: f64,
 }

@@ -18,9 +18,9 @@ pub enum PairConfig {
     /// than `random_next_prob` are random. Deviation: the random segment always comes from another
     /// document; the reference gives up after ten tries.
     NextSentence {
-        /// Share of documents whose target length is a random, shorter one.
+        /// Share of documents whose target length is a random, shorter one. Default 0.1.
         short_seq_prob: f64,
-        /// Share of chunks of two sentences or more whose second segment is random.
+        /// Share of chunks of two sentences or more whose second segment is random. Default 0.5.
         random_next_prob: f64,
     },
     /// ALBERT's sentence-order prediction (Lan et al. 2020, §3.1): label 1 has the segments swapped.
@@ -28,7 +28,7 @@ pub enum PairConfig {
     /// Deviation: a chunk of one sentence, which has no order, gives no example; google-research/albert
     /// pairs it with a random segment.
     SentenceOrder {
-        /// Share of documents whose target length is a random, shorter one.
+        /// Share of documents whose target length is a random, shorter one. Default 0.1.
         short_seq_prob: f64,
     },
     /// RoBERTa's `DOC-SENTENCES`: one segment of whole sentences within a document (Liu et al. 2019, §4.2).

@@ -30,19 +30,20 @@ const ATTENTION: u64 = 0xA77E;
 pub struct ExampleConfig {
     /// The longest example, in tokens, including special ones.
     pub seq_len: usize,
-    /// The piece that begins an example. `None`: the one found by [`SpecialPieces::find`].
+    /// The piece that begins an example. Pairs need it. Default `[CLS]` or `<s>`, else `<|endoftext|>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begin: Option<String>,
-    /// The piece that ends each segment and document. `None`: the one found by [`SpecialPieces::find`].
+    /// The piece that ends each segment and document. Pairs need it. Default `[SEP]` or `</s>`, else
+    /// `<|endoftext|>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
     /// Sentence pairs or packed segments.
     #[serde(default)]
     pub pairs: PairConfig,
-    /// Masking.
+    /// Which tokens are predicted, and what replaces them.
     #[serde(default)]
     pub masking: MaskingConfig,
-    /// Which tokens a token sees. Default: all of its example.
+    /// Which tokens a token sees, for `objective.kind = "masked"`. Default: all of its example.
     #[serde(default, skip_serializing_if = "AttentionConfig::is_default")]
     pub attention: AttentionConfig,
 }

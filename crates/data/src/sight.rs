@@ -23,7 +23,11 @@ pub enum Sight {
 ///
 /// Pair classification needs a first token that sees both segments, so pairs are classified under the
 /// bidirectional mask only, as in the paper, and pairs with a random or swapped second segment always have
-/// that mask. The shares apply to the other examples.
+/// that mask. The shares apply to the other examples. With pairs, `bidirectional` may not be 0, and without
+/// pairs, `sequence_to_sequence` must be.
+///
+/// If one of the shares is set, the default of the others is 0. The table of examples at the end of a run
+/// counts the masks.
 ///
 /// Deviations from UniLM: segment embeddings do not depend on the mask, and end pieces are never predicted.
 ///
@@ -41,17 +45,17 @@ pub enum Sight {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AttentionConfig {
-    /// Every token sees all.
+    /// Every token sees all. Default 0.
     #[serde(default)]
     pub bidirectional: f64,
-    /// A token sees itself and those before it.
+    /// A token sees itself and those before it. Default 0.
     #[serde(default)]
     pub left_to_right: f64,
-    /// A token sees itself and those after it.
+    /// A token sees itself and those after it. Default 0.
     #[serde(default)]
     pub right_to_left: f64,
-    /// A token of the first segment sees all of that segment; one of the second sees the first segment, itself, and
-    /// those before it. Without a second segment this is bidirectional.
+    /// A token of the first segment sees all of that segment; one of the second sees the first segment,
+    /// itself, and those before it. Without a second segment this is bidirectional. Default 0.
     #[serde(default)]
     pub sequence_to_sequence: f64,
 }

@@ -18,8 +18,7 @@ const FIRST: u64 = 0x57F1;
 pub struct StreamConfig {
     /// Tokens of each stream in a batch, through which gradients flow.
     pub seq_len: usize,
-    /// The piece that ends each document. `None`: the one found by
-    /// [`SpecialPieces::find`](crate::SpecialPieces::find), if any.
+    /// The piece that ends each document. Default `[SEP]` or `</s>`, else `<|endoftext|>`, else none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: the book.
 
 mod commands;
+mod keys;
 mod pages;
 
 use std::fs;
@@ -33,7 +34,8 @@ pub fn run(args: &Args) -> Result<()> {
     if place.exists() {
         fs::remove_dir_all(&place).with_context(|| format!("cannot empty {}", place.display()))?;
     }
-    pages::gather(&root, &place.join("src"), &commands::page(&program)?)?;
+    let made = [commands::page(&program)?, keys::page(&root)?];
+    pages::gather(&root, &place.join("src"), made.each_ref().map(String::as_str))?;
     let config = "book.toml";
     fs::copy(root.join("docs").join(config), place.join(config))
         .with_context(|| format!("cannot write {}", place.join(config).display()))?;

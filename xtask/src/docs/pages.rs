@@ -21,8 +21,8 @@ const ELSEWHERE: [(&str, &str); 5] = [
     ("CHANGELOG.md", "reference/changelog.md"),
 ];
 
-/// The page that is made of the commands' help.
-const COMMANDS: &str = "reference/every-command.md";
+/// The pages that are made: of the commands' help, and of the comments of configs.
+const MADE: [&str; 2] = ["reference/every-command.md", "reference/keys.md"];
 
 /// Where files lie in the book that its pages link to and that are no pages.
 const FILES: &str = "files";
@@ -31,7 +31,7 @@ const FILES: &str = "files";
 ///
 /// # Errors
 /// A link that leads nowhere, with its file; a file that cannot be read or written.
-pub fn gather(root: &Path, place: &Path, commands: &str) -> Result<()> {
+pub fn gather(root: &Path, place: &Path, made: [&str; 2]) -> Result<()> {
     let mut linked = BTreeSet::new();
     let own = own(root)?.into_iter().map(|page| (Path::new(PAGES).join(&page), page));
     let elsewhere = ELSEWHERE.map(|(file, page)| (PathBuf::from(file), PathBuf::from(page)));
@@ -41,7 +41,9 @@ pub fn gather(root: &Path, place: &Path, commands: &str) -> Result<()> {
             .with_context(|| file.display().to_string())?;
         write(&place.join(&page), text.as_bytes())?;
     }
-    write(&place.join(COMMANDS), commands.as_bytes())?;
+    for (page, text) in MADE.iter().zip(made) {
+        write(&place.join(page), text.as_bytes())?;
+    }
     for file in linked {
         let bytes = fs::read(root.join(&file)).with_context(|| format!("cannot read {}", file.display()))?;
         write(&place.join(FILES).join(&file), &bytes)?;
@@ -87,8 +89,8 @@ fn book_link(
         return Ok(link.to_owned());
     }
     let anchor = anchor.map(|anchor| format!("#{anchor}")).unwrap_or_default();
-    // The summary names a page that is made.
-    if file.ends_with("SUMMARY.md") && Path::new(path).ends_with(COMMANDS) {
+    // The summary names the pages that are made.
+    if file.ends_with("SUMMARY.md") && MADE.contains(&path) {
         return Ok(link.to_owned());
     }
     let named = plain(&file.parent().unwrap_or(Path::new("")).join(path));
@@ -199,7 +201,7 @@ mod tests {
     fn every_link_leads_somewhere() {
         let root = step::root();
         let place = tempfile::tempdir().unwrap();
-        gather(&root, place.path(), "# Every command\n").unwrap();
+        gather(&root, place.path(), ["# Every command\n", "# Every key\n"]).unwrap();
         let mut files: Vec<PathBuf> =
             own(&root).unwrap().into_iter().map(|page| Path::new(PAGES).join(page)).collect();
         files.extend(ELSEWHERE.map(|(file, _)| PathBuf::from(file)));
@@ -208,7 +210,7 @@ mod tests {
             let text = read(&root.join(&file)).unwrap();
             for (_, link) in links(&text) {
                 let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
-                if is_elsewhere(&link) || Path::new(path).ends_with(COMMANDS) {
+                if is_elsewhere(&link) || MADE.contains(&path) {
                     continue;
                 }
                 let named =

@@ -27,34 +27,34 @@ const DIVIDED: &str = "long document divided";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorpusConfig {
-    /// Files, folders (read recursively, sorted by name) and glob patterns. Empty if
-    /// [`languages`](Self::languages) is set.
+    /// Files, folders (read recursively, sorted by name) and glob patterns; gzip and zstd are recognised.
+    /// Default none; required without [`languages`](Self::languages).
     #[serde(default)]
     pub files: Vec<String>,
-    /// The files' format.
+    /// The files' format. Default `"auto"`.
     #[serde(default)]
     pub format: Format,
-    /// The column of JSON lines and Parquet that holds the text.
+    /// The column of JSON lines and Parquet that holds the text. Default `"text"`.
     #[serde(default = "text_column")]
     pub text_column: String,
-    /// What happens when part of a file cannot be used.
+    /// What happens when part of a file cannot be used. Default `"fail"`.
     #[serde(default)]
     pub on_error: OnError,
-    /// The longest line allowed, in bytes. A longer line is unusable.
+    /// The longest line allowed, in bytes. A longer line is unusable. Default 1,048,576.
     #[serde(default = "mebibyte")]
     pub max_line_bytes: usize,
-    /// The longest document, in bytes. A longer one is divided at the end of a line; a line that is itself too long is
-    /// divided at white space. Each division is counted in the [`SkipReport`].
+    /// The longest document, in bytes. A longer one is divided at the end of a line; a line that is itself
+    /// too long is divided at white space. Each division is counted and reported. Default 1,048,576.
     #[serde(default = "mebibyte")]
     pub max_document_bytes: usize,
-    /// The language whose rules divide text into sentences, as an ISO 639-1 code.
+    /// The language whose rules divide text into sentences, as an ISO 639-1 code. Default `"en"`.
     #[serde(default = "english")]
     pub language: String,
-    /// Texts in several languages, instead of `files`.
+    /// Texts in several languages, instead of [`files`](Self::files). Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub languages: Vec<LanguageFiles>,
     /// With several languages, the exponent α of their sampling probabilities, from 0 (uniform) to 1
-    /// (proportional to the amount of text); see [`LanguageSampling`](crate::LanguageSampling). `None`: 0.7.
+    /// (proportional to the amount of text). Default 0.7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_alpha: Option<f64>,
 }
@@ -63,9 +63,9 @@ pub struct CorpusConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LanguageFiles {
-    /// The language's ISO 639-1 code, which selects the rules for sentence ends.
+    /// The language's ISO 639-1 code, which selects the rules for sentence ends. Each language has its own.
     pub name: String,
-    /// Its files, as [`CorpusConfig::files`].
+    /// Its files, folders and glob patterns. Required.
     #[serde(default)]
     pub files: Vec<String>,
 }

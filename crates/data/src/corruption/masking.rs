@@ -22,31 +22,30 @@ use std::sync::Arc;
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct MaskingConfig {
-    /// What is masked together.
+    /// What is masked together. Default `"token"`.
     pub unit: MaskUnit,
-    /// For [`MaskUnit::Span`]: `p` of the geometric distribution of span lengths in words, above 0 and up to 1.
-    /// `None`: 0.2, as in the paper.
+    /// With [`MaskUnit::Span`]: `p` of the geometric distribution of span lengths, above 0 and up to 1: a
+    /// span has ℓ words with probability proportional to `p·(1 − p)^(ℓ−1)`. Default 0.2, as in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span_p: Option<f64>,
-    /// For [`MaskUnit::Span`]: the maximum words per span, 1 or more. `None`: 10, as in the paper.
+    /// With [`MaskUnit::Span`]: the maximum words per span, 1 or more. Default 10, as in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_span: Option<usize>,
-    /// For [`MaskUnit::NGram`]: the maximum words per n-gram, 1 or more. `None`: 3, as in the
-    /// paper.
+    /// With [`MaskUnit::NGram`]: the maximum words per n-gram, 1 or more. Default 3, as in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_ngram: Option<usize>,
-    /// Share of an example's tokens to predict.
+    /// Share of an example's tokens to predict. Default 0.15.
     pub probability: f64,
-    /// Maximum predictions per sequence; 0 means no limit.
+    /// Maximum predictions per sequence; 0 means no limit. Default 0.
     pub max_predictions: usize,
-    /// Share of the predicted tokens replaced by the mask.
+    /// Share of the predicted tokens replaced by the mask. Default 0.8.
     pub mask_share: f64,
-    /// Share of the predicted tokens replaced by a random piece; the rest stay unchanged.
+    /// Share of the predicted tokens replaced by a random piece; the rest stay unchanged. Default 0.1.
     pub random_share: f64,
-    /// Where random pieces come from.
+    /// Where random pieces come from. Default `"uniform"`.
     pub random_from: RandomFrom,
-    /// 0: each epoch draws new masks and pairs (RoBERTa). N: epoch `e` has the masks and pairs of epoch `e
-    /// mod N`, like data prepared with BERT's `dupe_factor = N`.
+    /// 0: each epoch draws new masks and pairs (RoBERTa). N: epoch `e` has the masks and pairs of epoch
+    /// `e mod N`, like data prepared with BERT's `dupe_factor = N`. Default 0.
     pub static_copies: u64,
 }
 
@@ -79,8 +78,8 @@ pub enum MaskUnit {
     WholeWord,
     /// Spans of whole words; each span as a whole is masked, replaced at random, or kept (Joshi et al. 2020,
     /// "SpanBERT", §3.1): 1 to [`max_span`](MaskingConfig::max_span) words, geometrically distributed with
-    /// [`span_p`](MaskingConfig::span_p). They neither overlap nor contain special tokens; adjacent spans
-    /// stay separate in [`Corrupted::spans`], which a boundary objective reads.
+    /// [`span_p`](MaskingConfig::span_p). They neither overlap nor contain special tokens; a boundary
+    /// objective reads adjacent spans separately.
     Span,
     /// N-grams of whole words, `p(n) ∝ 1/n` for `n` of 1 to [`max_ngram`](MaskingConfig::max_ngram) (Lan et
     /// al. 2020, "ALBERT", §4.1). Each token is independently masked, replaced at random, or kept.

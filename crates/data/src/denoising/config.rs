@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub enum DenoisingConfig {
     /// The whole text is restored from a noisy one (Lewis et al. 2020, "BART", §2.2).
     Bart {
-        /// The noises, applied in order. Default: BART-large's sentence permutation and infilling.
+        /// The noises, applied in order. Default BART-large's: `"sentence-permutation"`, then `"infilling"`.
         #[serde(default = "defaults::noises")]
         noises: Vec<NoiseConfig>,
     },
@@ -41,12 +41,12 @@ pub enum DenoisingConfig {
     },
 }
 
-/// A noise of [`DenoisingConfig::Bart`].
+/// A noise of a text. Several are applied one after another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum NoiseConfig {
-    /// [`Infilling`]: spans are replaced by one mask each.
+    /// Spans are replaced by one mask each, even empty ones.
     Infilling {
         /// The share of tokens in spans, from 0 to 1. Default 0.3.
         #[serde(default = "defaults::masked")]
@@ -58,7 +58,7 @@ pub enum NoiseConfig {
         #[serde(default)]
         whole_words: bool,
     },
-    /// [`TokenMasking`]: tokens are replaced by masks.
+    /// Tokens are replaced by masks.
     Masking {
         /// The share of tokens, from 0 to 1. Default 0.3.
         #[serde(default = "defaults::masked")]
@@ -67,7 +67,7 @@ pub enum NoiseConfig {
         #[serde(default)]
         whole_words: bool,
     },
-    /// [`Deletion`]: tokens are deleted.
+    /// Tokens are deleted.
     Deletion {
         /// The share of tokens, from 0 to 1. Default 0.1.
         #[serde(default = "defaults::share")]
@@ -76,7 +76,7 @@ pub enum NoiseConfig {
         #[serde(default)]
         whole_words: bool,
     },
-    /// [`Substitution`]: tokens are replaced by random pieces.
+    /// Tokens are replaced by random pieces.
     Substitution {
         /// The share of tokens, from 0 to 1. Default 0.1.
         #[serde(default = "defaults::share")]
@@ -88,7 +88,7 @@ pub enum NoiseConfig {
         #[serde(default)]
         whole_words: bool,
     },
-    /// [`Insertion`]: random pieces are inserted.
+    /// Random pieces are inserted.
     Insertion {
         /// The share of tokens that get a piece before them, from 0 to 1. Default 0.1.
         #[serde(default = "defaults::share")]
@@ -97,19 +97,19 @@ pub enum NoiseConfig {
         #[serde(default)]
         random_from: RandomFrom,
     },
-    /// [`Reordering`]: tokens change places with their neighbours.
+    /// Tokens change places with their neighbours.
     Reordering {
         /// The most positions a token moves, 1 or more. Default 3.
         #[serde(default = "defaults::distance")]
         distance: usize,
     },
-    /// [`SentencePermutation`]: the sentences of a document are shuffled.
+    /// The sentences of a document are shuffled.
     SentencePermutation {
         /// The share of sentences that are shuffled among their places, from 0 to 1. Default 1.
         #[serde(default = "defaults::all")]
         share: f64,
     },
-    /// [`Rotation`]: documents begin with a random token of theirs.
+    /// Documents begin with a random token of theirs.
     Rotation {
         /// The share of documents that are rotated, from 0 to 1. Default 1.
         #[serde(default = "defaults::all")]

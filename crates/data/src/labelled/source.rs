@@ -10,17 +10,12 @@ use std::path::{Path, PathBuf};
 /// The files of labelled data, their format, and the meaning of their columns.
 ///
 /// Text may be compressed with gzip or zstd, begin with a byte-order mark, which distinguishes UTF-16 from
-/// UTF-8, and have line ends `\n`, `\r\n` or, if a file has no other, `\r`. The columns that a task reads are
-/// documented at [`texts`](super::texts), [`choices`](super::choices),
-/// [`tagged_sentences`](super::tagged_sentences) and [`questions`](super::questions); they have the names of
-/// the task's fields unless `columns` says otherwise. Keys that do not apply to the format or the task are
-/// errors.
-///
-/// Two public sets as examples:
+/// UTF-8, and have line ends `\n`, `\r\n` or, if a file has no other, `\r`. Columns have the names of the
+/// task's fields unless `columns` says otherwise. Keys that do not apply to the format or the task are errors.
 ///
 /// ```
 /// # use cloze_data::labelled::LabelledSource;
-/// // MRPC: tabs, quotation marks that are text.
+/// // Two public sets. MRPC: tabs, quotation marks that are text.
 /// let mrpc = r##"{"files": ["mrpc/train.tsv"],
 ///     "columns": {"text": "#1 String", "pair": "#2 String", "label": "Quality"}}"##;
 /// // TREC: `DESC:manner How did serfdom develop?`, the coarse class.
@@ -31,23 +26,27 @@ use std::path::{Path, PathBuf};
 /// }
 /// # Ok::<_, serde_json::Error>(())
 /// ```
+///
+/// # Columns
+/// The columns that a task reads are documented at [`texts`](super::texts), [`choices`](super::choices),
+/// [`tagged_sentences`](super::tagged_sentences) and [`questions`](super::questions).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LabelledSource {
-    /// Files, folders (read recursively, sorted by name) and glob patterns.
+    /// Files, folders (read recursively, sorted by name) and glob patterns. Required.
     pub files: Vec<String>,
-    /// The files' format.
+    /// The files' format. Default `"auto"`.
     pub format: DataFormat,
     /// What separates the columns of CSV, TSV and CoNLL: one ASCII character. Default: a comma in CSV, a tab
     /// in TSV; in CoNLL a tab on lines that have one, else spaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<char>,
     /// Whether fields of CSV or TSV may be quoted; quoted fields may contain the delimiter, line ends, and
-    /// `""` for a quotation mark. Default: yes in CSV; no in TSV, where a quotation mark is an ordinary
-    /// character.
+    /// `""` for a quotation mark. Unquoted, a quotation mark is an ordinary character. Default: yes in CSV,
+    /// no in TSV.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quoting: Option<bool>,
-    /// Whether the first line of CSV and TSV holds the column names; default yes.
+    /// Whether the first line of CSV and TSV holds the column names. Default true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<bool>,
     /// Number of columns of CSV and TSV without quoting; the last takes the rest of the line, including
@@ -58,22 +57,29 @@ pub struct LabelledSource {
     /// it begins with `#` and its last column is not a tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// The task's fields, each with its column's name, or its number from 1.
+    /// The task's fields, each with its column's name, or its number from 1, or a list of several columns.
+    /// Texts have `text`, `pair` and `label`; with several labels `labels`, one column whose values are lists
+    /// or texts, or a list of columns of 0 and 1. Sentences to embed have `text`, `pair`, `negatives`,
+    /// `label` and `class`; choices `context`, `choices` and `label`; tagged sentences `words` and `tags`;
+    /// questions `id`, `title`, `context`, `question` and `answers`. The columns of CoNLL-U are `id`, `form`,
+    /// `lemma`, `upos`, `xpos`, `feats`, `head`, `deprel`, `deps` and `misc`; `words` are `form` and `tags`
+    /// are `upos` unless they are named. Default: each field's own name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, Columns>,
-    /// The label is the text before the first occurrence of this, as `DESC` before `:` in
-    /// `DESC:manner`.
+    /// The label is the text before the first occurrence of this, as `DESC` before `:` in `DESC:manner`.
+    /// Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_before: Option<String>,
-    /// What separates the labels of a row in one string; default a comma.
+    /// What separates the labels of a row in one string. Default `","`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_delimiter: Option<String>,
-    /// The numeric label of a multiple-choice example's first choice; default 0.
+    /// The numeric label of a multiple-choice example's first choice. Default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_choice: Option<u64>,
-    /// What happens when a row cannot be used.
+    /// What happens when a row cannot be used. Files that are empty or cannot be read, and columns that a
+    /// whole file lacks, are errors either way. Default `"error"`.
     pub on_bad_row: OnBadRow,
-    /// The longest line, or row of several lines, in bytes; a longer one is a bad row.
+    /// The longest line, or row of several lines, in bytes; a longer one is a bad row. Default 1,048,576.
     pub max_line_bytes: usize,
 }
 

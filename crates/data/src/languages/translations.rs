@@ -20,11 +20,11 @@ const MASKS: u64 = 0x71A5;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TranslationFiles {
-    /// The names of the source's and the target's language.
+    /// The names of the source's and the target's language, two of `corpus.languages`.
     pub languages: [String; 2],
     /// The files.
     pub text: ParallelFiles,
-    /// What to do with an unusable pair.
+    /// What to do with an unusable pair, as one with an empty side. Default `"error"`.
     #[serde(default)]
     pub on_bad_pair: OnBadPair,
 }

@@ -35,27 +35,27 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ParallelFiles {
-    /// Files with one source sentence per line.
+    /// Files with one source sentence per line. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source: Vec<String>,
-    /// Files whose lines are the translations of the source files' lines.
+    /// Files whose lines are the translations of the source files' lines. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub target: Vec<String>,
-    /// Files with one pair per row: CSV, TSV, JSON lines or Parquet.
+    /// Files with one pair per row: CSV, TSV, JSON lines or Parquet. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// The format of `files`; by default from their extensions.
+    /// The format of `files`. Default `"auto"`.
     #[serde(skip_serializing_if = "is_auto")]
     pub format: DataFormat,
-    /// What separates the columns of CSV and TSV: one ASCII character.
+    /// What separates the columns of CSV and TSV: one ASCII character. Default: a comma in CSV, a tab in TSV.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<char>,
-    /// Whether fields of CSV or TSV may be quoted; default yes in CSV and no in TSV.
+    /// Whether fields of CSV or TSV may be quoted. Default: yes in CSV, no in TSV.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quoting: Option<bool>,
-    /// The columns of the sentences in `files`. Default: columns 1 and 2 of CSV and TSV, without a header;
-    /// the language names in JSON lines and Parquet. Names are looked up in the header of CSV and TSV; in
-    /// JSON lines, `a.b` is `b` in the object `a`.
+    /// The columns of the sentences in `files`. Names are looked up in the header of CSV and TSV; in JSON
+    /// lines, `a.b` is `b` in the object `a`. Default: columns 1 and 2 of CSV and TSV, without a header; the
+    /// languages' names in JSON lines and Parquet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub columns: Option<PairColumns>,
 }

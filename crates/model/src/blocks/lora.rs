@@ -8,9 +8,6 @@ use serde::{Deserialize, Serialize};
 /// two matrices are trained; the weight is frozen. The configuration says which linear maps get adapters, and how large the
 /// adapters are.
 ///
-/// burn's own `Lora` has no dropout and adds the product to the weight at each use, so its backward pass computes a
-/// gradient of the whole weight. Here, tokens are multiplied with both narrow matrices directly.
-///
 /// ```
 /// # use burn::tensor::Device;
 /// # use cloze_model::{ParamInit, bert::BertConfig};
@@ -23,18 +20,22 @@ use serde::{Deserialize, Serialize};
 /// let bert = merge_lora(bert);
 /// # Ok::<(), cloze_model::ModelError>(())
 /// ```
+///
+/// # Why not burn's
+/// burn's own `Lora` has no dropout and adds the product to the weight at each use, so its backward pass computes a
+/// gradient of the whole weight. Here, tokens are multiplied with both narrow matrices directly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct LoraConfig {
-    /// The width of the narrow matrices.
+    /// The width of the narrow matrices. Default 8.
     pub rank: usize,
-    /// The product of the matrices is scaled by `alpha / rank`.
+    /// The product of the matrices is scaled by `alpha / rank`. Default 16.
     pub alpha: f64,
-    /// The dropout probability of the adapters' input.
+    /// The dropout probability of the adapters' input. Default 0.
     pub dropout: f64,
-    /// Patterns of the paths of the linear maps in the encoder, such as `encoder.layers.0.attention.query`; `*` stands
-    /// for any characters.
+    /// Patterns of the paths of the linear maps in the encoder, such as `encoder.layers.0.attention.query`;
+    /// `*` stands for any characters. Default `["*.query", "*.value"]`.
     pub targets: Vec<String>,
 }
 

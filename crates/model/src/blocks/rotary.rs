@@ -4,21 +4,20 @@ use serde::{Deserialize, Serialize};
 use std::f32::consts::TAU;
 use std::sync::Arc;
 
-/// Configuration of rotary positions (Su et al. 2021), by which [`MultiHeadAttention`](super::MultiHeadAttention)
-/// rotates queries and keys.
+/// Configuration of rotary positions (Su et al. 2021), by which attention rotates queries and keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RotaryConfig {
-    /// Pair `i` of `n / 2` is rotated by `theta^(−2i/n)` radians per position (10,000 in the
-    /// paper).
+    /// Pair `i` of `n / 2` is rotated by `theta^(−2i/n)` radians per position. Default 10,000, as in the
+    /// paper.
     pub theta: f64,
-    /// Number of rotated features per head, `n`; `None`: all.
+    /// Number of rotated features per head, `n`. Default all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub n_features: Option<usize>,
-    /// Whether a pair is two neighbouring features, as in the paper and GPT-J, or one feature of each half, as in
-    /// GPT-NeoX and Llama.
+    /// Whether a pair is two neighbouring features, as in the paper and GPT-J, or one feature of each half,
+    /// as in GPT-NeoX and Llama. Default false: of each half.
     pub interleaved: bool,
-    /// How the angles change for sequences longer than in pretraining.
+    /// How the angles change for sequences longer than in pretraining. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling: Option<RotaryScaling>,
 }
@@ -46,8 +45,7 @@ pub enum RotaryScaling {
         /// The number of positions in pretraining.
         original_positions: usize,
     },
-    /// Dynamic NTK: in sequences longer than in pretraining, `theta` grows with the length, see
-    /// [`LongFrequencies::Ntk`].
+    /// Dynamic NTK: in sequences longer than in pretraining, `theta` grows with the length.
     ///
     /// Cached keys keep the angles from when their sequence was shorter, as in transformers. So beyond the
     /// pretraining length, token-by-token decoding differs from one pass over the whole sequence. Unlike in

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Cell {
-    /// Long short-term memory, see [`ops::lstm`](crate::ops::lstm).
+    /// Long short-term memory.
     #[default]
     Lstm,
-    /// Gated recurrent units, see [`ops::gru`](crate::ops::gru).
+    /// Gated recurrent units.
     Gru,
 }
 

@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ScoreKind {
-    /// [`AdditiveScore`]
+    /// `v·tanh(W q + U h)` (Bahdanau et al. 2015, §A.1.2).
     #[default]
     Additive,
-    /// [`DotScore`]
+    /// `q·h` (Luong et al. 2015, eq. 8).
     Dot,
-    /// [`DotScore::scaled`]
+    /// `q·h / √d` (Vaswani et al. 2017, eq. 1).
     ScaledDot,
-    /// [`GeneralScore`]
+    /// `q·W h` (Luong et al. 2015, eq. 8).
     General,
-    /// [`LocationScore`]
+    /// `W q`, one score per position of the source (Luong et al. 2015, eq. 8).
     Location,
 }
 

@@ -2,18 +2,18 @@ use crate::bert::BertConfig;
 use crate::{ModelError, Result};
 use serde::{Deserialize, Serialize};
 
-/// Dropout probabilities for fine-tuning; `None` keeps those of the checkpoint.
+/// Dropout probabilities for fine-tuning, which replace the checkpoint's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DropoutOverrides {
-    /// Dropout on the embeddings and on each sub-layer's output.
+    /// Dropout on the embeddings and on each sub-layer's output. Default the checkpoint's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden: Option<f64>,
-    /// Dropout on the attention probabilities.
+    /// Dropout on the attention probabilities. Default the checkpoint's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention: Option<f64>,
-    /// Dropout in the head.
+    /// Dropout in the head. Default the checkpoint's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<f64>,
 }

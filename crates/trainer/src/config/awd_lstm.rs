@@ -14,7 +14,8 @@ use cloze_model::awd_lstm::{AwdLstmConfig, AwdLstmDropout};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Configures a run that trains an AWD-LSTM, a left-to-right model, on streams of text (Merity et al. 2018).
+/// Configures a run that trains an AWD-LSTM, a left-to-right model, on streams of text (Merity et al. 2018):
+/// `objective.kind = "left-to-right"` with `[streams]`.
 ///
 /// [`AwdLstmRunConfig::load`] resolves one from a file; its `[streams]` section distinguishes it from other
 /// language models'.
@@ -25,11 +26,12 @@ pub type AwdLstmRunConfig = Run<AwdLstmRun>;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AwdLstmRun {
-    /// `[objective]`: what is predicted.
+    /// `[objective]`: what is predicted; `kind` is `"left-to-right"`.
     pub objective: ObjectiveSection,
-    /// `[corpus]`: the text.
+    /// `[corpus]`: the text. As for language models, `language`, `languages` and `sampling_alpha` are
+    /// rejected.
     pub corpus: CorpusConfig,
-    /// `[tokenizer]`: the vocabulary.
+    /// `[tokenizer]`: the vocabulary. A trained one ends texts with `<|endoftext|>`.
     pub tokenizer: TokenizerSection,
     /// `[streams]`: how running text is cut.
     pub streams: StreamConfig,
@@ -39,20 +41,22 @@ pub struct AwdLstmRun {
     /// `[regularisation]`: terms added to the loss. Default none.
     #[serde(default)]
     pub regularisation: RegularisationSection,
-    /// `[train]`: steps and batches. There are `batch_size · accumulate` streams.
+    /// `[train]`: steps and batches. There are `batch_size · accumulate` streams. `recompute` is rejected.
     pub train: TrainSection,
-    /// `[eval]`: evaluation on held-out text.
+    /// `[eval]`: evaluation on held-out text, in `batch_size` streams.
     #[serde(default)]
     pub eval: LanguageModelEval,
 }
 
-/// `[model]`: an AWD-LSTM, new or a checkpoint's (`path`). The vocabulary size is the tokenizer's.
+/// `[model]`: an AWD-LSTM, new or a checkpoint's (`path`), which has its own sizes. The vocabulary size is
+/// the tokenizer's. The result is a folder in this project's own format: transformers has no such model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AwdLstmSection {
-    /// A checkpoint to continue training from: a folder, relative to the current directory; programs may also
-    /// accept a hub name.
+    /// A checkpoint to continue training from: the folder of an AWD-LSTM, relative to the current directory;
+    /// `cloze` also takes a name on the hub. Use `tokenizer = { kind = "checkpoint" }` with it. Default none:
+    /// the model is new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// Width of an embedding and of the last layer's states. Default 400, or the checkpoint's.
@@ -61,10 +65,11 @@ pub struct AwdLstmSection {
     /// Width of the other layers' states. Default 1,150, or the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_hidden: Option<usize>,
-    /// Layers. Default 3, or the checkpoint's.
+    /// LSTM layers. Default 3, or the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_layers: Option<usize>,
-    /// The dropouts; missing ones are the paper's. Default the paper's, or the checkpoint's.
+    /// The dropouts. With `path`, this table replaces the checkpoint's as a whole; keys that it lacks are the
+    /// paper's. Default the paper's, or the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropout: Option<AwdLstmDropout>,
     /// Each layer's learning rate is this times that of the layer above it (Howard & Ruder 2018, §3.2: 1 /

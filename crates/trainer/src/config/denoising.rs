@@ -10,9 +10,11 @@ use crate::error::Result;
 use cloze_data::{CorpusConfig, DataError, DenoisingConfig, PairConfig, SpanCorruption};
 use serde::{Deserialize, Serialize};
 
-/// Configures a run that trains an encoder–decoder by denoising.
+/// Configures a run that trains an encoder–decoder on raw text by denoising (Lewis et al. 2020; Raffel et al.
+/// 2020): `objective.kind = "denoising"`.
 ///
-/// [`DenoisingRunConfig::load`] resolves one from a file; its `[objective]` distinguishes it from other runs'.
+/// [`DenoisingRunConfig::load`] resolves one from a file; its `[objective]` distinguishes it from other
+/// runs'.
 pub type DenoisingRunConfig = Run<DenoisingRun>;
 
 /// The sections of a [`DenoisingRunConfig`] besides those common to all runs.
@@ -20,11 +22,12 @@ pub type DenoisingRunConfig = Run<DenoisingRun>;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DenoisingRun {
-    /// `[objective]`: what is predicted.
+    /// `[objective]`: what is predicted; `kind` is `"denoising"`.
     pub objective: ObjectiveSection,
     /// `[corpus]`: the text.
     pub corpus: CorpusConfig,
-    /// `[tokenizer]`: the vocabulary.
+    /// `[tokenizer]`: the vocabulary. With `denoising.kind = "t5"`, a trained one has the sentinels that
+    /// texts of `examples.seq_len` tokens need, and a loaded one must have them.
     pub tokenizer: TokenizerSection,
     /// `[examples]`: the texts before noising.
     pub examples: DenoisingExamples,
@@ -33,7 +36,7 @@ pub struct DenoisingRun {
     pub denoising: DenoisingConfig,
     /// `[model]`: the network.
     pub model: DenoisingModel,
-    /// `[train]`: steps and batches.
+    /// `[train]`: steps and batches. `recompute` is rejected.
     pub train: TrainSection,
     /// `[eval]`: held-out evaluation.
     #[serde(default)]
@@ -45,9 +48,11 @@ pub struct DenoisingRun {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DenoisingExamples {
-    /// Maximum tokens of a text, special tokens included.
+    /// Maximum tokens of a text before noise, special tokens included. A source that noise makes longer is
+    /// truncated.
     pub seq_len: usize,
-    /// Whether a text continues into the next document. Default `"full-sentences"`: it does.
+    /// Whether a text continues into the next document: `"full-sentences"`, or `"doc-sentences"` if it does
+    /// not. Default `{ kind = "full-sentences" }`.
     #[serde(default = "full_sentences")]
     pub pairs: PairConfig,
 }

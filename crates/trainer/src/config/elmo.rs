@@ -12,9 +12,11 @@ use cloze_model::elmo::{ElmoConfig, Filters, PieceBytes};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Configures a run that trains an ELMo, a bidirectional language model, on running text (Peters et al. 2018).
+/// Configures a run that trains an ELMo, a bidirectional language model, on running text (Peters et al.
+/// 2018): `objective.kind = "bidirectional-language-model"`.
 ///
-/// [`ElmoRunConfig::load`] resolves one from a file whose `objective.kind` is `"bidirectional-language-model"`.
+/// [`ElmoRunConfig::load`] resolves one from a file whose `objective.kind` is
+/// `"bidirectional-language-model"`.
 pub type ElmoRunConfig = Run<ElmoRun>;
 
 /// The sections of an [`ElmoRunConfig`] besides those common to all runs.
@@ -22,18 +24,20 @@ pub type ElmoRunConfig = Run<ElmoRun>;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ElmoRun {
-    /// `[objective]`: what is predicted.
+    /// `[objective]`: what is predicted; `kind` is `"bidirectional-language-model"`.
     pub objective: ObjectiveSection,
-    /// `[corpus]`: the text.
+    /// `[corpus]`: the text. As for language models, `language`, `languages` and `sampling_alpha` are
+    /// rejected.
     pub corpus: CorpusConfig,
-    /// `[tokenizer]`: the byte-level vocabulary.
+    /// `[tokenizer]`: the vocabulary, which must be byte-level, such as `"train-byte-bpe"`.
     pub tokenizer: TokenizerSection,
-    /// `[blocks]`: how running text is cut.
+    /// `[blocks]`: how running text is cut. With `documents = "apart"`, a text begins and ends with the piece
+    /// that ends documents, and no text sees another. `prefix_share` is rejected.
     pub blocks: BlockConfig,
     /// `[model]`: the model, new or a checkpoint's.
     #[serde(default)]
     pub model: ElmoSection,
-    /// `[train]`: steps and batches.
+    /// `[train]`: steps and batches. `recompute` is rejected.
     pub train: TrainSection,
     /// `[eval]`: evaluation on held-out text.
     #[serde(default)]
@@ -41,13 +45,14 @@ pub struct ElmoRun {
 }
 
 /// `[model]`: an ELMo, new or a checkpoint's (`path`), which has its own sizes. The vocabulary is the
-/// tokenizer's.
+/// tokenizer's. The result is a folder in this project's own format: transformers has no such model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ElmoSection {
-    /// A checkpoint to continue training from: a folder, relative to the current directory; programs may also
-    /// accept a hub name.
+    /// A checkpoint to continue training from: the folder of an ELMo, relative to the current directory;
+    /// `cloze` also takes a name on the hub. Use `tokenizer = { kind = "checkpoint" }` with it. Default none:
+    /// the model is new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// Maximum characters read per token, start and end markers included. Default 50.
@@ -56,7 +61,8 @@ pub struct ElmoSection {
     /// Width of a character embedding. Default 16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_character: Option<usize>,
-    /// The character filters, each `[width, number]`. Default the paper's, of widths 1 to 7.
+    /// The filters over characters, one `[width, number]` per width. Default the paper's 2,048 filters of
+    /// widths 1 to 7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filters: Option<Vec<Filters>>,
     /// Highway layers. Default 2.

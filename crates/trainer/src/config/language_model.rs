@@ -17,7 +17,7 @@ use cloze_model::huggingface::check_published;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Configures a run that trains a left-to-right language model.
+/// Configures a run that trains a left-to-right language model: `objective.kind = "left-to-right"`.
 ///
 /// [`LanguageModelConfig::load`] resolves one from a file; its `[objective]` distinguishes it from a
 /// pretraining run's.
@@ -28,11 +28,14 @@ pub type LanguageModelConfig = Run<LanguageModelRun>;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LanguageModelRun {
-    /// `[objective]`: what is predicted.
+    /// `[objective]`: what is predicted; `kind` is `"left-to-right"`.
     pub objective: ObjectiveSection,
-    /// `[corpus]`: the text.
+    /// `[corpus]`: the text. A document longer than `max_document_bytes` is tokenised in parts, and stays one
+    /// document. `language`, `languages` and `sampling_alpha` are rejected: running text is not split into
+    /// sentences.
     pub corpus: CorpusConfig,
-    /// `[tokenizer]`: the vocabulary.
+    /// `[tokenizer]`: the vocabulary. A trained one ends texts with `<|endoftext|>`. Default the
+    /// checkpoint's, with `model.path`.
     pub tokenizer: TokenizerSection,
     /// `[blocks]`: how running text is cut.
     pub blocks: BlockConfig,
@@ -45,7 +48,10 @@ pub struct LanguageModelRun {
     pub eval: LanguageModelEval,
 }
 
-/// `[model]`: the model to train. `kind` is optional: with a `path` it is `"pretrained"`, else `"new"`.
+/// `[model]`: the model to train. With `path`, only `hidden_dropout` and `attention_dropout` may be set
+/// besides.
+///
+/// `kind` is optional: `"pretrained"` with a `path`, else `"new"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -92,10 +98,12 @@ pub struct NewLanguageModel {
     pub d_model: usize,
     /// Query heads.
     pub n_heads: usize,
-    /// Key and value heads; divides `n_heads`. Default `n_heads`.
+    /// Key and value heads, shared by the query heads; divides `n_heads`. Only Llama's architecture allows
+    /// fewer than `n_heads`. Default `n_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_kv_heads: Option<usize>,
-    /// Width of a head. Default `d_model / n_heads`.
+    /// Width of a head; only Llama's architecture allows another than the default. Default
+    /// `d_model / n_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_head: Option<usize>,
     /// Inner width of the feed-forward. Default `4 · d_model`, or two thirds of that with gates, rounded up to
@@ -105,11 +113,12 @@ pub struct NewLanguageModel {
     /// Maximum sequence length in tokens. Default 1,024.
     #[serde(default = "max_positions")]
     pub max_positions: usize,
-    /// Rotary positions, for Llama's architecture. Default `theta` = 10,000.
+    /// Rotary positions, for Llama's architecture. `n_features` and `interleaved` must be the defaults: no
+    /// Hugging Face folder can hold another model. Default its keys' defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotary: Option<RotaryConfig>,
-    /// Sliding window: a token attends to at most this many previous tokens, for Llama's architecture. Default
-    /// all.
+    /// Sliding window: a token attends to at most this many previous tokens (Mistral's window less 1), for
+    /// Llama's architecture. Default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<usize>,
     /// The feed-forward's activation. Default the architecture's: `"gelu-tanh"` or `"silu"`.
@@ -121,13 +130,15 @@ pub struct NewLanguageModel {
     /// Whether the output projection shares the embedding table. Default true.
     #[serde(default = "yes")]
     pub tied: bool,
-    /// Dropout of embeddings and of each sublayer's output. Default 0.
+    /// Dropout of embeddings and of each sublayer's output, for GPT-2's architecture. Default 0.
     #[serde(default)]
     pub hidden_dropout: f64,
     /// Dropout of the attention probabilities. Default 0.
     #[serde(default)]
     pub attention_dropout: f64,
-    /// Standard deviation of the truncated normal distribution of initial weights. Default 0.02.
+    /// Standard deviation of the truncated normal distribution of initial weights; maps onto the residual
+    /// stream start with `1 / √(2 · n_layers)` of it. With about `1 / √d_model`, narrow models learn to
+    /// attend sooner. Default 0.02.
     #[serde(default = "init_std")]
     pub init_std: f64,
 }
@@ -175,7 +186,8 @@ impl NewLanguageModel {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PretrainedLanguageModel {
-    /// The Hugging Face folder, relative to the current directory; programs may also accept a hub name.
+    /// The checkpoint: a Hugging Face folder (GPT-2, Llama, Mistral, Qwen2), relative to the current
+    /// directory; `cloze` also takes a name on the hub.
     pub path: PathBuf,
     /// Dropout of embeddings and of each sublayer's output. Default the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -201,7 +213,7 @@ pub struct LanguageModelEval {
     /// Maximum number of blocks to evaluate, always the first ones. Default 2,000.
     pub max_blocks: usize,
     /// Number of evaluations in a row without a lower loss after which training stops; the result is then the
-    /// best model. Without it, all steps run and the result is the last model.
+    /// best model. Default none: all steps run, and the result is the last model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
 }

@@ -74,7 +74,7 @@ pub use sections::{
 };
 pub use validate::{Check, Complaint};
 
-/// Configures a pretraining run.
+/// Configures a run that pretrains an encoder: any file that is of no other kind.
 ///
 /// [`RunConfig::load`] resolves one from a file; [`RunConfig::to_toml`] writes it with every default and
 /// preset spelled out, which reads back as the same config.
@@ -85,12 +85,12 @@ pub type RunConfig = Run<Pretraining>;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Pretraining {
-    /// `[objective]`: what is predicted. Default masked tokens, plus sentence pairs if examples have them.
+    /// `[objective]`: what is predicted. Default masked tokens, and sentence pairs if examples have them.
     #[serde(default, skip_serializing_if = "ObjectiveSection::is_default")]
     pub objective: ObjectiveSection,
     /// `[corpus]`: the text.
     pub corpus: CorpusConfig,
-    /// `[tokenizer]`: the vocabulary.
+    /// `[tokenizer]`: the vocabulary. Default the checkpoint's, with `model.path`.
     pub tokenizer: TokenizerSection,
     /// `[examples]`: sentence pairs and masking.
     pub examples: ExampleConfig,

@@ -18,28 +18,32 @@ pub enum ObjectiveSection {
     /// Masked tokens and, if examples are pairs, the relation of each pair (Devlin et al. 2019, §3.1). The
     /// default of pretraining.
     Masked {},
-    /// The same, plus each token of a masked span from the two tokens around the span and its position in it:
-    /// SpanBERT's span boundary objective (Joshi et al. 2020, §3.2, eq. 1), `−log P(x | y₍place₎)` added to the
-    /// masked tokens' loss.
+    /// The same, and each token of a masked span a second time, from the hidden states of the two tokens
+    /// around the span and its position in it: SpanBERT's span boundary objective (Joshi et al. 2020, §3.2,
+    /// eq. 1). The sum of both losses is minimised. Use it with `examples.masking.unit = "span"`. The
+    /// tokenizer must have pieces that begin and end an example.
     SpanBoundary {},
     /// Each predicted token from its position and the tokens before it in a random order: XLNet (Yang et al.
     /// 2019, eq. 3).
     Permutation {},
-    /// Which tokens were replaced by a small generator, itself trained on the masked tokens: ELECTRA's replaced
-    /// token detection (Clark et al. 2020, §2).
+    /// Which tokens were replaced by a small generator, itself trained on the masked tokens: ELECTRA's
+    /// replaced token detection (Clark et al. 2020, §2). Examples may not be pairs: set `examples.pairs.kind`
+    /// to `"doc-sentences"` or `"full-sentences"`. The result is a folder of transformers'
+    /// `ElectraForPreTraining`; its subfolder `generator` has the generator as an `ElectraForMaskedLM`.
     ReplacedTokens {
-        /// Ratio of the generator's widths to the discriminator's, above 0, at most 1. Default 0.25.
+        /// Ratio of the generator's width and feed-forward size to the discriminator's, above 0, at most 1.
+        /// Default 0.25.
         #[serde(default = "generator_size")]
         generator_size: f64,
         /// Weight of the discriminator's loss relative to the generator's, `λ` in the paper. Default 50.
         #[serde(default = "weight")]
         weight: f64,
     },
-    /// Masked tokens of each language and, in every second batch, of sentences paired with their translations,
-    /// whose positions restart: a masked word can be predicted from either (Conneau & Lample 2019, §3.3 and
-    /// 3.4).
+    /// Masked tokens of each language of `corpus.languages` and, in every second batch, of sentences paired
+    /// with their translations, whose positions restart: a masked word can be predicted from either (Conneau
+    /// & Lample 2019, §3.3 and 3.4).
     TranslationLanguageModel {
-        /// The parallel text, a table for each language pair.
+        /// The parallel text, a table for each pair of languages. Required.
         #[serde(default)]
         parallel: Vec<TranslationFiles>,
     },

@@ -17,7 +17,8 @@ use cloze_model::xlnet::XlnetConfig;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Configures a run that trains an XLNet on running text.
+/// Configures a run that trains an XLNet on running text (Yang et al. 2019):
+/// `objective.kind = "permutation"`.
 ///
 /// [`PermutationConfig::load`] resolves one from a file whose `objective.kind` is `"permutation"`.
 pub type PermutationConfig = Run<PermutationRun>;
@@ -27,17 +28,19 @@ pub type PermutationConfig = Run<PermutationRun>;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PermutationRun {
-    /// `[objective]`: what is predicted.
+    /// `[objective]`: what is predicted; `kind` is `"permutation"`.
     pub objective: ObjectiveSection,
-    /// `[corpus]`: the text.
+    /// `[corpus]`: the text. As for language models, `language`, `languages` and `sampling_alpha` are
+    /// rejected.
     pub corpus: CorpusConfig,
-    /// `[tokenizer]`: the vocabulary.
+    /// `[tokenizer]`: the vocabulary. A trained one has the special pieces of pretraining. Default the
+    /// checkpoint's, with `model.path`.
     pub tokenizer: TokenizerSection,
     /// `[segments]`: how running text is cut, and how much of it is predicted.
     pub segments: SegmentSection,
     /// `[model]`: the model, new or a checkpoint's.
     pub model: XlnetSection,
-    /// `[train]`: steps and batches.
+    /// `[train]`: steps and batches. `recompute` is rejected.
     pub train: TrainSection,
     /// `[eval]`: evaluation on held-out text.
     #[serde(default)]
@@ -51,16 +54,17 @@ pub struct PermutationRun {
 pub struct SegmentSection {
     /// Tokens per segment.
     pub seq_len: usize,
-    /// Tokens before each segment that the model keeps in memory. Default 0.
+    /// Number of tokens before each segment whose hidden states it sees. They are recomputed in each step.
+    /// Default 0.
     #[serde(default)]
     pub memory_len: usize,
     /// One in this many tokens is predicted. Default 6.
     #[serde(default = "one_in")]
     pub one_in: usize,
-    /// Maximum words predicted together. Default 5.
+    /// Maximum words predicted together; n words have probability proportional to `1 / n`. Default 5.
     #[serde(default = "max_span")]
     pub max_span: usize,
-    /// The piece that ends each document. Default the tokenizer's end-of-text piece, if it has one.
+    /// The piece that ends each document. Default `[SEP]` or `</s>`, else `<|endoftext|>`, else none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
 }
@@ -84,7 +88,9 @@ impl SegmentSection {
     }
 }
 
-/// `[model]`: the model to train. `kind` is optional: with a `path` it is `"pretrained"`, else `"new"`.
+/// `[model]`: the model to train. With `path`, only `dropout` may be set besides.
+///
+/// `kind` is optional: `"pretrained"` with a `path`, else `"new"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -122,7 +128,7 @@ pub struct NewXlnet {
     /// The feed-forward's activation. Default `"gelu"`.
     #[serde(default)]
     pub activation: Activation,
-    /// Distances between tokens are clamped to this. Default no clamping.
+    /// Maximum distance between tokens; greater ones are clamped to it. Default no clamping.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clamp_len: Option<usize>,
     /// Dropout of embeddings, positions, attention probabilities and each sublayer's output. Default 0.1.
@@ -131,7 +137,8 @@ pub struct NewXlnet {
     /// Added to the variance in layer norms. Default 1e-12.
     #[serde(default = "norm_eps")]
     pub norm_eps: f64,
-    /// Standard deviation of the truncated normal distribution of initial weights. Default 0.02.
+    /// Standard deviation of the truncated normal distribution of initial weights. With about `1 / √d_model`,
+    /// narrow models learn to attend sooner. Default 0.02.
     #[serde(default = "init_std")]
     pub init_std: f64,
 }
@@ -168,9 +175,11 @@ impl NewXlnet {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PretrainedXlnet {
-    /// The Hugging Face folder, relative to the current directory; programs may also accept a hub name.
+    /// The checkpoint: a Hugging Face folder of an XLNet, relative to the current directory; `cloze` also
+    /// takes a name on the hub.
     pub path: PathBuf,
-    /// Dropout, as for a [new model](NewXlnet::dropout). Default the checkpoint's.
+    /// Dropout of embeddings, positions, attention probabilities and each sublayer's output. Default the
+    /// checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropout: Option<f64>,
 }

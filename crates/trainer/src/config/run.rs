@@ -46,7 +46,7 @@ pub struct Pace {
     pub patience: Option<u64>,
 }
 
-/// The sections common to all runs.
+/// The sections common to all runs that train.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -17,9 +17,9 @@ use crate::engine::{NonFinite, Precision};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RunSection {
-    /// The run's name. Default the config file's stem.
+    /// The run's name; without `--out` its folder is `runs/NAME`. Default the config file's stem.
     pub name: String,
-    /// Random seed: initial weights, split, examples, masks, dropout. Default 42.
+    /// Random seed: initial weights, splits, order, examples, masks, dropout. Default 42.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
 }
@@ -48,11 +48,11 @@ pub enum TokenizerSection {
         #[serde(default = "defaults::min_frequency")]
         min_frequency: u64,
     },
-    /// A vocabulary of the corpus's characters, one piece each: for small language models.
+    /// A vocabulary of the corpus's characters, one piece each: for small language models, and only for them.
     TrainCharacters {},
-    /// An existing tokenizer: a `tokenizer.json`, a `vocab.txt` or a folder with either.
+    /// An existing tokenizer.
     Load {
-        /// The file or folder, relative to the current directory.
+        /// A `tokenizer.json`, a `vocab.txt` or a folder with either, relative to the current directory.
         path: PathBuf,
     },
     /// The tokenizer of the checkpoint in `model.path`; with a checkpoint, the default and the only choice.
@@ -138,7 +138,10 @@ impl ModelPreset {
     }
 }
 
-/// `[model]`: the model to train. `kind` is optional: with a `path` it is `"pretrained"`, else `"new"`.
+/// `[model]`: the encoder to train. With `path`, only `hidden_dropout`, `attention_dropout` and
+/// `language_embeddings` may be set besides.
+///
+/// `kind` is optional: `"pretrained"` with a `path`, else `"new"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -193,7 +196,9 @@ impl ModelSection {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PretrainedModel {
-    /// The Hugging Face folder, relative to the current directory; programs may also accept a hub name.
+    /// The checkpoint: a Hugging Face folder, relative to the current directory; `cloze` also takes a name on
+    /// the hub. For replaced tokens it must be a discriminator; training also continues from a generator in
+    /// its subfolder `generator`.
     pub path: PathBuf,
     /// Dropout of embeddings and of each sublayer's output. Default the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,21 +216,25 @@ pub struct PretrainedModel {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewModel {
-    /// A published size: sets `n_layers`, `d_model`, `n_heads` and `d_ff` unless given.
+    /// A published size. It sets `n_layers`, `d_model`, `n_heads` and `d_ff`, each of which may also be set
+    /// by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<ModelPreset>,
-    /// The published family whose architecture and file format it uses, such as `"albert"`. Default `"bert"`.
+    /// The published family whose architecture and file format it uses: `"bert"`, `"roberta"`,
+    /// `"xlm-roberta"`, `"camembert"`, `"distilbert"`, `"albert"`, `"electra"`, `"modernbert"`, `"mpnet"`,
+    /// `"deberta-v2"`, `"nomic_bert"`, `"gte"` or `"xlm"`. With `language_embeddings` and `d_ff` four times
+    /// `d_model`, `"xlm"` is saved as an XLM, whose masked-LM head has no transform. Default `"bert"`.
     #[serde(default, skip_serializing_if = "is_bert")]
     pub family: Family,
-    /// Encoder layers.
+    /// Encoder layers. Default the preset's; required without one.
     pub n_layers: usize,
-    /// Width of the hidden states.
+    /// Width of the hidden states. Default the preset's; required without one.
     pub d_model: usize,
-    /// Attention heads; divides `d_model`.
+    /// Attention heads; divides `d_model`. Default the preset's; required without one.
     pub n_heads: usize,
-    /// Inner width of the feed-forward.
+    /// Inner width of the feed-forward. Default the preset's; required without one.
     pub d_ff: usize,
-    /// Width of the embeddings if narrower than the hidden states (ALBERT, ELECTRA). Default `d_model`.
+    /// Width of the embeddings, which are projected to `d_model` (ALBERT, ELECTRA). Default `d_model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_embedding: Option<usize>,
     /// Maximum sequence length in tokens. Default 512.
@@ -238,8 +247,8 @@ pub struct NewModel {
     /// One in this many layers, starting with the first, has global attention (ModernBERT). Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global_every: Option<usize>,
-    /// Whether a language embedding is added to each token's embedding (XLM; Conneau & Lample 2019, §3) in
-    /// place of the segment embedding: one row per language of the corpus, in order. Default false.
+    /// Whether a vector for its language is added to each token's embedding (XLM; Conneau & Lample 2019, §3)
+    /// in place of the segment's: one row per language of `corpus.languages`, in order. Default false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub language_embeddings: bool,
     /// Dropout of embeddings and of each sublayer's output. Default 0.1.
@@ -251,15 +260,15 @@ pub struct NewModel {
     /// The feed-forward's activation. Default `"gelu"`.
     #[serde(default)]
     pub activation: Activation,
-    /// Position of the layer norms. Default the family's: `"post"`, after each sublayer, or `"pre"` in
-    /// ModernBERT. Any other is rejected, because the model could not be saved.
+    /// Position of the layer norms. Any other than the family's is rejected, because no Hugging Face folder
+    /// can hold such a model. Default the family's: `"post"`, or `"pre"` in ModernBERT.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm: Option<NormPlacement>,
     /// Added to the variance in layer norms. Default 1e-12.
     #[serde(default = "defaults::layer_norm_eps")]
     pub layer_norm_eps: f64,
-    /// Standard deviation of the truncated normal distribution of initial weights. Default 0.02, BERT's; narrow
-    /// models learn to attend sooner from about `1 / √d_model`, which preserves their scores' variance.
+    /// Standard deviation of the truncated normal distribution of initial weights. With about `1 / √d_model`,
+    /// which preserves their scores' variance, narrow models learn to attend sooner. Default 0.02.
     #[serde(default = "defaults::init_std")]
     pub init_std: f64,
 }
@@ -361,11 +370,11 @@ pub struct TrainSection {
     /// What to do on a non-finite loss or gradient. Default `"stop"`.
     #[serde(default)]
     pub non_finite: NonFinite,
-    /// Precision of matrix products: `"f32"`, `"bf16"`, or on a GPU `"f16"`. Default `"f32"`.
+    /// Precision of matrix products. Default `"f32"`.
     #[serde(default)]
     pub precision: Precision,
     /// Whether to recompute a layer's activations in the backward pass instead of keeping them: the same
-    /// weights in less memory, for about one more forward pass. Default false.
+    /// weights in less memory, for about one more forward pass. Only on flex. Default false.
     #[serde(default)]
     pub recompute: bool,
 }
@@ -398,8 +407,8 @@ pub struct EvalSection {
     /// Maximum number of sequences to evaluate, always the same ones. Default 2,000.
     pub max_examples: usize,
     /// Number of evaluations in a row without a lower loss (in pretraining, of masked tokens) after which
-    /// training stops; the result is then the best model. Without it, all steps run and the result is the last
-    /// model.
+    /// training stops; the result is then the best model. Default none: all steps run, and the result is the
+    /// last model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
 }

@@ -46,7 +46,7 @@ pub struct BartSection {
     pub n_heads: usize,
     /// Inner width of the feed-forward.
     pub d_ff: usize,
-    /// Maximum source and target length in tokens. Default 1,024.
+    /// Maximum length of a source and of a target, in tokens. Default 1,024.
     #[serde(default = "max_positions")]
     pub max_positions: usize,
     /// Dropout of embeddings and of each sublayer's output. Default 0.1.
@@ -61,7 +61,8 @@ pub struct BartSection {
     /// The feed-forward's activation. Default `"gelu"`.
     #[serde(default)]
     pub activation: Activation,
-    /// Standard deviation of the truncated normal distribution of initial weights. Default 0.02.
+    /// Standard deviation of the truncated normal distribution of initial weights. With about `1 / √d_model`,
+    /// narrow models learn to attend sooner. Default 0.02.
     #[serde(default = "init_std")]
     pub init_std: f64,
 }
@@ -86,7 +87,7 @@ pub struct T5Section {
     pub d_head: Option<usize>,
     /// Inner width of the feed-forward.
     pub d_ff: usize,
-    /// Maximum source and target length in tokens. Default 512.
+    /// Maximum length of a source and of a target, in tokens. Default 512.
     #[serde(default = "t5_positions")]
     pub max_positions: usize,
     /// Dropout of embeddings, inside each sublayer and of its output, of attention probabilities and of the
@@ -96,19 +97,19 @@ pub struct T5Section {
     /// Whether the feed-forward has a gate, as in T5 1.1. Default false.
     #[serde(default)]
     pub gated: bool,
-    /// The feed-forward's activation. Default `"relu"`, or `"gelu-tanh"` with a gate.
+    /// The feed-forward's activation. Default `"relu"`, with a gate `"gelu-tanh"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activation: Option<Activation>,
     /// Whether the output layer shares the embedding table; not so in T5 1.1. Default true.
     #[serde(default = "yes")]
     pub tied: bool,
-    /// Relative position buckets. Default 32.
+    /// Buckets of distances between tokens. Default 32.
     #[serde(default = "buckets")]
     pub n_buckets: usize,
-    /// Distance from which on all fall in the last bucket. Default 128.
+    /// Distance from which on all fall into the last bucket. Default 128.
     #[serde(default = "farthest")]
     pub max_distance: usize,
-    /// Factor on T5's initial standard deviations. Default 1.
+    /// Factor on the standard deviations of T5's initial weights. Default 1.
     #[serde(default = "one")]
     pub init_factor: f64,
 }

@@ -23,33 +23,33 @@ use serde::{Deserialize, Serialize};
 pub enum Schedule {
     /// Linear from the peak to `final_fraction` of it (BERT, RoBERTa).
     Linear {
-        /// Steps of linear warm-up.
+        /// Steps of linear warm-up, from 0 to the peak. Default 0.
         #[serde(default)]
         warmup_steps: u64,
-        /// End of the decay, as a fraction of the peak.
+        /// End of the decay, as a fraction of the peak. Default 0.
         #[serde(default)]
         final_fraction: f64,
     },
     /// Half a cosine from the peak to `final_fraction` of it (Loshchilov & Hutter 2017, eq. 5, one cycle).
     Cosine {
-        /// Steps of linear warm-up.
+        /// Steps of linear warm-up, from 0 to the peak. Default 0.
         #[serde(default)]
         warmup_steps: u64,
-        /// End of the decay, as a fraction of the peak.
+        /// End of the decay, as a fraction of the peak. Default 0.
         #[serde(default)]
         final_fraction: f64,
     },
     /// Constant at the peak.
     Constant {
-        /// Steps of linear warm-up.
+        /// Steps of linear warm-up, from 0 to the peak. Default 0.
         #[serde(default)]
         warmup_steps: u64,
     },
-    /// Decays with the inverse square root of the step, `peak · min(step / warmup, √(warmup / step))`: Vaswani
-    /// et al. 2017, §5.3, whose peak is `(d_model · warmup)^-0.5`. Also spelled `noam`.
+    /// Decays with the inverse square root of the step, `peak · min(step / warmup, √(warmup / step))`:
+    /// Vaswani et al. 2017, §5.3, whose peak is `(d_model · warmup)^-0.5`.
     #[serde(alias = "noam")]
     InverseSqrt {
-        /// Steps of linear warm-up; also the time scale of the decay.
+        /// Steps of linear warm-up, from which on the rate decays.
         warmup_steps: u64,
     },
     /// Constant at the peak, with a decay only over the last steps: warm-up, stable, decay (Hu et al. 2024,
@@ -57,15 +57,15 @@ pub enum Schedule {
     /// checkpoint of the stable part without restarting the rate.
     #[serde(alias = "wsd")]
     Trapezoidal {
-        /// Steps of linear warm-up.
+        /// Steps of linear warm-up, from 0 to the peak. Default 0.
         #[serde(default)]
         warmup_steps: u64,
-        /// Number of final steps over which the rate decays.
+        /// Number of final steps over which the rate decays; in a shorter run, all steps after the warm-up.
         decay_steps: u64,
         /// The shape of the decay. Default `"linear"`.
         #[serde(default)]
         decay: Decay,
-        /// End of the decay, as a fraction of the peak.
+        /// End of the decay, as a fraction of the peak. Default 0.
         #[serde(default)]
         final_fraction: f64,
     },
@@ -74,10 +74,10 @@ pub enum Schedule {
     ///
     /// Deviation: `p` reaches 0 one step after the last, as with every schedule here, not at the last.
     SlantedTriangular {
-        /// Steps of linear warm-up: the paper's `cut`.
+        /// Steps of linear warm-up: the paper's `cut`. Default 0.
         #[serde(default)]
         warmup_steps: u64,
-        /// Ratio of the peak rate to the lowest. Default 32, the paper's.
+        /// Ratio of the peak rate to the lowest, at which it begins and ends. Default 32, the paper's.
         #[serde(default = "ratio")]
         ratio: f64,
     },

@@ -218,9 +218,10 @@ pub enum Precision {
     /// 32-bit floats.
     #[default]
     F32,
-    /// bfloat16 factors, 32-bit sums.
+    /// bfloat16 factors, with sums and weights in 32 bits.
     Bf16,
-    /// FP16 factors, with a [scale](super::loss_scale::LossScale) of the loss: for GPUs without bfloat16.
+    /// FP16 factors, with a [scale](super::loss_scale::LossScale) of the loss: for GPUs without bfloat16, and
+    /// only for GPUs.
     F16,
 }
 
@@ -239,7 +240,7 @@ impl From<Precision> for cloze_ops::Precision {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OptimizerSection {
-    /// The rule: `"adamw"`, `"lamb"` or `"stable-adamw"`. Default `"adamw"`.
+    /// The update rule. Default `"adamw"`.
     #[serde(default)]
     pub algorithm: Algorithm,
     /// Peak learning rate; `[schedule]` sets the rate relative to it.
@@ -254,13 +255,14 @@ pub struct OptimizerSection {
     #[serde(default = "defaults::eps")]
     pub eps: f64,
     /// Decoupled weight decay: the fraction subtracted from each weight per step, times the learning rate.
-    /// Default 0.01.
+    /// Biases and norms have none. Default 0.01.
     #[serde(default = "defaults::weight_decay")]
     pub weight_decay: f64,
     /// Maximum global norm of the gradients; 0 disables clipping. Default 1.
     #[serde(default = "defaults::clip_norm")]
     pub clip_norm: f64,
-    /// Parameter groups with their own learning rate or weight decay. Default none.
+    /// Parameter groups with their own learning rate or weight decay. A parameter belongs to the first group
+    /// that matches. Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParamGroup>,
 }
@@ -298,7 +300,8 @@ impl OptimizerSection {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct CheckpointSection {
-    /// Steps between checkpoints; the last step always has one. Default 1,000.
+    /// Steps between checkpoints; the last step always has one, and the end of each epoch of fine-tuning.
+    /// Default 1,000.
     pub every: u64,
     /// Number of latest checkpoints to keep. Default 2.
     pub keep_last: usize,

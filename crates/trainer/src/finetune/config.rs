@@ -9,10 +9,11 @@ use cloze_model::tasks::DropoutOverrides;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Configures a fine-tuning run.
+/// Configures a run that fine-tunes a checkpoint, or trains a recurrent model, on labelled data: any file
+/// with `[task]`.
 ///
-/// [`FineTuneConfig::load`] resolves one from a file; its `[task]` section distinguishes it from a pretraining
-/// run's.
+/// [`FineTuneConfig::load`] resolves one from a file; its `[task]` section distinguishes it from a
+/// pretraining run's.
 pub type FineTuneConfig = Run<FineTuneRun>;
 
 /// The sections of a [`FineTuneConfig`] besides those common to all runs. Tasks of other crates have their own
@@ -62,11 +63,15 @@ impl<S> Run<FineTuneRun<S>> {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FineTuneModel {
-    /// The Hugging Face folder, relative to the current directory; programs may also accept a hub name. Empty
-    /// for a [recurrent](Self::recurrent) model.
+    /// The checkpoint: a Hugging Face folder, relative to the current directory; `cloze` also takes a name on
+    /// the hub. Or the folder of an AWD-LSTM, for classification and regression: it supports only
+    /// `dropout.head`, and no `lora`. Or that of an ELMo, also for tagging: a bidirectional LSTM reads a mix
+    /// of its layers, `dropout.hidden` applies to the encoder, `dropout.head` (0.5) to the mix and the LSTM's
+    /// states, and `lora` is not supported. Default none; required without `recurrent`.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub path: PathBuf,
-    /// A recurrent model to train from scratch, in place of a checkpoint.
+    /// A recurrent model to train from scratch, in place of a checkpoint, for classification, regression and
+    /// tagging. It excludes the other keys of this table. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recurrent: Option<RecurrentSection>,
     /// Whether the checkpoint's weights are ignored: the seed initialises new ones for the same network, with
@@ -76,7 +81,8 @@ pub struct FineTuneModel {
     /// Dropout probabilities that replace the checkpoint's.
     #[serde(default)]
     pub dropout: DropoutOverrides,
-    /// Patterns for the paths of frozen parameters, such as `bert.*` for the whole encoder.
+    /// Patterns for the paths of frozen parameters: `["bert.*"]` freezes the whole encoder, which then
+    /// encodes texts and pairs once instead of in every epoch, if its dropout is 0. Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub freeze: Vec<String>,
     /// Number of first layers to freeze, together with the embeddings. Default none.
@@ -89,7 +95,8 @@ pub struct FineTuneModel {
     /// adds one layer from the last on, the embeddings at the end (Howard & Ruder 2018, §3.3). Default false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub gradual_unfreezing: bool,
-    /// Low-rank adapters, which are trained instead of the encoder and merged into it at the end.
+    /// Low-rank adapters, which are trained instead of the encoder and merged into it at the end. Default
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraConfig>,
 }
@@ -109,10 +116,12 @@ fn is_empty(path: &Path) -> bool {
 pub struct DataSection {
     /// The training data, and how all files are read.
     pub train: LabelledSource,
-    /// Files for evaluation during training, read like the training data. Default none.
+    /// Files for evaluation during training, which select the best model, read like the training data.
+    /// Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<String>,
-    /// The fraction of the training data held out for evaluation during training, instead of files.
+    /// The fraction of the training data held out for evaluation during training, instead of files. Default
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dev_fraction: Option<f64>,
     /// Files for evaluating the result, read like the training data. Default none.
@@ -122,7 +131,7 @@ pub struct DataSection {
     #[serde(default = "unset")]
     pub max_len: usize,
     /// The language of all texts, if the model has language embeddings (XLM): a name in the checkpoint's
-    /// `lang2id`, or its number. Default: the checkpoint's `lang_id`.
+    /// `lang2id`, or its number, such as `"1"`. Default: the checkpoint's `lang_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
     /// Number of training examples per class, drawn by the seed from those not held out. Default: all.
@@ -158,11 +167,11 @@ pub struct FineTuneTrain {
     /// What to do on a non-finite loss or gradient. Default `"stop"`.
     #[serde(default)]
     pub non_finite: NonFinite,
-    /// Precision of matrix products: `"f32"`, `"bf16"`, or on a GPU `"f16"`. Default `"f32"`.
+    /// Precision of matrix products. Default `"f32"`.
     #[serde(default)]
     pub precision: Precision,
-    /// Whether to recompute a layer's activations in the backward pass, see
-    /// [`TrainSection::recompute`](crate::config::TrainSection::recompute). Default false.
+    /// Whether to recompute a layer's activations in the backward pass instead of keeping them: the same
+    /// weights in less memory, for about one more forward pass. Only on flex. Default false.
     #[serde(default)]
     pub recompute: bool,
 }
@@ -177,8 +186,8 @@ pub struct FineTuneEval {
     /// The metric that decides which model is best. Default: the task's usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// Number of evaluations in a row without a better metric, or an equal metric and a lower loss, after which
-    /// training stops. Without it, training never stops early.
+    /// Number of evaluations in a row without a better metric, or an equal metric and a lower loss, after
+    /// which training stops. Default none: training never stops early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
     /// Tokens per evaluation batch; only affects the last digits of results. Default 2,048.

@@ -18,7 +18,7 @@ pub enum TaskSection {
         /// The classes, in the order of the head's outputs. Default: the classes of the training data.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         labels: Vec<String>,
-        /// The weight of each class in the loss, in the order of the labels.
+        /// The weight of each class in the loss, in the order of the labels. Default 1 each.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         class_weights: Vec<f32>,
         /// The fraction of each target spread over all classes. Default 0.
@@ -34,7 +34,8 @@ pub enum TaskSection {
     },
     /// A number for each text or pair of texts.
     Regression {
-        /// As for classification.
+        /// How the encoder's states are pooled for the head. Default: as in the family's own transformers
+        /// class.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pooling: Option<Pooling>,
         /// The training loss, which determines the kind of number. Default `"squared-error"`.
@@ -46,10 +47,11 @@ pub enum TaskSection {
         /// The labels, in the order of the head's outputs. Default: those of the training data.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         labels: Vec<String>,
-        /// The probability above which a label is predicted. Default 0.5.
+        /// The probability, the sigmoid of an output, above which a label is predicted. Default 0.5.
         #[serde(default = "half")]
         threshold: f64,
-        /// As for classification.
+        /// How the encoder's states are pooled for the head. Default: as in the family's own transformers
+        /// class.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pooling: Option<Pooling>,
     },
@@ -89,8 +91,8 @@ pub enum ValueLoss {
     /// The squared difference from the label.
     #[default]
     SquaredError,
-    /// The binary cross-entropy with a label from 0 to 1; the number is the sigmoid of the head's output. Used
-    /// to train cross-encoders for ranking.
+    /// The binary cross-entropy with a label from 0 to 1; the number is the sigmoid of the head's output. Of
+    /// pairs, it trains a cross-encoder for ranking (Nogueira & Cho 2019).
     BinaryCrossEntropy,
 }
 
@@ -118,31 +120,31 @@ fn n_best() -> usize {
     AnswerConfig::default().n_best
 }
 
-/// The keys of `[task]` with `kind = "tagging"`.
+/// A tag for each word.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TaggingSection {
-    /// The scheme that all tags of the data must follow. Without it any scheme is accepted, and entities follow
-    /// the rules of `conlleval` and seqeval. With [`TagScheme::Words`] tags are word classes, such as parts of
-    /// speech.
+    /// The scheme that all tags of the data must follow. With `"words"` tags are word classes, such as parts
+    /// of speech. Default any: entities then follow the rules of `conlleval` and seqeval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<TagScheme>,
-    /// The scheme that the model is trained on. Default: BIOES if the training data uses it, otherwise BIO;
-    /// `"words"` for word classes, and only for them.
+    /// The scheme that the model is trained on; `"words"` for word classes, and only for them. Default:
+    /// `"bioes"` if the training data uses it, else `"bio"`; `"words"` for word classes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predict_scheme: Option<TagScheme>,
     /// The tags of `predict_scheme` in the order of the model's outputs. Default: those of the entity types in
     /// the training data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// The names of tags that the data gives as numbers, from 0.
+    /// The names of tags that the data gives as numbers, from 0. Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tag_names: Vec<String>,
-    /// The weight of each tag in the loss, in the order of the labels. Cannot be combined with a CRF.
+    /// The weight of each tag in the loss, in the order of the labels. Cannot be combined with a CRF. Default
+    /// 1 each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_weights: Vec<f32>,
-    /// The fraction of each target spread over all tags. Default 0; cannot be combined with a CRF.
+    /// The fraction of each target spread over all tags. Cannot be combined with a CRF. Default 0.
     #[serde(default)]
     pub label_smoothing: f64,
     /// Whether a conditional random field (CRF) tags a sentence's words jointly, within the scheme's rules.
@@ -153,8 +155,7 @@ pub struct TaggingSection {
     /// scores are few, start at zero, and must outgrow differences of logits.
     #[serde(default = "crf_lr_scale")]
     pub crf_lr_scale: f64,
-    /// How to handle sentences of more than `data.max_len` tokens: `"truncate"`, or overlapping windows.
-    /// Default `{ windows = { stride = 32 } }`.
+    /// How to handle sentences of more than `data.max_len` tokens. Default `{ windows = { stride = 32 } }`.
     #[serde(default)]
     pub long_sentences: LongSentences,
 }
@@ -179,7 +180,7 @@ impl Default for TaggingSection {
     }
 }
 
-/// `[task] kind = "prompt"`: a text is put into a template, and its class is the one whose word the masked-LM
+/// A text is put into a template, and its class is the one whose word the masked-LM
 /// head finds most likely for the mask (Schick & Schütze 2021, §3.1; Gao et al. 2021, §4).
 ///
 /// No parameters are new: without training (`train.epochs = 0`) it is a zero-shot classifier.

@@ -7,7 +7,8 @@ use cloze_data::labelled::LabelledSource;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Configures probing.
+/// Configures what `cloze probe` examines in an encoder's layers: any file with `[probe]`. It trains no
+/// model.
 ///
 /// [`ProbeConfig::load`] resolves one from a file; its `[probe]` section distinguishes it from runs'.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,10 +23,10 @@ pub struct ProbeConfig {
     pub data: ProbeData,
     /// `[probe]`: which probes, and how they are trained.
     pub probe: ProbeSection,
-    /// `[structure]`: structural probes. Default none.
+    /// `[structure]`: structural probes, for trees. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<StructureSection>,
-    /// `[geometry]`: cosines of vectors and their corrections. Default none.
+    /// `[geometry]`: cosines of vectors and their corrections. Default none: cosines are not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geometry: Option<GeometrySection>,
 }
@@ -35,7 +36,8 @@ pub struct ProbeConfig {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ProbeModel {
-    /// A folder in Hugging Face's format, relative to the current directory.
+    /// A Hugging Face folder of an encoder, relative to the current directory; `cloze` also takes a name on
+    /// the hub.
     pub path: PathBuf,
     /// The layers to probe, ascending; 0 is the embeddings. Default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,9 +49,9 @@ pub struct ProbeModel {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ProbeData {
-    /// Files to train probes on.
+    /// CoNLL-U files to train probes on.
     pub train: Vec<String>,
-    /// Files to evaluate probes on.
+    /// CoNLL-U files to evaluate probes on.
     pub dev: Vec<String>,
     /// Maximum tokens of a sentence; longer ones are skipped. Default 128.
     #[serde(default = "defaults::max_len")]
@@ -57,7 +59,7 @@ pub struct ProbeData {
     /// Maximum sentences of the training data, the first ones. Default 2,000.
     #[serde(default = "defaults::max_train")]
     pub max_train: usize,
-    /// Maximum sentences of the development data. Default 1,000.
+    /// Maximum sentences of the development data, the first ones. Default 1,000.
     #[serde(default = "defaults::max_dev")]
     pub max_dev: usize,
     /// Tokens per batch of the encoder. Default 2,048.
@@ -110,11 +112,11 @@ impl ProbeTask {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ProbeSection {
-    /// The tasks: `"part-of-speech"`, `"relation"`, `"length"`, `"word-order"`. Default all.
+    /// What probes predict. Default all.
     pub tasks: Vec<ProbeTask>,
     /// Width of the MLP's hidden layer; 0 for linear probes only. Default 64.
     pub hidden: usize,
-    /// Passes over the training data, at least 100 steps. Default 5.
+    /// Passes over the training data, but at least 100 steps. Default 5.
     pub epochs: usize,
     /// Examples per step. Default 256.
     pub batch_size: usize,
@@ -148,7 +150,7 @@ impl Default for ProbeSection {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct StructureSection {
-    /// Rank of the projection. Default 64.
+    /// Rank of the projection: rows of its matrix `B`. Default 64.
     pub rank: usize,
     /// Passes over the training data. Default 10.
     pub epochs: usize,
@@ -175,7 +177,7 @@ pub struct GeometrySection {
     /// 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub components: Option<usize>,
-    /// Sentence pairs with human similarity scores: columns `text`, `pair` and `label`. Default none.
+    /// Sentence pairs with human similarity scores: the columns `text`, `pair` and `label`. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub similarity: Option<LabelledSource>,
 }

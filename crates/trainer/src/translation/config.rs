@@ -9,7 +9,7 @@ use cloze_data::parallel::{OnBadPair, ParallelFiles};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Configures a translation run.
+/// Configures a run that trains a translation model: any file with `[parallel]`.
 ///
 /// [`TranslationConfig::load`] resolves one from a file; its `[parallel]` section distinguishes it from other
 /// runs'.
@@ -22,13 +22,13 @@ pub type TranslationConfig = Run<TranslationRun>;
 pub struct TranslationRun {
     /// `[parallel]`: languages and sentences.
     pub parallel: ParallelSection,
-    /// `[tokenizer]`: the vocabulary shared by both languages.
+    /// `[tokenizer]`: the vocabulary shared by both languages; or, in its place, one for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<VocabularySection>,
     /// `[source_tokenizer]`: the source vocabulary, in place of a shared one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_tokenizer: Option<VocabularySection>,
-    /// `[target_tokenizer]`: the target vocabulary.
+    /// `[target_tokenizer]`: the target vocabulary, in place of a shared one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_tokenizer: Option<VocabularySection>,
     /// `[model]`: the network.
@@ -47,12 +47,14 @@ pub struct TranslationRun {
 pub struct ParallelSection {
     /// The source language, such as `"en"`.
     pub source: String,
-    /// The target language.
+    /// The target language, such as `"de"`.
     pub target: String,
     /// Maximum tokens of a source, and of a target; a pair with a longer side is a bad one. Default 256.
     #[serde(default = "defaults::max_len")]
     pub max_len: usize,
-    /// What to do with an unusable pair. Default `"error"`.
+    /// What to do with an unusable pair: one with an empty side, too many tokens, or an unreadable line.
+    /// Files that cannot be read, and files with different numbers of lines, are errors either way. Default
+    /// `"error"`.
     #[serde(default)]
     pub on_bad_pair: OnBadPair,
     /// The training pairs.
@@ -144,7 +146,7 @@ pub struct TranslationTrain {
     /// Training steps, i.e. weight updates.
     pub steps: u64,
     /// Maximum tokens of a micro-batch, of sources and targets together, counted with padding to its longest
-    /// pair; without it, a micro-batch has `batch_size` pairs. At least one of the two is required.
+    /// pair. This or `batch_size` is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_tokens: Option<usize>,
     /// Pairs per micro-batch; a maximum if `batch_tokens` is set too.
@@ -165,7 +167,7 @@ pub struct TranslationTrain {
     /// What to do on a non-finite loss or gradient. Default `"stop"`.
     #[serde(default)]
     pub non_finite: NonFinite,
-    /// Precision of matrix products: `"f32"`, `"bf16"`, or on a GPU `"f16"`. Default `"f32"`.
+    /// Precision of matrix products. Default `"f32"`.
     #[serde(default)]
     pub precision: Precision,
 }
@@ -209,7 +211,7 @@ pub struct TranslationEval {
     /// Beams to translate with; 1 is greedy. Default 1.
     pub beams: usize,
     /// Number of evaluations in a row without improvement after which training stops; the result is then the
-    /// best model. Without it, all steps run and the result is the last model.
+    /// best model. Default none: all steps run, and the result is the last model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
     /// Tokens per evaluation batch; only affects the last digits of results. Default 4,096.

@@ -77,22 +77,19 @@ pub struct RecurrentSection {
     pub d_embedding: usize,
     /// Width of the decoder's states, and of the encoder's, split evenly if there are two directions.
     pub d_model: usize,
-    /// `"lstm"` or `"gru"`. Default `"lstm"`.
+    /// The kind of recurrent cell. Default `"lstm"`.
     #[serde(default)]
     pub cell: Cell,
-    /// The encoder's reading direction: `"forward"`, `"reverse"` or `"both"`. Default `"both"`.
+    /// The encoder's reading direction. Default `"both"`.
     #[serde(default = "defaults::both")]
     pub reading: Reading,
-    /// The decoder's initial state: `"linear"`, a map of the encoder's last states, or another bridge. Default
-    /// `"linear"`.
+    /// The decoder's initial state. Default `"linear"`.
     #[serde(default = "defaults::linear")]
     pub bridge: BridgeKind,
-    /// The attention's wiring: `"bahdanau"`, `"luong"`, `"luong-input-feeding"`, or `"none"`. Default
-    /// `"bahdanau"`.
+    /// Where the decoder attends to the encoder's states. Default `"bahdanau"`.
     #[serde(default)]
     pub attention: Wiring,
-    /// The attention's score: `"additive"`, `"dot"`, `"scaled-dot"`, `"general"` or `"location"`. Default
-    /// `"additive"`.
+    /// The attention's score of a query `q` and an encoder state `h`. Default `"additive"`.
     #[serde(default)]
     pub score: ScoreKind,
     /// Dropout of the embeddings, between layers and before the output. Default 0.2.
@@ -118,10 +115,11 @@ pub struct ConvolutionalSection {
     pub d_embedding: usize,
     /// Width of the states.
     pub d_model: usize,
-    /// Kernel width in tokens, for the encoder, and for the decoder unless set separately. Default 3.
+    /// Kernel width: the number of tokens that a layer of the encoder sees at a time, and of the decoder
+    /// unless set separately. Default 3.
     #[serde(default = "defaults::kernel")]
     pub kernel: usize,
-    /// Kernel width of the decoder's causal layers, in tokens. Default `kernel`.
+    /// Kernel width of the decoder's causal layers, in tokens, the current one last. Default `kernel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoder_kernel: Option<usize>,
     /// Dropout of the embeddings, of the convolutions' inputs, and before the output. Default 0.2.

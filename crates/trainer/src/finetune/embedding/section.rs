@@ -14,20 +14,21 @@ use std::path::{Path, PathBuf};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct EmbeddingSection {
-    /// The loss.
+    /// The training loss.
     pub loss: LossSection,
     /// How the encoder's states are pooled. Default: from the checkpoint's sentence-transformers modules, or
     /// the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooling: Option<Pooling>,
-    /// Whether embeddings are scaled to length 1. Default: from the modules, or no.
+    /// Whether embeddings are scaled to length 1. Default: from the modules, or false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub normalize: Option<bool>,
-    /// Prefixes of the embedding that are trained as embeddings too. Default none.
+    /// Prefixes of the embedding that are trained as embeddings too (Kusupati et al. 2022):
+    /// `{ dims = [256, 64] }`. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matryoshka: Option<MatryoshkaSection>,
-    /// Prefixes of texts, such as `query: ` (Wang et al. 2022, E5); saved as the sentence-transformers prompts
-    /// `query` and `document`. Default none.
+    /// Prefixes of texts, such as `query: ` (Wang et al. 2022, E5); saved as the sentence-transformers
+    /// prompts `query` and `document`. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompts: Option<PromptsSection>,
     /// Minimum score of training pairs; the development data is not filtered. Default: no filter.
@@ -67,7 +68,8 @@ pub struct MatryoshkaSection {
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum LossSection {
-    /// A pair's second sentence must be more similar to the first than those of other pairs and all negatives.
+    /// A pair's second sentence must be more similar to the first than those of other pairs and all negatives
+    /// (Henderson et al. 2017). Of `data.train.columns` it reads `pair`, and `negatives` if there are any.
     InBatchNegatives {
         /// Temperature: divides the cosines. Default 0.05.
         #[serde(default = "temperature")]
@@ -76,14 +78,15 @@ pub enum LossSection {
         #[serde(default)]
         symmetric: bool,
     },
-    /// A sentence must be more similar to itself under different dropout than to other sentences. Every
-    /// sentence of a row is an example.
+    /// A sentence must be more similar to itself under different dropout than to other sentences (Gao, Yao &
+    /// Chen 2021). Every sentence of a row is an example.
     Simcse {
         /// Temperature: divides the cosines. Default 0.05.
         #[serde(default = "temperature")]
         temperature: f64,
     },
-    /// In-batch negatives without those that a guide model finds more similar than the pair.
+    /// In-batch negatives without those that a guide model finds more similar than the pair (Solatorio 2024).
+    /// It reads `pair`, and `negatives` if there are any.
     GuidedNegatives {
         /// Temperature: divides the cosines. Default 0.01.
         #[serde(default = "guided_temperature")]
@@ -95,7 +98,8 @@ pub enum LossSection {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         guide: Option<PathBuf>,
     },
-    /// A negative must be farther from the first sentence than the second is.
+    /// A negative must be farther from the first sentence than the second is (Schroff et al. 2015). It reads
+    /// `pair` and `negatives`.
     Triplet {
         /// The distance between embeddings. Default `"euclidean"`.
         #[serde(default)]
@@ -104,21 +108,22 @@ pub enum LossSection {
         #[serde(default = "triplet_margin")]
         margin: f64,
     },
-    /// The cosine of a pair must match its score.
+    /// The cosine of a pair must match its score (Reimers & Gurevych 2019). It reads `pair` and `label`.
     Cosine {
         /// The score of pairs with target cosine 1. Default 1.
         #[serde(default = "max_score")]
         max_score: f64,
     },
-    /// The cosines of pairs must be in the order of their scores.
+    /// The cosines of pairs must be in the order of their scores (Su 2022). It reads `pair` and `label`.
     Cosent {
         /// Temperature: divides the cosines. Default 0.05.
         #[serde(default = "temperature")]
         temperature: f64,
     },
-    /// A classifier must predict a pair's class from both embeddings and their element-wise distance.
+    /// A classifier must predict a pair's class from both embeddings and their element-wise distance (Reimers
+    /// & Gurevych 2019). It reads `pair` and `class`, and `label` of development or test data.
     Softmax {},
-    /// An embedding must match a teacher's.
+    /// An embedding must match a teacher's (Reimers & Gurevych 2020). Every sentence of a row is an example.
     Distillation {
         /// The teacher's folder.
         teacher: PathBuf,

@@ -21,7 +21,7 @@ const KINDS: &str = "train-wordpiece, train-byte-bpe or load";
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RecurrentSection {
-    /// `"lstm"` or `"gru"`. Default `"lstm"`.
+    /// The kind of recurrent cell. Default `"lstm"`.
     #[serde(default)]
     pub cell: Cell,
     /// Width of an embedding. Default 128.
@@ -33,17 +33,17 @@ pub struct RecurrentSection {
     /// Layers. Default 1.
     #[serde(default = "n_layers")]
     pub n_layers: usize,
-    /// `"forward"`, `"reverse"` or `"both"`. Default `"both"`.
+    /// The reading direction. Default `"both"`.
     #[serde(default = "reading")]
     pub reading: Reading,
     /// Dropout on the embeddings, between layers and before the head. Default 0.5.
     #[serde(default = "dropout")]
     pub dropout: f64,
-    /// Pooling of the states for classification: `"last"`, `"mean"`, `"max"` or `"attention"`. Default
-    /// `"last"`; not for taggers.
+    /// How states are pooled for classification and regression; not for taggers. Default `"last"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooling: Option<RecurrentPooling>,
-    /// The tokenizer: trained on the training data, or an existing one.
+    /// The tokenizer: trained on the training data (`"train-wordpiece"`, `"train-byte-bpe"`), or an existing
+    /// one (`"load"`).
     pub tokenizer: TokenizerSection,
 }
 
