@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: the book.
 
 mod commands;
+mod equations;
 mod pages;
 
 use std::fs;
@@ -22,6 +23,9 @@ pub struct Args {
     open: bool,
 }
 
+/// The files in docs/ that mdBook reads from beside the pages: its config, and the stylesheet that the config names.
+const BESIDE: [&str; 2] = ["book.toml", "book.css"];
+
 /// The version that is built where none is installed.
 const MDBOOK: &str = "0.5.4";
 
@@ -34,9 +38,10 @@ pub fn run(args: &Args) -> Result<()> {
         fs::remove_dir_all(&place).with_context(|| format!("cannot empty {}", place.display()))?;
     }
     pages::gather(&root, &place.join("src"), &commands::page(&program)?)?;
-    let config = "book.toml";
-    fs::copy(root.join("docs").join(config), place.join(config))
-        .with_context(|| format!("cannot write {}", place.join(config).display()))?;
+    for file in BESIDE {
+        fs::copy(root.join("docs").join(file), place.join(file))
+            .with_context(|| format!("cannot write {}", place.join(file).display()))?;
+    }
     let mut build = Command::new(&mdbook);
     build.arg("build").arg(&place).arg("--dest-dir").arg(&built);
     if args.open {
