@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: the book.
 
 mod commands;
+mod equations;
 mod keys;
 mod pages;
 
@@ -23,6 +24,9 @@ pub struct Args {
     open: bool,
 }
 
+/// The files in docs/ that mdBook reads from beside the pages: its config, and the stylesheet that the config names.
+const BESIDE: [&str; 2] = ["book.toml", "book.css"];
+
 /// The version that is built where none is installed.
 const MDBOOK: &str = "0.5.4";
 
@@ -36,9 +40,10 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let made = [commands::page(&program)?, keys::page(&root)?];
     pages::gather(&root, &place.join("src"), made.each_ref().map(String::as_str))?;
-    let config = "book.toml";
-    fs::copy(root.join("docs").join(config), place.join(config))
-        .with_context(|| format!("cannot write {}", place.join(config).display()))?;
+    for file in BESIDE {
+        fs::copy(root.join("docs").join(file), place.join(file))
+            .with_context(|| format!("cannot write {}", place.join(file).display()))?;
+    }
     let mut build = Command::new(&mdbook);
     build.arg("build").arg(&place).arg("--dest-dir").arg(&built);
     if args.open {

@@ -1,5 +1,5 @@
 //! The pages of the book, gathered from the repository: those of docs/src, and files that stand elsewhere, as they are read there.
-//! Links between files become links between pages.
+//! Links between files become links between pages, and equations become MathML.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,6 +8,8 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use pulldown_cmark::{Event, Options, Parser, Tag};
+
+use super::equations;
 
 /// Where the book's own pages stand.
 const PAGES: &str = "docs/src";
@@ -30,14 +32,19 @@ const FILES: &str = "files";
 /// Gathers the pages in a folder.
 ///
 /// # Errors
-/// A link that leads nowhere, with its file; a file that cannot be read or written.
+/// A link that leads nowhere or an equation that cannot be read, with its file; a file that cannot be read or written.
 pub fn gather(root: &Path, place: &Path, made: [&str; 2]) -> Result<()> {
     let mut linked = BTreeSet::new();
     let own = own(root)?.into_iter().map(|page| (Path::new(PAGES).join(&page), page));
     let elsewhere = ELSEWHERE.map(|(file, page)| (PathBuf::from(file), PathBuf::from(page)));
     for (file, page) in own.chain(elsewhere) {
+        if !is_page(&file) {
+            linked.insert(file);
+            continue;
+        }
         let text = read(&root.join(&file))?;
         let text = relinked(&text, |link| book_link(root, &file, &page, link, &mut linked))
+            .and_then(|text| equations::typeset(&text))
             .with_context(|| file.display().to_string())?;
         write(&place.join(&page), text.as_bytes())?;
     }
@@ -46,12 +53,18 @@ pub fn gather(root: &Path, place: &Path, made: [&str; 2]) -> Result<()> {
     }
     for file in linked {
         let bytes = fs::read(root.join(&file)).with_context(|| format!("cannot read {}", file.display()))?;
-        write(&place.join(FILES).join(&file), &bytes)?;
+        let to = page_of(&file).unwrap_or_else(|| Path::new(FILES).join(&file));
+        write(&place.join(to), &bytes)?;
     }
     Ok(())
 }
 
-/// The book's own pages, relative to their folder.
+/// Whether a file is a page, and no picture.
+fn is_page(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "md")
+}
+
+/// The book's own pages and their pictures, relative to their folder.
 fn own(root: &Path) -> Result<Vec<PathBuf>> {
     let (mut pages, mut folders) = (Vec::new(), vec![root.join(PAGES)]);
     while let Some(folder) = folders.pop() {
@@ -67,7 +80,7 @@ fn own(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// The book's page of a file.
+/// The place in the book of a page or a picture; none if the file is neither.
 fn page_of(file: &Path) -> Option<PathBuf> {
     if file == Path::new("README.md") {
         return Some("introduction.md".into());
@@ -206,7 +219,7 @@ mod tests {
             own(&root).unwrap().into_iter().map(|page| Path::new(PAGES).join(page)).collect();
         files.extend(ELSEWHERE.map(|(file, _)| PathBuf::from(file)));
         files.push("README.md".into());
-        for file in files {
+        for file in files.into_iter().filter(|file| is_page(file)) {
             let text = read(&root.join(&file)).unwrap();
             for (_, link) in links(&text) {
                 let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
@@ -229,8 +242,22 @@ mod tests {
         let root = step::root();
         let summary = read(&root.join(PAGES).join("SUMMARY.md")).unwrap();
         let named: BTreeSet<PathBuf> = links(&summary).into_iter().map(|(_, link)| link.into()).collect();
-        for page in own(&root).unwrap().into_iter().filter(|page| page != Path::new("SUMMARY.md")) {
+        let pages = own(&root).unwrap().into_iter().filter(|page| is_page(page));
+        for page in pages.filter(|page| page != Path::new("SUMMARY.md")) {
             assert!(named.contains(&page), "SUMMARY.md has no {}", page.display());
+        }
+    }
+
+    #[test]
+    fn pictures_stand_beside_their_pages() {
+        let (root, place) = (step::root(), tempfile::tempdir().unwrap());
+        gather(&root, place.path(), "# Every command\n").unwrap();
+        let pictures: Vec<PathBuf> = own(&root).unwrap().into_iter().filter(|file| !is_page(file)).collect();
+        assert!(!pictures.is_empty());
+        for picture in pictures {
+            let [original, copy] = [root.join(PAGES), place.path().to_owned()]
+                .map(|folder| fs::read(folder.join(&picture)).unwrap());
+            assert_eq!(original, copy, "{}", picture.display());
         }
     }
 
