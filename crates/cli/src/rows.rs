@@ -242,6 +242,17 @@ impl RowArgs {
         }
     }
 
+    /// Refuses options for tables where rows are lines of text.
+    ///
+    /// # Errors
+    /// [`WrongUsage`].
+    pub fn check_lines(&self) -> Result<()> {
+        match self.columns.is_empty() {
+            true => self.check_table_options(RowFormat::Lines),
+            false => Err(no_columns("--columns")),
+        }
+    }
+
     /// Refuses options for tables where rows are lines of text or JSON.
     ///
     /// # Errors
@@ -266,6 +277,11 @@ impl RowArgs {
 pub fn twice(field: &str) -> Error {
     WrongUsage::new(anyhow!("--columns: the field `{field}` is given twice; expected one column for it"))
         .into()
+}
+
+/// The error for columns of lines.
+fn no_columns(named_by: &str) -> Error {
+    WrongUsage::new(anyhow!("lines of text have no columns for {named_by}; name a file that has some")).into()
 }
 
 /// Files of rows, or standard input.
@@ -350,11 +366,7 @@ impl RowFiles {
 
     /// Refuses columns for lines.
     fn check_lines(&self, columns: &RowColumns) -> Result<()> {
-        if let Some(named_by) = columns.named_by {
-            let error = anyhow!("lines of text have no columns for {named_by}; name a file that has some");
-            return Err(WrongUsage::new(error).into());
-        }
-        Ok(())
+        columns.named_by.map_or(Ok(()), |named_by| Err(no_columns(named_by)))
     }
 
     fn lines(&self, path: Option<&Path>) -> Result<Source> {

@@ -37,10 +37,9 @@ static LINE: OnceLock<Vec<String>> = OnceLock::new();
 
 /// The parser with the old names, which help and completions do not show.
 pub fn with_old_names(program: Command) -> Command {
-    let of = |(commands, old, new): &(&'static [&'static str], &'static str, &'static str)| {
-        commands.iter().map(|command| (*command, *old, *new)).collect::<Vec<_>>()
-    };
-    let plain = RENAMED.iter().filter(|(_, _, new)| !new.contains(' ')).flat_map(of);
+    let plain = RENAMED.into_iter().filter(|(_, _, new)| !new.contains(' '));
+    let plain =
+        plain.flat_map(|(commands, old, new)| commands.iter().map(move |command| (*command, old, new)));
     plain.fold(program, |program, (path, old, new)| {
         let path: Vec<&str> = path.split(' ').collect();
         at(program, &path, &|command| alias(command, old, new))

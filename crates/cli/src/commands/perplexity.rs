@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::compute::Compute;
-use crate::failure::{WrongUsage, by_option};
+use crate::failure::by_option;
 use crate::model;
 use crate::output::Output;
 use crate::rows::{BadRowArgs, NO_TEXT, RowArgs, RowFormat, say_skipped};
@@ -97,12 +97,8 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// The score of a text file.
 fn text(args: &Args, model: &Perplexity, path: &Path) -> Result<TextScore> {
-    args.rows.check_table_options(RowFormat::Lines)?;
+    args.rows.check_lines()?;
     check_no_spreadsheet(path)?;
-    if !args.rows.columns.is_empty() {
-        let error = anyhow!("{}: lines of text have no columns for --columns", path.display());
-        return Err(WrongUsage::new(error).into());
-    }
     let file = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
         true => Err(std::io::ErrorKind::IsADirectory.into()),
         false => Ok(file),

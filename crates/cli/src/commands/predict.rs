@@ -18,14 +18,14 @@ use crate::output::say;
 use crate::progress::Progress;
 use crate::rows::RowFormat;
 
-/// Predict with a fine-tuned model for each row of JSON lines, CSV, TSV or Parquet.
+/// Predict with a fine-tuned model for each row of a table or of JSON lines.
 ///
 /// Example: cloze predict --model distilbert/distilbert-base-uncased-finetuned-sst-2-english --columns
 /// text=review --input reviews.csv --output labelled.csv
 ///
 /// The task is read from the model folder. A JSON object is printed with the answer's keys after its own, which
 /// may be anything; a CSV or TSV line with the answer's cells after its own, where anything but text and
-/// numbers is JSON; a Parquet row as an object. The columns of a table, by these names or those in --columns,
+/// numbers is JSON; a row of Parquet or XML as an object. The columns of a table, by these names or those in --columns,
 /// correspond to the keys in JSON:
 ///
 /// Classes and numbers for {"text": "..."}, {"text": "...", "pair": "..."} or "...": a classifier prints
@@ -46,8 +46,8 @@ use crate::rows::RowFormat;
 /// each choice has a column: --columns choices=A,choices=B.
 ///
 /// Each line of JSON has its line of output; for an empty line it is null. Empty lines of CSV and TSV are
-/// skipped; their output is UTF-8. An unreadable row is an error that names it, after the rows before it are
-/// printed; no output file is created then. An input column or key with the same name as the answer's is also
+/// skipped; their output is UTF-8. An unusable row is an error that names it, after the rows before it are printed;
+/// no output file is created then. With --on-bad-row skip it is left out. An input column or key with the same name as the answer's is also
 /// an error: rename the answer's with --answer-prefix.
 #[derive(clap::Args)]
 #[command(after_long_help = r#"More examples:

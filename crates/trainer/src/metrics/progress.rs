@@ -78,7 +78,10 @@ impl StderrProgress {
     /// A live line where standard error is a terminal, lines otherwise.
     pub fn new() -> Self {
         match std::io::stderr().is_terminal() {
-            true => Self(Box::new(LiveLine::new(standard_error::target(), Box::new(standard_error::say)))),
+            true => Self(Box::new(LiveLine::new(
+                standard_error::target(),
+                Box::new(|line| standard_error::say(line)),
+            ))),
             false => Self(Box::new(LineProgress::new(std::io::stderr(), Duration::from_secs(5)))),
         }
     }

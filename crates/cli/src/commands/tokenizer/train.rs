@@ -11,10 +11,11 @@ use clap::ValueEnum;
 use cloze_data::labelled::{Column, records};
 use cloze_data::{CorpusConfig, DataError, Format, OnError, SkipReport, documents};
 use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceScore, WordPieceTrainer};
-use cloze_tokenizer::{Normalizer, Tokenizer};
+use cloze_tokenizer::{Error as TokenizerError, Normalizer, Tokenizer};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::Value;
 
+use crate::failure::WrongUsage;
 use crate::output::{Output, say, write_atomic};
 use crate::progress::{LiveLine, live_line};
 use crate::rows::{self, BadRowArgs, NO_TEXT, RowArgs, RowFormat, say_skipped};
@@ -141,7 +142,12 @@ fn train(args: &Args, progress: &mut dyn FnMut(TrainProgress)) -> Result<Tokeniz
     if args.rows.bad.skips() {
         say_skipped("all files", &skipped.take());
     }
-    Ok(tokenizer?)
+    tokenizer.map_err(|error| match error {
+        TokenizerError::Invalid { at, message } if at == "vocab_size" => {
+            WrongUsage::new(anyhow!("--vocab-size: {message}")).into()
+        }
+        error => error.into(),
+    })
 }
 
 /// Texts with what went wrong reading them.
@@ -163,7 +169,7 @@ impl Args {
 
     /// The documents of text files.
     fn documents<'a>(&'a self, file: &str, skipped: &'a RefCell<SkipReport>) -> Result<Texts<'a>> {
-        self.rows.check_table_options(RowFormat::Lines)?;
+        self.rows.check_lines()?;
         let bad = &self.rows.bad;
         let corpus = CorpusConfig {
             files: vec![file.to_owned()],
