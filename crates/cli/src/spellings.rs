@@ -28,7 +28,7 @@ const RENAMED: [(&[&str], &str, &str); 6] = [
         "--format",
         "--input-format",
     ),
-    // Its value has another form, so the command declares it.
+    // Its value has another form, so it is rewritten before the line is parsed.
     (&["tokenizer train"], "--text-column", "--columns text=NAME"),
 ];
 
@@ -67,6 +67,31 @@ fn alias(command: Command, old: &'static str, new: &str) -> Command {
 /// Keeps the command line for messages about it.
 pub fn read(args: &[OsString]) {
     LINE.get_or_init(|| line(args));
+}
+
+/// The words of a command line, where old options whose values have another form now are replaced.
+pub fn rewritten(words: &[OsString]) -> Vec<OsString> {
+    let of_line = line(words);
+    let old =
+        renamed(&of_line).filter_map(|(old, new)| Some((old, new.strip_suffix("NAME")?.split_once(' ')?)));
+    let mut words = words.to_vec();
+    for (old, (new, prefix)) in old {
+        for i in 1..of_line.len() + 1 {
+            let Some(rest) = words[i].to_str().and_then(|word| word.strip_prefix(old)).map(str::to_owned)
+            else {
+                continue;
+            };
+            if let Some(value) = rest.strip_prefix('=') {
+                words[i] = format!("{new}={prefix}{value}").into();
+            } else if rest.is_empty() && i + 1 < words.len() {
+                words[i] = new.into();
+                let mut value = OsString::from(prefix);
+                value.push(&words[i + 1]);
+                words[i + 1] = value;
+            }
+        }
+    }
+    words
 }
 
 /// Prints the new spelling of each old one in the command line.
@@ -148,6 +173,24 @@ mod tests {
     }
 
     #[test]
+    fn values_of_old_options_get_their_new_form() {
+        let line = |line: &str| {
+            rewritten(&line.split(' ').map(OsString::from).collect::<Vec<_>>()).join(" ".as_ref())
+        };
+        for (old, new) in [
+            ("cloze tokenizer train --text-column a b", "cloze tokenizer train --columns text=a b"),
+            (
+                "cloze tokenizer train --text-column=a -- --text-column",
+                "cloze tokenizer train --columns=text=a -- --text-column",
+            ),
+            ("cloze tokenizer train --text-column", "cloze tokenizer train --text-column"),
+            ("cloze embed --text-column a", "cloze embed --text-column a"),
+        ] {
+            assert_eq!(line(old), new);
+        }
+    }
+
+    #[test]
     fn old_names_still_work_and_new_ones_are_shown() {
         for line in [
             "cloze rerank --model m --top 3",
@@ -162,14 +205,14 @@ mod tests {
             "cloze tokenizer train --model bpe --vocab-size 9 --out o --text-column body f",
         ] {
             assert!(!found(line).is_empty(), "{line}");
-            assert!(parser().try_get_matches_from(line.split(' ')).is_ok(), "{line}");
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert!(parser().try_get_matches_from(rewritten(&words)).is_ok(), "{line}");
         }
         for (commands, old, new) in RENAMED {
             for command in commands {
                 let all = parser();
                 let of = command.split(' ').fold(&all, |of, name| of.find_subcommand(name).unwrap());
-                let shown = of.get_arguments().filter(|arg| !arg.is_hide_set());
-                let names: Vec<&str> = shown.filter_map(|arg| arg.get_long()).collect();
+                let names: Vec<&str> = of.get_arguments().filter_map(|arg| arg.get_long()).collect();
                 let new = new.split(' ').next().unwrap();
                 assert!(
                     names.contains(&&new[2..]) && !names.contains(&&old[2..]),

@@ -75,7 +75,7 @@ pub fn parser() -> clap::Command {
 /// The parser's, also for help and the version, which it prints.
 pub fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     let mut parser = parser();
-    let matches = parser.try_get_matches_from_mut(words)?;
+    let matches = parser.try_get_matches_from_mut(spellings::rewritten(words))?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut parser))
 }
 

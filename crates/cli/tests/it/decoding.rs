@@ -156,7 +156,6 @@ fn long_texts_and_wrong_settings() {
             &b"a\n"[..],
             "`--n-best` is 2; expected 1 without a beam and without sampling",
         ),
-        (&["--n", "2"], b"a\n", "`--n` is 2; expected 1 without a beam and without sampling"),
         (&["--temperature", "0"], b"a\n", "`--temperature` is 0; expected a positive number"),
         (&["--top-p", "1.5"], b"a\n", "`--top-p` is 1.5; expected above 0 and at most 1"),
         (&["--repetition-penalty", "-1"], b"a\n", "`--repetition-penalty` is -1"),
@@ -169,6 +168,11 @@ fn long_texts_and_wrong_settings() {
         let is_line = ran.err.starts_with("error: ") && ran.err.lines().count() == 1;
         assert!(is_line && ran.err.contains(expected), "{}", ran.err);
     }
+    // In the spelling that was used.
+    let ran = run("generate", &folder, &["--n", "2"], b"a\n");
+    assert!(ran.error_line(2).contains("`--n` is 2; expected 1 without a beam"), "{}", ran.err);
+    let ran = run("generate", &folder, &["--n", "two"], b"a\n");
+    assert!(ran.error_line(2).contains("for '--n <N>'"), "{}", ran.err);
     // Wrong usage.
     assert_eq!(run("generate", &folder, &["--beam", "2", "--top-k", "3"], b"a\n").status, 2);
 }

@@ -111,8 +111,7 @@ fn help_shows_an_example_on_standard_output() {
 fn jobs_are_listed_with_their_commands() {
     assert!(run(&["--help"]).done().contains("`cloze help jobs`"));
     let jobs = run(&["jobs"]).done();
-    let job =
-        "  to embed texts (embed.md):\n    cloze embed --model sentence-transformers/all-MiniLM-L6-v2 < texts.txt \\\n";
+    let job = "  to embed texts (embed.md):\n    cloze embed --model sentence-transformers/all-MiniLM-L6-v2 < texts.txt \\\n";
     assert!(jobs.contains(job), "{jobs}");
     let help = run(&["help", "jobs"]).done();
     assert!(help.contains(jobs.trim()), "{help}");

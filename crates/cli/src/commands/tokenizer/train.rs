@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use cloze_data::labelled::{Column, records};
+use cloze_data::labelled::records;
 use cloze_data::{CorpusConfig, DataError, Format, OnError, SkipReport, documents};
 use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceScore, WordPieceTrainer};
 use cloze_tokenizer::{Error as TokenizerError, Normalizer, Tokenizer};
@@ -61,9 +61,6 @@ pub struct Args {
     score: Score,
     #[command(flatten)]
     rows: RowArgs,
-    /// The older spelling of `--columns text=NAME`.
-    #[arg(long, value_name = "NAME", hide = true, conflicts_with = "columns")]
-    text_column: Option<String>,
     /// The text: files, folders or globs; plain or compressed with gzip or zstd.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
@@ -195,10 +192,7 @@ impl Args {
 
     /// The texts of a table's rows.
     fn cells<'a>(&'a self, file: &str, skipped: &'a RefCell<SkipReport>) -> Result<Texts<'a>> {
-        let mut column = self.rows.record_column("text", true);
-        if let Some(name) = &self.text_column {
-            column.column = Column::Name(name.clone());
-        }
+        let column = self.rows.record_column("text", true);
         let mut records = records(&self.rows.source([file])?, Path::new(""), vec![column])?;
         Ok(Box::new(std::iter::from_fn(move || {
             loop {
