@@ -420,9 +420,10 @@ mod tests {
         let bar = ProgressBar::with_draw_target(Some(0), terminal.target());
         let (shared, out) = (bar.clone(), terminal.clone());
         let say = move |line: &str| {
-            let live: Vec<ProgressBar> =
-                [shared.clone()].into_iter().filter(|bar| !bar.is_finished()).collect();
-            print(&live, &mut out.clone(), line);
+            // As those that are shared: it has a length once it is drawn.
+            let is_drawn = |bar: &ProgressBar| !bar.is_finished() && bar.length() != Some(0);
+            let drawn: Vec<ProgressBar> = [shared.clone()].into_iter().filter(is_drawn).collect();
+            print(&drawn, &mut out.clone(), line);
         };
         let mut live = LiveLine { bar, ..LiveLine::new(ProgressDrawTarget::hidden(), Box::new(say)) };
         live.note("device: flex");
