@@ -26,8 +26,8 @@ pub struct Compute {
 /// Where a command computes.
 #[derive(clap::Args)]
 pub struct DeviceArgs {
-    /// Device to compute on: auto (the best there is), flex, ndarray, wgpu[:N], tch[:cpu|:cuda:N] or cuda[:N]; see
-    /// `cloze devices` for what this build has.
+    /// Device to compute on: auto (the best there is), flex, ndarray, wgpu[:N], tch[:cpu|:cuda:N] or
+    /// cuda[:N]; see `cloze devices` for what this build has.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceName>,
 }

@@ -41,8 +41,8 @@ impl std::error::Error for WrongUsage {
     }
 }
 
-/// Words an error about a setting of a command's own by the option that the user gave, in the user's spelling.
-/// A setting that no option gave, such as one of a model's folder, keeps its name.
+/// Words an error about a setting of a command's own by the option that the user gave, in the user's
+/// spelling. A setting that no option gave, such as one of a model's folder, keeps its name.
 pub fn by_option(error: TrainerError) -> anyhow::Error {
     let option = |key: &str| {
         let named = match key {

@@ -1,7 +1,7 @@
 //! The layout of `--help`: what a command is for, an example, and then the rest.
 //!
-//! A command's documentation has the example in its second paragraph, as `Example: cloze …` with the command on one
-//! line, whatever lines the source has.
+//! A command's documentation has the example in its second paragraph, as `Example: cloze …` with the command
+//! on one line, whatever lines the source has.
 
 use clap::Command;
 

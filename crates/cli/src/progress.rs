@@ -19,7 +19,8 @@ pub struct Progress {
     live: Option<LiveLine>,
 }
 
-/// A line on the terminal that is drawn in place. It is cleared when it is dropped, so that no error line follows it.
+/// A line on the terminal that is drawn in place. It is cleared when it is dropped, so that no error line
+/// follows it.
 pub struct LiveLine {
     pub bar: ProgressBar,
     begun: bool,

@@ -1,5 +1,5 @@
-//! Rows of text or of tables: the options that every command which reads rows takes, and the rows of files, read in
-//! batches.
+//! Rows of text or of tables: the options that every command which reads rows takes, and the rows of files,
+//! read in batches.
 
 use std::path::Path;
 
@@ -53,8 +53,8 @@ pub struct BadRowArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub enum RowFormat {
-    /// From the file extension: .csv, .tsv, .jsonl, .parquet or .xml. Standard input and other files are in the
-    /// command's usual format: JSON lines for predict and rerank, lines of text for others.
+    /// From the file extension: .csv, .tsv, .jsonl, .parquet or .xml. Standard input and other files are in
+    /// the command's usual format: JSON lines for predict and rerank, lines of text for others.
     Auto,
     /// One text per line.
     #[value(alias = "text")]
@@ -160,7 +160,8 @@ impl RowArgs {
             && bad.max_line_bytes == lines::MAX_LINE_BYTES
     }
 
-    /// The format of a file, or of standard input if there is none: as given, else by the extension, else `usual`.
+    /// The format of a file, or of standard input if there is none: as given, else by the extension, else
+    /// `usual`.
     pub fn format(&self, file: Option<&Path>, usual: RowFormat) -> RowFormat {
         let of_file = || match DataFormat::of(file?)? {
             DataFormat::Jsonl => Some(RowFormat::Jsonl),
@@ -303,8 +304,8 @@ pub struct RowColumns {
 }
 
 impl RowArgs {
-    /// The column to read `field` from: the one that is given, which must exist, or one of the field's own name,
-    /// which must exist if `required`.
+    /// The column to read `field` from: the one that is given, which must exist, or one of the field's own
+    /// name, which must exist if `required`.
     pub fn record_column(&self, field: &str, required: bool) -> RecordColumn {
         let given = self.column(field).cloned();
         let required = required || given.is_some();

@@ -24,8 +24,8 @@ pub fn clear_line_when_interrupted() {
     #[cfg(unix)]
     {
         static ONCE: std::sync::Once = std::sync::Once::new();
-        // SAFETY: `now` is valid to write to, zeros are a valid value of it, and the handler calls nothing but what
-        // signal handlers may call.
+        // SAFETY: `now` is valid to write to, zeros are a valid value of it, and the handler calls nothing
+        // but what signal handlers may call.
         ONCE.call_once(|| unsafe {
             let handler: extern "C" fn(libc::c_int) = clear_line;
             let mut now: libc::sigaction = std::mem::zeroed();

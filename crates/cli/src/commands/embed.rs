@@ -29,8 +29,9 @@ use crate::rows::RowFormat;
 ///
 /// Example: cloze embed --model sentence-transformers/all-MiniLM-L6-v2 < texts.txt > vectors.jsonl
 ///
-/// Texts are lines of standard input or of a file, or rows of a table. A row is printed unchanged, with its vector
-/// as an extra key of its object, or as an extra cell holding JSON; a row of Parquet or XML is printed as an object. If the input already has a column or key of that name, rename the answer's with
+/// Texts are lines of standard input or of a file, or rows of a table. A row is printed unchanged, with its
+/// vector as an extra key of its object, or as an extra cell holding JSON; a row of Parquet or XML is printed
+/// as an object. If the input already has a column or key of that name, rename the answer's with
 /// --answer-prefix. Empty lines of CSV and TSV are skipped.
 ///
 /// Pooling, normalization, maximum length and the prompt before each text are read from the folder's
@@ -212,8 +213,8 @@ fn sequences(rows: &[Row]) -> Vec<Sequence<'_>> {
     rows.iter().map(|row| Sequence::from(row.line())).collect()
 }
 
-/// The result of `embed` for the texts of rows, and the error of the first row that fails; then the result covers
-/// the rows before it. If unusable rows are skipped, they are removed from `rows` instead.
+/// The result of `embed` for the texts of rows, and the error of the first row that fails; then the result
+/// covers the rows before it. If unusable rows are skipped, they are removed from `rows` instead.
 fn embedded<T>(
     input: &mut Input,
     rows: &mut Vec<Row>,

@@ -48,7 +48,9 @@ pub struct Args {
     /// The texts (default: the lines of standard input).
     #[arg(
         value_name = "TEXT",
-        conflicts_with_all = ["input", "input_format", "columns", "delimiter", "quoting", "no_header", "on_bad_row", "answer_prefix"]
+        conflicts_with_all = [
+            "input", "input_format", "columns", "delimiter", "quoting", "no_header", "on_bad_row", "answer_prefix"
+        ]
     )]
     texts: Vec<String>,
 }

@@ -31,12 +31,13 @@ const UNLABELLED: &str = "(none)";
 ///
 /// Example: cloze map --model sentence-transformers/all-MiniLM-L6-v2 --output map.html texts.txt
 ///
-/// The fields of a row are its text and optionally its label, which colours the point; without labels all points
-/// have one colour. With an index, --columns label=NAME names one of its fields.
+/// The fields of a row are its text and optionally its label, which colours the point; without labels all
+/// points have one colour. With an index, --columns label=NAME names one of its fields.
 ///
-/// The page is self-contained and loads nothing. Hovering over a point shows its text, a search highlights the
-/// points whose texts match, and a legend toggles classes. Texts come from lines or tables and are embedded by a
-/// model; or texts and vectors come from an index; or vectors come from a NumPy file with one per text. The same input and seed give the same page, byte for byte.
+/// The page is self-contained and loads nothing. Hovering over a point shows its text, a search highlights
+/// the points whose texts match, and a legend toggles classes. Texts come from lines or tables and are
+/// embedded by a model; or texts and vectors come from an index; or vectors come from a NumPy file with one
+/// per text. The same input and seed give the same page, byte for byte.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 More examples:
@@ -91,7 +92,10 @@ struct Source {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["files", "input_format", "delimiter", "quoting", "no_header", "on_bad_row", "prompt", "prompt_text", "batch_tokens", "precision", "int8", "device"]
+        conflicts_with_all = [
+            "files", "input_format", "delimiter", "quoting", "no_header", "on_bad_row", "prompt", "prompt_text",
+            "batch_tokens", "precision", "int8", "device"
+        ]
     )]
     index: Option<PathBuf>,
     /// A NumPy file with one vector per text: `[texts, features]`, 32-bit or 64-bit floats.

@@ -23,10 +23,10 @@ use crate::rows::RowFormat;
 /// Example: cloze predict --model distilbert/distilbert-base-uncased-finetuned-sst-2-english --columns
 /// text=review --input reviews.csv --output labelled.csv
 ///
-/// The task is read from the model folder. A JSON object is printed with the answer's keys after its own, which
-/// may be anything; a CSV or TSV line with the answer's cells after its own, where anything but text and
-/// numbers is JSON; a row of Parquet or XML as an object. The columns of a table, by these names or those in --columns,
-/// correspond to the keys in JSON:
+/// The task is read from the model folder. A JSON object is printed with the answer's keys after its own,
+/// which may be anything; a CSV or TSV line with the answer's cells after its own, where anything but text
+/// and numbers is JSON; a row of Parquet or XML as an object. The columns of a table, by these names or those
+/// in --columns, correspond to the keys in JSON:
 ///
 /// Classes and numbers for {"text": "..."}, {"text": "...", "pair": "..."} or "...": a classifier prints
 /// {"label": ..., "score": ..., "scores": {...}} with the probability of every label, a regression {"value":
@@ -46,9 +46,9 @@ use crate::rows::RowFormat;
 /// each choice has a column: --columns choices=A,choices=B.
 ///
 /// Each line of JSON has its line of output; for an empty line it is null. Empty lines of CSV and TSV are
-/// skipped; their output is UTF-8. An unusable row is an error that names it, after the rows before it are printed;
-/// no output file is created then. With --on-bad-row skip it is left out. An input column or key with the same name as the answer's is also
-/// an error: rename the answer's with --answer-prefix.
+/// skipped; their output is UTF-8. An unusable row is an error that names it, after the rows before it are
+/// printed; no output file is created then. With --on-bad-row skip it is left out. An input column or key
+/// with the same name as the answer's is also an error: rename the answer's with --answer-prefix.
 #[derive(clap::Args)]
 #[command(after_long_help = r#"More examples:
   cloze predict --model runs/mrpc/model --input pairs.jsonl --output predictions.jsonl

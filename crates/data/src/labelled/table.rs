@@ -9,8 +9,8 @@ use crate::{DataError, Result};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Iterator over the rows of a table; nothing is kept. It ends at the first error; bad rows are skipped and counted
-/// if the source's `on_bad_row` says so.
+/// Iterator over the rows of a table; nothing is kept. It ends at the first error; bad rows are skipped and
+/// counted if the source's `on_bad_row` says so.
 pub struct Table {
     path: PathBuf,
     names: Option<Vec<String>>,
@@ -23,8 +23,8 @@ pub struct Table {
 
 impl Table {
     /// Opens a file in CSV, TSV or Parquet, according to `source.format`. Of the source's other keys,
-    /// `delimiter`, `quoting`, `header`, `on_bad_row` and `max_line_bytes` apply. Messages refer to settings as
-    /// command-line options.
+    /// `delimiter`, `quoting`, `header`, `on_bad_row` and `max_line_bytes` apply. Messages refer to settings
+    /// as command-line options.
     ///
     /// # Errors
     /// A file that cannot be read; a missing required column; a missing header where one is expected.

@@ -112,8 +112,8 @@ impl RunProgress for StderrProgress {
     }
 }
 
-/// Progress as one changing line: the last step, or the pass in progress after it. What is to stay is printed as a
-/// line of its own.
+/// Progress as one changing line: the last step, or the pass in progress after it. What is to stay is printed
+/// as a line of its own.
 struct LiveLine {
     bar: ProgressBar,
     /// Prints a line above the changing one.

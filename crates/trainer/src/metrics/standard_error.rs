@@ -1,7 +1,7 @@
 //! Standard error, which progress lines and messages share.
 //!
-//! On a terminal, a progress line is drawn in place, with the cursor at its end. Whatever else is printed goes through
-//! [`say`], which clears such lines first and draws them again below.
+//! On a terminal, a progress line is drawn in place, with the cursor at its end. Whatever else is printed
+//! goes through [`say`], which clears such lines first and draws them again below.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -32,8 +32,8 @@ fn live() -> Vec<ProgressBar> {
     live.iter().filter_map(WeakProgressBar::upgrade).filter(|bar| !bar.is_finished()).collect()
 }
 
-/// Prints a line on standard error. Control characters in the user's text are escaped; write errors, such as a
-/// full disk, are ignored.
+/// Prints a line on standard error. Control characters in the user's text are escaped; write errors, such as
+/// a full disk, are ignored.
 pub fn say(line: impl Display) {
     print(&live(), &mut io::stderr(), &printable(&line.to_string()));
 }

@@ -10,7 +10,8 @@ use crate::rows::{BadRowArgs, RowArgs, say_skipped};
 /// Reads a file whose fields are in these columns, unless `--columns` says otherwise; reports skipped rows.
 ///
 /// # Errors
-/// [`WrongUsage`](crate::failure::WrongUsage) for a field that the task does not have; unusable files and rows.
+/// [`WrongUsage`](crate::failure::WrongUsage) for a field that the task does not have; unusable files and
+/// rows.
 pub fn read(
     args: &RowArgs,
     file: &str,

@@ -92,8 +92,8 @@ pub struct ChrfArgs {
     epsilon_smoothing: bool,
 }
 
-/// Score translations by TER, the edits per word that turn a translation into a reference (Snover et al. 2006).
-/// Lower is better.
+/// Score translations by TER, the edits per word that turn a translation into a reference (Snover et al.
+/// 2006). Lower is better.
 ///
 /// Example: cloze score ter --reference test.de < translations.de
 #[derive(clap::Args)]

@@ -25,8 +25,8 @@ use crate::progress::Progress;
 ///
 /// Example: cloze search index --index my-index --model sentence-transformers/all-MiniLM-L6-v2 texts.txt
 ///
-/// The fields of a row are its text and optionally its id; without ids rows are numbered. Prints {"added": N} once
-/// the first N rows are safely on disk.
+/// The fields of a row are its text and optionally its id; without ids rows are numbered. Prints {"added": N}
+/// once the first N rows are safely on disk.
 #[derive(clap::Args)]
 pub struct IndexArgs {
     #[command(flatten)]
@@ -66,9 +66,9 @@ pub struct IndexArgs {
 ///
 /// Example: cloze search add --index my-index more.txt
 ///
-/// The fields of a row are those of `cloze search index`. Prints {"added": N} once the first N rows are safely on
-/// disk. If a row's id is already in the index, neither
-/// that row nor those after the last such line are added.
+/// The fields of a row are those of `cloze search index`. Prints {"added": N} once the first N rows are
+/// safely on disk. If a row's id is already in the index, neither that row nor those after the last such line
+/// are added.
 #[derive(clap::Args)]
 pub struct AddArgs {
     #[command(flatten)]

@@ -24,8 +24,8 @@ use crate::rows::{self, BadRowArgs, NO_TEXT, RowArgs, RowFormat, say_skipped};
 ///
 /// Example: cloze tokenizer train --model wordpiece --vocab-size 8192 --out my-tokenizer corpus/*.txt
 ///
-/// Files are plain text, or tables with a text in each row, in the field text. Writes DIR/tokenizer.json, plus
-/// DIR/vocab.txt for wordpiece, and prints the path of tokenizer.json.
+/// Files are plain text, or tables with a text in each row, in the field text. Writes DIR/tokenizer.json,
+/// plus DIR/vocab.txt for wordpiece, and prints the path of tokenizer.json.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 More examples:

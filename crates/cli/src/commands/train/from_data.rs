@@ -50,8 +50,8 @@ pub struct DataArgs {
     /// The checkpoint that training begins with.
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: Option<String>,
-    /// Labelled data: CSV, TSV, JSON lines, Parquet, XML, CoNLL or SQuAD's JSON. The fields of a row, for --columns,
-    /// are text, pair and label; labels for multi-label; words and tags for tagging.
+    /// Labelled data: CSV, TSV, JSON lines, Parquet, XML, CoNLL or SQuAD's JSON. The fields of a row, for
+    /// --columns, are text, pair and label; labels for multi-label; words and tags for tagging.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     data: Vec<String>,
     #[command(flatten)]
@@ -81,7 +81,7 @@ impl DataArgs {
             false => {
                 let names =
                     NamedTask::value_variants().iter().map(|task| task.name()).collect::<Vec<_>>().join(", ");
-                let problem = "--model, --data, --dev, --test and the options of rows go with a task in the place of CONFIG";
+                let problem = "--model, --data, --dev, --test and options of rows go with a task in the place of CONFIG";
                 Err(WrongUsage::new(anyhow!(
                     "{problem} ({names}); with a file, use --set, as in --set model.path=MODEL"
                 ))

@@ -50,7 +50,7 @@ const CACHE: &str = "cache";
 /// every metric, also as seeds.json and seeds.html; the path printed is that of the best seed's model. After an
 /// interruption, the same command continues and skips finished runs.
 #[derive(clap::Args)]
-#[command(mut_arg("config", |config| config.help("The configuration, a TOML file, or the task to make one for")))]
+#[command(mut_arg("config", |config| config.help("The configuration, a TOML file, or a task to make one for")))]
 #[command(after_long_help = "\
 More examples:
   cloze train configs/bert-tiny-sample.toml
