@@ -11,10 +11,6 @@ use crate::device::{self, DeviceName};
 use crate::failure::{self, WrongUsage};
 use crate::output::say;
 
-/// Help for `--device`.
-pub const DEVICE: &str = "Device to compute on: auto (the best there is), flex, ndarray, wgpu[:N], \
-                          tch[:cpu|:cuda:N] or cuda[:N]; see `cloze devices` for what this build has";
-
 #[derive(clap::Args)]
 pub struct Compute {
     /// Precision of matrix products; weights and sums are always 32-bit.
@@ -23,7 +19,16 @@ pub struct Compute {
     /// Multiply in 8 bits: faster and slightly less exact.
     #[arg(long, conflicts_with = "precision")]
     pub int8: bool,
-    #[arg(long, value_name = "DEVICE", help = DEVICE)]
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// Where a command computes.
+#[derive(clap::Args)]
+pub struct DeviceArgs {
+    /// Device to compute on: auto (the best there is), flex, ndarray, wgpu[:N], tch[:cpu|:cuda:N] or
+    /// cuda[:N]; see `cloze devices` for what this build has.
+    #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceName>,
 }
 
@@ -36,24 +41,26 @@ enum Precision {
     Bf16,
 }
 
-/// The device, without automatic differentiation; reports which device, if the program chooses it.
-///
-/// # Errors
-/// Those of [`device::open`].
-pub fn open(name: Option<DeviceName>) -> cloze::Result<Device> {
-    // Only then: graphics adapters take their time to be listed.
-    let best = if name == Some(DeviceName::Auto) { device::best() } else { None };
-    if let Some(best) = &best {
-        say(format_args!("device: {}, {}", best.name, best.description));
+impl DeviceArgs {
+    /// The device, without automatic differentiation; reports which device, if the program chooses it.
+    ///
+    /// # Errors
+    /// Those of [`device::open`].
+    pub fn open(&self) -> cloze::Result<Device> {
+        // Only then: graphics adapters take their time to be listed.
+        let best = if self.device == Some(DeviceName::Auto) { device::best() } else { None };
+        if let Some(best) = &best {
+            say(format_args!("device: {}, {}", best.name, best.description));
+        }
+        let name = best.map(|best| best.name).or(self.device);
+        if let Some(name) = name
+            .or_else(device::default_name)
+            .filter(|name| !matches!(name, DeviceName::Flex | DeviceName::NdArray))
+        {
+            failure::computes_on(name);
+        }
+        device::open(name)
     }
-    let name = best.map(|best| best.name).or(name);
-    if let Some(name) = name
-        .or_else(device::default_name)
-        .filter(|name| !matches!(name, DeviceName::Flex | DeviceName::NdArray))
-    {
-        failure::computes_on(name);
-    }
-    device::open(name)
 }
 
 /// The precisions a device can multiply in.
@@ -79,9 +86,9 @@ impl Compute {
     /// # Errors
     /// Those of [`device::open`]; [`WrongUsage`] for a device without the precision.
     pub fn open(&self) -> Result<Device> {
-        let device = open(self.device)?;
+        let device = self.device.open()?;
         if self.precision == Precision::Bf16 && !ops::Precision::Bf16.is_made_on(&device) {
-            let device = match self.device {
+            let device = match self.device.device {
                 Some(name) => format!("device `{name}`"),
                 None => "the default device".to_owned(),
             };

@@ -13,6 +13,7 @@ use cloze_trainer::TrainerError;
 use cloze_trainer::device_failure::{DeviceFailure, Told};
 
 use crate::output::say;
+use crate::spellings;
 
 /// Maximum characters of an error line. A message can quote a text of any length.
 const MOST_CHARS: usize = 900;
@@ -37,6 +38,25 @@ impl fmt::Display for WrongUsage {
 impl std::error::Error for WrongUsage {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source()
+    }
+}
+
+/// Words an error about a setting of a command's own by the option that the user gave, in the user's
+/// spelling. A setting that no option gave, such as one of a model's folder, keeps its name.
+pub fn by_option(error: TrainerError) -> anyhow::Error {
+    let option = |key: &str| {
+        let named = match key {
+            "beams" => "--beam".to_owned(),
+            key => format!("--{}", key.replace('_', "-")),
+        };
+        spellings::as_typed(&named)
+    };
+    match error {
+        TrainerError::Setting { key, found, expected } => {
+            let key = option(&key).unwrap_or(key);
+            WrongUsage::new(TrainerError::Setting { key, found, expected }).into()
+        }
+        error => error.into(),
     }
 }
 
@@ -117,7 +137,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 pub fn report_usage(error: &clap::Error) -> ExitCode {
     let help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !help {
-        print(&usage_line(&error.render().to_string()));
+        print(&spellings::in_message(&usage_line(&error.render().to_string())));
     } else if let Err(failed) = error.print().and_then(|()| io::stdout().flush()) {
         // Nobody is left to be told when the reader of the help has gone away.
         if failed.kind() != io::ErrorKind::BrokenPipe {

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use cloze_hub::{Model, ModelName, Progress};
-use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::HumanBytes;
 
 use crate::output::say;
+use crate::progress::{LiveLine, live_line};
 
 /// The environment variables, for `--help`.
 pub const ENVIRONMENT: &str = "\
@@ -37,33 +38,21 @@ pub fn with_progress<T>(download: impl FnOnce(&mut dyn Progress) -> cloze::Resul
 struct DownloadProgress {
     file: String,
     shown: Instant,
-    live: Option<ProgressBar>,
+    live: Option<LiveLine>,
 }
 
 impl DownloadProgress {
     const EVERY: Duration = Duration::from_secs(5);
 
     fn new() -> Self {
-        let live = io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
-            match ProgressStyle::with_template("{bar:10.cyan/blue} {binary_bytes_per_sec} · {wide_msg}") {
-                Ok(style) => bar.with_style(style),
-                Err(_) => bar,
-            }
-        });
+        let template = "{bar:10.cyan/blue} {binary_bytes_per_sec} · {wide_msg}";
+        let live = io::stderr().is_terminal().then(|| live_line(template));
         Self { file: String::new(), shown: Instant::now(), live }
     }
 
-    fn line(&self, text: &str) {
-        match &self.live {
-            Some(bar) => bar.suspend(|| say(text)),
-            None => say(text),
-        }
-    }
-
     fn finish(&self) {
-        if let Some(bar) = &self.live {
-            bar.finish_and_clear();
+        if let Some(live) = &self.live {
+            live.bar.finish_and_clear();
         }
     }
 }
@@ -72,8 +61,8 @@ impl Progress for DownloadProgress {
     fn file(&mut self, name: &str) {
         self.file = name.to_string();
         self.shown = Instant::now();
-        match &self.live {
-            Some(bar) => bar.reset(),
+        match &mut self.live {
+            Some(live) => live.begin().reset(),
             None => say(format_args!("downloading {name}")),
         }
     }
@@ -81,12 +70,12 @@ impl Progress for DownloadProgress {
     fn at(&mut self, have: u64, len: Option<u64>) {
         let of = len.map(|len| format!(" of {}", HumanBytes(len))).unwrap_or_default();
         let message = format!("{} · {}{of}", self.file, HumanBytes(have));
-        if let Some(bar) = &self.live {
+        if let Some(live) = &mut self.live {
             if let Some(len) = len {
-                bar.set_length(len);
+                live.begin().set_length(len);
             }
-            bar.set_position(have);
-            bar.set_message(message);
+            live.begin().set_position(have);
+            live.show(message);
         } else if self.shown.elapsed() >= Self::EVERY {
             self.shown = Instant::now();
             say(message);
@@ -94,6 +83,6 @@ impl Progress for DownloadProgress {
     }
 
     fn note(&mut self, line: &str) {
-        self.line(line);
+        say(line);
     }
 }

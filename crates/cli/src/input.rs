@@ -5,16 +5,16 @@ use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use clap::ValueEnum;
+use cloze_data::SkipReport;
 use cloze_data::labelled::{
-    Column, DataFormat, LabelledSource, Layout, Record, RecordColumn, Table, object_cell,
+    Column, DataFormat, LabelledSource, Layout, Record, RecordColumn, Records, Table, object_cell, records,
 };
 use cloze_trainer::finetune::InputKey;
 use serde_json::{Map, Value};
 
 use crate::failure::WrongUsage;
 use crate::lines::{Batch, Line, Lines, Longer};
-use crate::rows;
+use crate::rows::{self, RowArgs, RowFormat};
 
 /// The field of commands that read one text per row.
 pub const TEXT: [InputKey; 1] = [InputKey { name: "text", required: true, list: false }];
@@ -24,47 +24,8 @@ pub struct InputArgs {
     /// The input file (default: standard input).
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// The input's format.
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Auto)]
-    input_format: Format,
-    /// The column of a table, or the key of an object, that a field is read from, by name or by number from 1
-    /// (default: the field's name).
-    #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = rows::any_column)]
-    columns: Vec<(String, Column)>,
-    /// The column separator of CSV and TSV, such as ";": one ASCII character.
-    #[arg(long, value_name = "CHAR", value_parser = delimiter)]
-    delimiter: Option<char>,
-    /// Whether cells of CSV and TSV may be quoted (default: yes in CSV; in TSV a quotation mark is text).
-    #[arg(long, value_name = "BOOL")]
-    quoting: Option<bool>,
-    /// CSV and TSV have no header: the first line is a row, and columns are numbered.
-    #[arg(long)]
-    no_header: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-pub enum Format {
-    /// From the file extension: .jsonl, .csv, .tsv or .parquet. Other files and standard input use the
-    /// command's default format.
-    Auto,
-    /// One text per line.
-    Lines,
-    /// One JSON object or string per line.
-    Jsonl,
-    /// Comma-separated cells.
-    Csv,
-    /// Tab-separated cells.
-    Tsv,
-    /// Parquet, from a file only. The answers are JSON lines.
-    Parquet,
-}
-
-fn delimiter(text: &str) -> Result<char, String> {
-    let mut chars = text.chars();
-    match (chars.next(), chars.next()) {
-        (Some(c), None) if c.is_ascii() && !matches!(c, '\n' | '\r' | '"') => Ok(c),
-        _ => Err("expected one ASCII character, no line break and no quotation mark".to_owned()),
-    }
+    #[command(flatten)]
+    pub rows: RowArgs,
 }
 
 /// What a command reads from its input.
@@ -76,11 +37,9 @@ pub struct Asked {
     /// Fields that the answer replaces in the row.
     pub replaced: &'static [&'static str],
     /// The format of standard input, and of files with an unknown extension.
-    pub default: Format,
+    pub default: RowFormat,
     /// What to do with a line of text that exceeds the limit.
     pub longer: Longer,
-    /// Maximum bytes of a line.
-    pub max_line_bytes: usize,
 }
 
 /// A row of the input.
@@ -136,6 +95,10 @@ pub struct Input {
     own: Vec<&'static str>,
     /// The error that ended the last batch early; returned by the next call, after that batch's answers.
     failed: Option<Error>,
+    /// Whether unusable rows are left out and counted.
+    skips: bool,
+    /// The rows left out because of what their cells hold.
+    refused: SkipReport,
 }
 
 enum Source {
@@ -143,6 +106,8 @@ enum Source {
     Lines(Lines<Box<dyn Read>>, Option<Columns>),
     /// A table with its columns, and the layout of its lines if it has any.
     Table(Table, Columns, Option<Layout>),
+    /// The requested columns of a file whose rows have no others in common.
+    Records(Records, Columns),
 }
 
 /// The columns to read, with the index of the field that each is for.
@@ -166,73 +131,62 @@ impl InputArgs {
     /// [`WrongUsage`] for options that do not apply to the format or command; a file that cannot be read;
     /// missing columns.
     pub fn open(&self, asked: Asked) -> Result<Input> {
-        let format = self.format(asked.default);
+        let format = self.rows.format(self.input.as_deref(), asked.default);
         let columns = self.columns(&asked, format)?;
-        self.check_table_options(format)?;
+        self.rows.check_table_options(format)?;
         let is_own = |key: &&InputKey| {
             let of_key = |(field, _): &&(String, Column)| field == key.name;
-            self.columns
-                .iter()
-                .find(of_key)
-                .is_none_or(|(_, column)| *column == Column::Name(key.name.into()))
+            let given = self.rows.columns.iter().find(of_key);
+            given.is_none_or(|(_, column)| *column == Column::Name(key.name.into()))
         };
         let own = asked.fields.iter().filter(is_own).map(|key| key.name).collect();
-        let lines = || Lines::of(self.input.as_deref(), asked.max_line_bytes);
+        let bad = &self.rows.bad;
+        let lines = || {
+            let lines = Lines::of(self.input.as_deref(), bad.max_line_bytes)?;
+            Ok::<_, Error>(lines.skipping(bad.skips()))
+        };
         let source = match format {
-            Format::Lines => Source::Lines(lines()?.with_longer(asked.longer), None),
-            Format::Jsonl | Format::Auto => Source::Lines(lines()?, Some(columns)),
-            Format::Csv => self.table(DataFormat::Csv, &asked, columns)?,
-            Format::Tsv => self.table(DataFormat::Tsv, &asked, columns)?,
-            Format::Parquet => self.table(DataFormat::Parquet, &asked, columns)?,
+            RowFormat::Lines => Source::Lines(lines()?.with_longer(asked.longer), None),
+            RowFormat::Jsonl | RowFormat::Auto => Source::Lines(lines()?, Some(columns)),
+            RowFormat::Csv => self.table(DataFormat::Csv, &asked, columns)?,
+            RowFormat::Tsv => self.table(DataFormat::Tsv, &asked, columns)?,
+            RowFormat::Parquet => self.table(DataFormat::Parquet, &asked, columns)?,
+            RowFormat::Xml => self.records(&asked, columns)?,
         };
-        Ok(Input { source, asked, own, failed: None })
-    }
-
-    fn format(&self, default: Format) -> Format {
-        let of_file = || match DataFormat::of(self.input.as_deref()?)? {
-            DataFormat::Jsonl => Some(Format::Jsonl),
-            DataFormat::Csv => Some(Format::Csv),
-            DataFormat::Tsv => Some(Format::Tsv),
-            DataFormat::Parquet => Some(Format::Parquet),
-            _ => None,
-        };
-        match self.input_format {
-            Format::Auto => of_file().unwrap_or(default),
-            format => format,
-        }
+        Ok(Input { source, asked, own, failed: None, skips: bad.skips(), refused: SkipReport::default() })
     }
 
     /// Whether rows are lines of cells, as in CSV and TSV.
     pub fn is_cells(&self) -> bool {
-        matches!(self.format(Format::Lines), Format::Csv | Format::Tsv)
+        let format = self.rows.format(self.input.as_deref(), RowFormat::Lines);
+        matches!(format, RowFormat::Csv | RowFormat::Tsv)
     }
 
     /// The columns of all fields.
-    fn columns(&self, asked: &Asked, format: Format) -> Result<Columns> {
+    fn columns(&self, asked: &Asked, format: RowFormat) -> Result<Columns> {
         let wrong = |error: Error| Err(WrongUsage::new(error).into());
         let known = || asked.fields.iter().map(|key| key.name).collect::<Vec<_>>().join(", ");
-        for (place, (field, column)) in self.columns.iter().enumerate() {
+        let given = &self.rows.columns;
+        for (place, (field, column)) in given.iter().enumerate() {
             let Some(key) = asked.fields.iter().find(|key| key.name == field) else {
                 return wrong(anyhow!("--columns: no field `{field}`; expected one of {}", known()));
             };
-            if !key.list && self.columns[..place].iter().any(|(other, _)| other == field) {
-                return wrong(anyhow!(
-                    "--columns: the field `{field}` is given twice; expected one column for it"
-                ));
+            if !key.list && given[..place].iter().any(|(other, _)| other == field) {
+                return Err(rows::twice(field));
             }
-            if format == Format::Lines {
+            if format == RowFormat::Lines {
                 return wrong(anyhow!(
                     "lines of text have no columns for --columns; set the input's format with --input-format"
                 ));
             }
-            if let (Format::Jsonl, Column::Number(number)) = (format, column) {
+            if let (RowFormat::Jsonl, Column::Number(number)) = (format, column) {
                 return wrong(anyhow!(
                     "--columns {field}={number}: keys of JSON objects have names, not numbers"
                 ));
             }
         }
         let of_field = |(place, key): (usize, &InputKey)| {
-            let given = self.columns.iter().filter(|(field, _)| field == key.name);
+            let given = given.iter().filter(|(field, _)| field == key.name);
             let given: Columns = given.map(|(_, column)| (place, column.clone())).collect();
             match given.is_empty() {
                 true => vec![(place, Column::Name(key.name.into()))],
@@ -242,43 +196,43 @@ impl InputArgs {
         Ok(asked.fields.iter().enumerate().flat_map(of_field).collect())
     }
 
-    fn check_table_options(&self, format: Format) -> Result<()> {
-        let given = [
-            ("--delimiter", self.delimiter.is_some()),
-            ("--quoting", self.quoting.is_some()),
-            ("--no-header", self.no_header),
-        ];
-        match given.iter().find(|(_, given)| *given) {
-            Some((option, _)) if !matches!(format, Format::Csv | Format::Tsv) => Err(WrongUsage::new(
-                anyhow!("{option} is for CSV and TSV; set one of them with --input-format"),
-            )
-            .into()),
-            _ => Ok(()),
-        }
+    /// The columns as requested from a file.
+    fn requested(&self, asked: &Asked, columns: &Columns) -> Vec<RecordColumn> {
+        let requested = columns.iter().map(|(place, column)| {
+            let key = asked.fields[*place];
+            let required = key.required || self.rows.column(key.name).is_some();
+            RecordColumn { field: key.name.into(), column: column.clone(), required }
+        });
+        requested.collect()
+    }
+
+    /// The input file, for a format that standard input does not have.
+    fn file(&self, format: &str) -> Result<&Path> {
+        self.input.as_deref().ok_or_else(|| {
+            let error = anyhow!("{format} cannot be read from standard input; give a file with --input");
+            WrongUsage::new(error).into()
+        })
+    }
+
+    fn records(&self, asked: &Asked, columns: Columns) -> Result<Source> {
+        let file = self.file("XML")?.display().to_string();
+        let source = LabelledSource { format: DataFormat::Xml, ..self.rows.source([file])? };
+        let records = records(&source, Path::new(""), self.requested(asked, &columns))?;
+        Ok(Source::Records(records, columns))
     }
 
     fn table(&self, format: DataFormat, asked: &Asked, columns: Columns) -> Result<Source> {
         let source = LabelledSource {
             format,
-            delimiter: self.delimiter,
-            quoting: self.quoting,
-            header: Some(!self.no_header),
-            max_line_bytes: asked.max_line_bytes,
-            ..LabelledSource::default()
+            delimiter: self.rows.delimiter,
+            quoting: self.rows.quoting,
+            header: Some(!self.rows.no_header),
+            ..self.rows.bad.source()
         };
-        let is_given = |name: &str| self.columns.iter().any(|(field, _)| field == name);
-        let requested = columns.iter().map(|(place, column)| {
-            let key = asked.fields[*place];
-            let required = key.required || is_given(key.name);
-            RecordColumn { field: key.name.into(), column: column.clone(), required }
-        });
-        let requested = requested.collect();
+        let requested = self.requested(asked, &columns);
         let table = match &self.input {
+            _ if format == DataFormat::Parquet => Table::open(self.file("Parquet")?, &source, requested)?,
             Some(path) => Table::open(path, &source, requested)?,
-            None if format == DataFormat::Parquet => {
-                let error = anyhow!("Parquet cannot be read from standard input; give a file with --input");
-                return Err(WrongUsage::new(error).into());
-            }
             None => Table::read(Box::new(stdin().lock()), "standard input", &source, requested)?,
         };
         if let (Some(names), true) = (table.names(), table.places().iter().all(Option::is_none)) {
@@ -305,17 +259,48 @@ impl Input {
             return Err(error);
         }
         let mut rows = Vec::new();
+        let bad = &mut Bad { skips: self.skips, refused: &mut self.refused };
         let read = match &mut self.source {
-            Source::Lines(lines, columns) => of_lines(lines, columns.as_ref(), &self.asked, most, &mut rows),
+            Source::Lines(lines, columns) => {
+                of_lines(lines, columns.as_ref(), &self.asked, most, &mut rows, bad)
+            }
             Source::Table(table, columns, layout) => {
-                of_table(table, columns, layout.is_some(), &self.asked, most, &mut rows)
+                of_table(table, columns, layout.is_some(), &self.asked, most, &mut rows, bad)
+            }
+            Source::Records(records, columns) => {
+                of_records(records, columns, &self.asked, most, &mut rows, bad)
             }
         };
         match read {
             Err(error) if rows.is_empty() => return Err(error),
             read => self.failed = read.err(),
         }
+        if rows.is_empty() {
+            self.say_skipped();
+        }
         Ok(rows)
+    }
+
+    /// Rejects a row that the model cannot use: it is counted if unusable rows are skipped.
+    ///
+    /// # Errors
+    /// `error`, if they are not.
+    pub fn refuse(&mut self, error: Error) -> Result<()> {
+        Bad { skips: self.skips, refused: &mut self.refused }.refuse("refused by the model", error)
+    }
+
+    /// Reports the rows that were left out.
+    fn say_skipped(&self) {
+        let (name, skipped) = match &self.source {
+            Source::Lines(lines, _) => (lines.name().to_owned(), lines.skipped()),
+            Source::Table(table, ..) => (table.path().display().to_string(), table.skipped()),
+            Source::Records(records, _) => {
+                (records.path().map_or("rows".into(), |path| path.display().to_string()), records.skipped())
+            }
+        };
+        let mut all = self.refused.clone();
+        rows::add(&mut all, skipped);
+        rows::say_skipped(&name, &all);
     }
 
     /// Whether rows are lines of text, which are not printed again.
@@ -327,7 +312,7 @@ impl Input {
     pub fn layout(&self) -> Option<Layout> {
         match &self.source {
             Source::Table(_, _, layout) => *layout,
-            Source::Lines(..) => None,
+            Source::Lines(..) | Source::Records(..) => None,
         }
     }
 
@@ -335,7 +320,7 @@ impl Input {
     pub fn table(&self) -> Option<&Table> {
         match &self.source {
             Source::Table(table, ..) => Some(table),
-            Source::Lines(..) => None,
+            Source::Lines(..) | Source::Records(..) => None,
         }
     }
 
@@ -348,7 +333,7 @@ impl Input {
     pub fn size(&self) -> Option<u64> {
         match &self.source {
             Source::Lines(lines, _) => lines.size(),
-            Source::Table(..) => None,
+            Source::Table(..) | Source::Records(..) => None,
         }
     }
 
@@ -367,28 +352,81 @@ fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", path.display())
 }
 
-/// Rows from lines: objects if there are columns.
+/// What happens to rows that cannot be used.
+struct Bad<'a> {
+    skips: bool,
+    refused: &'a mut SkipReport,
+}
+
+impl Bad<'_> {
+    /// Counts a row for this `reason`, or fails with its `error`.
+    fn refuse(&mut self, reason: &str, error: Error) -> Result<()> {
+        match self.skips {
+            true => self.refused.count(reason),
+            false => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+/// Rows from lines: objects if there are columns. No row is read only at the end.
 fn of_lines(
     lines: &mut Lines<Box<dyn Read>>,
     columns: Option<&Columns>,
     asked: &Asked,
     most: usize,
     rows: &mut Vec<Row>,
+    bad: &mut Bad<'_>,
 ) -> Result<()> {
     let mut batch = Batch::default();
-    lines.read(most, &mut batch)?;
-    for (number, line) in batch.numbered() {
-        let place = lines.place(number);
-        let (fields, kept) = match columns {
-            None => (Some(text_alone(line.text.into(), asked)), Kept::Nothing),
-            Some(_) if line.text.trim().is_empty() => (None, Kept::Nothing),
-            Some(columns) => {
-                let read = of_json(line.text, columns, asked);
-                let (fields, kept) = read.map_err(|problem| anyhow!("{place}: {problem}"))?;
-                (Some(fields), kept)
+    while rows.is_empty() && lines.read(most, &mut batch)? {
+        for (number, line) in batch.numbered() {
+            let place = lines.place(number);
+            let (fields, kept) = match columns {
+                None => (Some(text_alone(line.text.into(), asked)), Kept::Nothing),
+                Some(_) if line.text.trim().is_empty() => (None, Kept::Nothing),
+                Some(columns) => match of_json(line.text, columns, asked) {
+                    Ok((fields, kept)) => (Some(fields), kept),
+                    Err(problem) => {
+                        let reason = if problem.starts_with("not JSON") { "bad JSON" } else { "bad field" };
+                        bad.refuse(reason, anyhow!("{place}: {problem}"))?;
+                        continue;
+                    }
+                },
+            };
+            rows.push(Row { place, fields, kept, goes_on: line.goes_on, bytes: line.text.len() + 1 });
+        }
+    }
+    Ok(())
+}
+
+/// Rows from records with the requested columns only.
+fn of_records(
+    records: &mut Records,
+    columns: &Columns,
+    asked: &Asked,
+    most: usize,
+    rows: &mut Vec<Row>,
+    bad: &mut Bad<'_>,
+) -> Result<()> {
+    while rows.len() < most
+        && let Some(record) = records.next()
+    {
+        let Record { line, cells } = record?;
+        let path = records.path().map(|path| path.display().to_string()).unwrap_or_default();
+        let place = format!("{path}:{line}");
+        let named = columns.iter().zip(&cells).filter_map(|((_, column), cell)| match column {
+            Column::Name(name) if !cell.is_null() => Some((name.clone(), cell.clone())),
+            _ => None,
+        });
+        let object: Map<String, Value> = named.collect();
+        match fields(cells, columns, asked) {
+            Ok(fields) => {
+                let kept = kept(Value::Object(object.clone()).to_string(), object, columns, asked);
+                rows.push(Row { place, fields: Some(fields), kept, goes_on: false, bytes: 0 });
             }
-        };
-        rows.push(Row { place, fields, kept, goes_on: line.goes_on, bytes: line.text.len() + 1 });
+            Err(problem) => bad.refuse("bad field", anyhow!("{place}: {problem}"))?,
+        }
     }
     Ok(())
 }
@@ -482,6 +520,7 @@ fn of_table(
     asked: &Asked,
     most: usize,
     rows: &mut Vec<Row>,
+    bad: &mut Bad<'_>,
 ) -> Result<()> {
     while rows.len() < most
         && let Some(record) = table.next()
@@ -490,7 +529,13 @@ fn of_table(
         let place = format!("{}:{line}", table.path().display());
         let cell = |place: &Option<usize>| place.map_or(Value::Null, |place| cells[place].clone());
         let read = table.places().iter().map(cell).collect();
-        let fields = fields(read, columns, asked).map_err(|problem| anyhow!("{place}: {problem}"))?;
+        let fields = match fields(read, columns, asked) {
+            Ok(fields) => fields,
+            Err(problem) => {
+                bad.refuse("bad field", anyhow!("{place}: {problem}"))?;
+                continue;
+            }
+        };
         let kept = match (are_lines, table.names()) {
             (false, Some(names)) => {
                 let object: Map<String, Value> = names.iter().cloned().zip(cells).collect();
@@ -530,23 +575,21 @@ mod tests {
             fields: &KEYS,
             expected: "an object",
             replaced: &["found"],
-            default: Format::Jsonl,
+            default: RowFormat::Jsonl,
             longer: Longer::Refused,
-            max_line_bytes: 100,
         }
     }
 
     /// What is read of a line of JSON, and the keys that are kept.
     fn read(line: &str, columns: &[&str]) -> Result<(Value, Vec<String>), String> {
-        let args = InputArgs {
-            input: None,
-            input_format: Format::Jsonl,
-            columns: columns.iter().map(|column| rows::any_column(column).unwrap()).collect(),
-            delimiter: None,
-            quoting: None,
-            no_header: false,
-        };
-        let columns = args.columns(&asked(), Format::Jsonl).map_err(|error| error.to_string())?;
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            input: InputArgs,
+        }
+        let options = columns.iter().flat_map(|column| ["--columns", column]);
+        let args = <Line as clap::Parser>::parse_from(std::iter::once("cloze").chain(options)).input;
+        let columns = args.columns(&asked(), RowFormat::Jsonl).map_err(|error| error.to_string())?;
         let (fields, kept) = of_json(line, &columns, &asked())?;
         let keys = match kept {
             Kept::Object { text, keys } => {

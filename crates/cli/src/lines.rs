@@ -4,9 +4,9 @@ use std::fs::{File, Metadata};
 use std::io::{BufRead, BufReader, Read, StdinLock, stdin};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use clap::builder::RangedU64ValueParser;
-use cloze_data::not_utf8;
+use cloze_data::{SkipReport, check_no_spreadsheet, not_utf8};
 use cloze_tokenizer::Sequence;
 
 /// Maximum bytes of read-ahead.
@@ -48,6 +48,17 @@ pub struct Lines<R> {
     count: usize,
     /// The error that ended the last batch early; returned by the next call, after that batch's results.
     failed: Option<anyhow::Error>,
+    /// Whether unusable lines are left out and counted.
+    skips: bool,
+    skipped: SkipReport,
+}
+
+/// What was read of an input.
+enum Found {
+    Line,
+    End,
+    /// A line that cannot be used: the reason to count it by, and the error.
+    Bad(&'static str, anyhow::Error),
 }
 
 /// What to do with a line that exceeds the limit.
@@ -150,6 +161,7 @@ impl Lines<Box<dyn Read>> {
         match path {
             None => Ok(new(Box::new(stdin().lock()), "standard input")),
             Some(path) => {
+                check_no_spreadsheet(path)?;
                 let name = path.display().to_string();
                 let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
                 let size = file.metadata().ok().filter(Metadata::is_file).map(|found| found.len());
@@ -164,7 +176,17 @@ impl<R: Read> Lines<R> {
     /// or cut.
     pub fn new(input: R, name: &str, max: usize, longer: Longer) -> Self {
         let input = BufReader::with_capacity(READ_AHEAD, input);
-        Self { input, max, longer, name: name.to_owned(), size: None, count: 0, failed: None }
+        Self {
+            input,
+            max,
+            longer,
+            name: name.to_owned(),
+            size: None,
+            count: 0,
+            failed: None,
+            skips: false,
+            skipped: SkipReport::default(),
+        }
     }
 
     /// The same lines, with longer ones refused or cut as set.
@@ -172,9 +194,24 @@ impl<R: Read> Lines<R> {
         Self { longer, ..self }
     }
 
+    /// The same lines, where unusable ones are left out and counted if `skips`.
+    pub fn skipping(self, skips: bool) -> Self {
+        Self { skips, ..self }
+    }
+
+    /// The lines skipped so far, by reason.
+    pub fn skipped(&self) -> &SkipReport {
+        &self.skipped
+    }
+
     /// The total bytes of a file, line endings included; unknown for other input.
     pub fn size(&self) -> Option<u64> {
         self.size
+    }
+
+    /// The input's name in messages.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// A line's location for error messages, by number.
@@ -212,15 +249,25 @@ impl<R: Read> Lines<R> {
             if batch.len() > 0 && !self.input.buffer().contains(&b'\n') {
                 break;
             }
-            match self.read_line(batch) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) if batch.len() == 0 => return Err(error),
-                Err(error) => {
-                    self.failed = Some(error);
-                    break;
+            let error = match self.read_line(batch) {
+                Ok(Found::Line) => continue,
+                Ok(Found::End) => break,
+                Ok(Found::Bad(reason, _)) if self.skips => {
+                    self.skipped.count(reason);
+                    // The lines of a batch are consecutive: the next one begins after this line.
+                    if batch.len() > 0 {
+                        break;
+                    }
+                    batch.clear(self.count + 1);
+                    continue;
                 }
+                Ok(Found::Bad(_, error)) | Err(error) => error,
+            };
+            if batch.len() == 0 {
+                return Err(error);
             }
+            self.failed = Some(error);
+            break;
         }
         Ok(batch.len() > 0)
     }
@@ -244,8 +291,8 @@ impl<R: Read> Lines<R> {
         true
     }
 
-    /// Reads any kind of line; returns whether there was one.
-    fn read_line(&mut self, batch: &mut Batch) -> Result<bool> {
+    /// Reads any kind of line.
+    fn read_line(&mut self, batch: &mut Batch) -> Result<Found> {
         let number = self.count + 1;
         let mut line = Vec::new();
         let mark = if number == 1 { BYTE_ORDER_MARK.len() } else { 0 };
@@ -253,7 +300,7 @@ impl<R: Read> Lines<R> {
         let room = self.max.saturating_add(2 + mark) as u64;
         let read = self.input.by_ref().take(room).read_until(b'\n', &mut line);
         if read.with_context(|| self.place(number))? == 0 {
-            return Ok(false);
+            return Ok(Found::End);
         }
         self.count = number;
         let ended = line.last() == Some(&b'\n');
@@ -268,11 +315,13 @@ impl<R: Read> Lines<R> {
         }
         let goes_on = line.len() > self.max;
         if goes_on {
-            if self.longer == Longer::Refused {
-                bail!("{}: {}; cut the line, or raise the limit", self.place(number), self.too_long());
-            }
-            if !ended {
+            if !ended && (self.skips || self.longer == Longer::Cut) {
                 self.skip_line().with_context(|| self.place(number))?;
+            }
+            if self.longer == Longer::Refused {
+                let (place, what) = (self.place(number), self.too_long());
+                let error = anyhow!("{place}: {what}; cut the line, or raise the limit");
+                return Ok(Found::Bad("long line", error));
             }
             line.truncate(self.max);
             // Not in the middle of a character.
@@ -285,11 +334,11 @@ impl<R: Read> Lines<R> {
         match std::str::from_utf8(&line) {
             Ok(text) => {
                 batch.push(text, goes_on);
-                Ok(true)
+                Ok(Found::Line)
             }
             Err(error) => {
                 let what = not_utf8(&line, error, number == 1);
-                bail!("{}: {what}", self.place(number))
+                Ok(Found::Bad("bad UTF-8", anyhow!("{}: {what}", self.place(number))))
             }
         }
     }
@@ -399,6 +448,18 @@ mod tests {
         assert_eq!(cut(&long), (vec!["abc…".into(), "abc".into()], None));
         assert_eq!(cut("abé\naébc\nabcd"), (vec!["ab…".into(), "aé…".into(), "abc…".into()], None));
         assert!(bounded(b"a\xffbcd", 3, Longer::Cut).1.unwrap().contains("byte 2 is 0xff"));
+    }
+
+    #[test]
+    fn unusable_lines_are_left_out_and_counted_on_request() {
+        let input = &b"abcd\nab\na\xff\n\ncd\nlonger"[..];
+        let mut lines = Lines::new(input, "pieces", 3, Longer::Refused).skipping(true);
+        let (mut batch, mut found) = (Batch::default(), Vec::new());
+        while lines.read(BATCH, &mut batch).unwrap() {
+            found.extend(batch.numbered().map(|(number, line)| (number, line.text.to_owned())));
+        }
+        assert_eq!(found, [(2, "ab".to_owned()), (4, String::new()), (5, "cd".to_owned())]);
+        assert_eq!(lines.skipped().to_string(), "1 × bad UTF-8, 2 × long line");
     }
 
     #[test]

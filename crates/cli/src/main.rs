@@ -14,6 +14,7 @@ mod compute;
 mod failure;
 #[cfg(feature = "wgpu")]
 mod graphics;
+mod help;
 #[cfg(feature = "hub")]
 mod hub;
 mod input;
@@ -25,6 +26,7 @@ mod output;
 mod profile;
 mod progress;
 mod rows;
+mod run_args;
 mod spellings;
 mod stop;
 mod text_vectors;
@@ -33,7 +35,6 @@ mod warnings;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use clap::Parser;
 use cloze::device;
 
 use crate::failure::WrongUsage;
@@ -78,12 +79,14 @@ fn main() -> ExitCode {
     device::keep_kernels();
     stop::ignore_file_size_signal();
     failure::hide_panics_that_become_errors();
-    let cli = match commands::Cli::try_parse() {
+    let words: Vec<_> = std::env::args_os().collect();
+    spellings::read(&words);
+    let cli = match commands::parse(&words) {
         Ok(cli) => cli,
         Err(error) => return failure::report_usage(&error),
     };
     warnings::listen(cli.command.is_profiled());
-    spellings::tell(&std::env::args_os().collect::<Vec<_>>());
+    spellings::tell();
     match join_pool().and_then(|()| failure::of_device(|| commands::run(cli.command))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),

@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result};
-use cloze_trainer::metrics::printable;
+pub use cloze_trainer::metrics::standard_error::say;
 use tempfile::TempPath;
 
 use crate::failure::ClosedPipe;
@@ -115,12 +115,6 @@ fn beside(path: &Path) -> io::Result<(File, TempPath)> {
     #[cfg(unix)]
     let builder = builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
     Ok(builder.tempfile_in(folder)?.into_parts())
-}
-
-/// Prints a line on standard error. Control characters in the user's text are escaped; write errors, such as a
-/// full disk, are ignored.
-pub fn say(line: impl Display) {
-    let _ = writeln!(io::stderr(), "{}", printable(&line.to_string()));
 }
 
 /// Writes a file atomically.

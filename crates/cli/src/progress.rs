@@ -3,9 +3,11 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use cloze_trainer::metrics::standard_error;
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 
 use crate::output::say;
+use crate::stop;
 
 /// Work done, rate and time left on standard error, for work that takes longer than two seconds: a live line on
 /// a terminal that shows no results, else a line every ten seconds.
@@ -14,7 +16,49 @@ pub struct Progress {
     unit: &'static str,
     start: Instant,
     shown: Instant,
-    live: Option<ProgressBar>,
+    live: Option<LiveLine>,
+}
+
+/// A line on the terminal that is drawn in place. It is cleared when it is dropped, so that no error line
+/// follows it.
+pub struct LiveLine {
+    pub bar: ProgressBar,
+    begun: bool,
+}
+
+/// A line with this template, which is drawn when it is first shown.
+pub fn live_line(template: &str) -> LiveLine {
+    let bar = ProgressBar::with_draw_target(None, standard_error::target());
+    let bar = match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    };
+    LiveLine { bar, begun: false }
+}
+
+impl LiveLine {
+    /// Draws it with this message.
+    pub fn show(&mut self, message: String) {
+        let bar = self.begin();
+        bar.set_message(message);
+        bar.tick();
+    }
+
+    /// The line, which may be drawn from now on.
+    pub fn begin(&mut self) -> &ProgressBar {
+        if !self.begun {
+            self.begun = true;
+            standard_error::share(&self.bar);
+            stop::clear_line_when_interrupted();
+        }
+        &self.bar
+    }
+}
+
+impl Drop for LiveLine {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
 }
 
 impl Progress {
@@ -23,13 +67,7 @@ impl Progress {
 
     /// `shows_results`: whether results go to the terminal.
     pub fn new(unit: &'static str, shows_results: bool) -> Self {
-        let live = (io::stderr().is_terminal() && !shows_results).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
-            match ProgressStyle::with_template("{spinner} {wide_msg}") {
-                Ok(style) => bar.with_style(style),
-                Err(_) => bar,
-            }
-        });
+        let live = (io::stderr().is_terminal() && !shows_results).then(|| live_line("{spinner} {wide_msg}"));
         let now = Instant::now();
         Self { unit, start: now, shown: now, live }
     }
@@ -41,9 +79,8 @@ impl Progress {
             return;
         }
         let message = message(self.unit, done, share, elapsed);
-        if let Some(bar) = &self.live {
-            bar.set_message(message);
-            bar.tick();
+        if let Some(live) = &mut self.live {
+            live.show(message);
         } else if self.shown == self.start || self.shown.elapsed() >= Self::EVERY {
             self.shown = Instant::now();
             say(message);
@@ -52,16 +89,9 @@ impl Progress {
 
     /// Clears the live line.
     pub fn finish(&self) {
-        if let Some(bar) = &self.live {
-            bar.finish_and_clear();
+        if let Some(live) = &self.live {
+            live.bar.finish_and_clear();
         }
-    }
-}
-
-impl Drop for Progress {
-    /// Keeps an error line from following a live one.
-    fn drop(&mut self) {
-        self.finish();
     }
 }
 

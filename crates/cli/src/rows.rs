@@ -1,45 +1,298 @@
-//! Rows of files, or lines of standard input, read in batches.
+//! Rows of text or of tables: the options that every command which reads rows takes, and the rows of files,
+//! read in batches.
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
-use cloze_data::labelled::{Column, DataFormat, LabelledSource, RecordColumn, Records, records};
+use cloze_data::labelled::{
+    Column, DataFormat, LabelledSource, Named, OnBadRow, RecordColumn, Records, records,
+};
+use cloze_data::{DataError, SkipReport, check_no_spreadsheet};
+use cloze_trainer::TrainerError;
 use serde_json::Value;
 
 use crate::failure::WrongUsage;
-use crate::lines::{self, BATCH, Batch, Lines};
+use crate::lines::{self, BATCH, Batch, Lines, Longer};
+use crate::output::say;
 
+/// How rows are read. Every command that reads rows takes these options.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RowArgs {
+    /// The format of rows.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = RowFormat::Auto)]
+    input_format: RowFormat,
+    /// The column of a table, or the key of an object, that a field is read from, by name or by number from 1
+    /// (default: the field's name).
+    #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = field_column)]
+    pub columns: Vec<(String, Column)>,
+    /// The column separator of CSV and TSV, such as ";": one ASCII character.
+    #[arg(long, value_name = "CHAR", value_parser = delimiter)]
+    pub delimiter: Option<char>,
+    /// Whether cells of CSV and TSV may be quoted (default: yes in CSV; in TSV a quotation mark is text).
+    #[arg(long, value_name = "BOOL")]
+    pub quoting: Option<bool>,
+    /// CSV and TSV have no header: the first line is a row, and columns are numbered.
+    #[arg(long)]
+    pub no_header: bool,
+    #[command(flatten)]
+    pub bad: BadRowArgs,
+}
+
+/// What happens to rows that cannot be used.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BadRowArgs {
+    /// What to do with an unusable row, such as one without a text.
+    #[arg(long, value_enum, default_value_t = BadRow::Error)]
+    on_bad_row: BadRow,
+    /// Maximum bytes of a line. A longer one is an unusable row; if the text would be truncated anyway, its
+    /// beginning is read.
+    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
+    pub max_line_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum RowFormat {
+    /// From the file extension: .csv, .tsv, .jsonl, .parquet or .xml. Standard input and other files are in
+    /// the command's usual format: JSON lines for predict and rerank, lines of text for others.
+    Auto,
+    /// One text per line.
+    #[value(alias = "text")]
+    Lines,
+    /// One JSON object per line.
+    Jsonl,
+    /// Comma-separated cells.
+    Csv,
+    /// Tab-separated cells.
+    Tsv,
+    /// Parquet, from a file only.
+    Parquet,
+    /// XML, from a file only: each child of the root is a row, with cells in attributes or child elements.
+    Xml,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum BadRow {
+    /// Fail.
+    Error,
+    /// Leave it out and count it.
+    Skip,
+}
+
+/// Parses an option that gives a field's column.
+fn field_column(text: &str) -> Result<(String, Column), String> {
+    match text.split_once('=') {
+        Some((field, name)) if !field.is_empty() && !name.is_empty() => Ok((field.into(), column(name)?)),
+        _ => Err("expected FIELD=COLUMN".to_owned()),
+    }
+}
+
+/// Parses a column's number or name.
+fn column(name: &str) -> Result<Column, String> {
+    match name.parse() {
+        Ok(0) => Err("columns are counted from 1".to_owned()),
+        Ok(number) => Ok(Column::Number(number)),
+        Err(_) => Ok(Column::Name(name.into())),
+    }
+}
+
+fn delimiter(text: &str) -> Result<char, String> {
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(c), None) if c.is_ascii() && !matches!(c, '\n' | '\r' | '"') => Ok(c),
+        _ => Err("expected one ASCII character, no line break and no quotation mark".to_owned()),
+    }
+}
+
+impl BadRowArgs {
+    /// The setting of a [`LabelledSource`].
+    pub fn setting(&self) -> OnBadRow {
+        match self.on_bad_row {
+            BadRow::Error => OnBadRow::Error,
+            BadRow::Skip => OnBadRow::Skip,
+        }
+    }
+
+    /// Whether unusable rows are left out and counted.
+    pub fn skips(&self) -> bool {
+        self.on_bad_row == BadRow::Skip
+    }
+
+    /// A source with these settings, whose messages name options.
+    pub fn source(&self) -> LabelledSource {
+        LabelledSource {
+            on_bad_row: self.setting(),
+            max_line_bytes: self.max_line_bytes,
+            named: Named::CommandLine,
+            ..LabelledSource::default()
+        }
+    }
+
+    /// Words the error of an unusable row for the command line.
+    pub fn told(error: impl Into<TrainerError>) -> TrainerError {
+        match error.into() {
+            TrainerError::Data(DataError::BadRow { path, line, problem }) => {
+                let problem = format!("{problem}; correct it, or skip such rows with --on-bad-row skip");
+                DataError::LabelledFile { path, line, problem }.into()
+            }
+            error => error,
+        }
+    }
+}
+
+/// Reports rows that were skipped in a file, if any.
+pub fn say_skipped(file: &str, skipped: &SkipReport) {
+    if !skipped.is_empty() {
+        say(format_args!("{file}: skipped {skipped}"));
+    }
+}
+
+impl RowArgs {
+    /// Whether none of the options is given.
+    pub fn is_default(&self) -> bool {
+        let Self { input_format, columns, delimiter, quoting, no_header, bad } = self;
+        *input_format == RowFormat::Auto
+            && columns.is_empty()
+            && delimiter.is_none()
+            && quoting.is_none()
+            && !no_header
+            && !bad.skips()
+            && bad.max_line_bytes == lines::MAX_LINE_BYTES
+    }
+
+    /// The format of a file, or of standard input if there is none: as given, else by the extension, else
+    /// `usual`.
+    pub fn format(&self, file: Option<&Path>, usual: RowFormat) -> RowFormat {
+        let of_file = || match DataFormat::of(file?)? {
+            DataFormat::Jsonl => Some(RowFormat::Jsonl),
+            DataFormat::Csv => Some(RowFormat::Csv),
+            DataFormat::Tsv => Some(RowFormat::Tsv),
+            DataFormat::Parquet => Some(RowFormat::Parquet),
+            DataFormat::Xml => Some(RowFormat::Xml),
+            _ => None,
+        };
+        match self.input_format {
+            RowFormat::Auto => of_file().unwrap_or(usual),
+            format => format,
+        }
+    }
+
+    /// Whether the format is given.
+    pub fn has_format(&self) -> bool {
+        self.input_format != RowFormat::Auto
+    }
+
+    /// A source of rows in a table with these settings. [`RowFormat::Auto`] goes by the extension.
+    ///
+    /// # Errors
+    /// [`WrongUsage`] for lines of text, which have no columns.
+    pub fn source<T: Into<String>>(&self, files: impl IntoIterator<Item = T>) -> Result<LabelledSource> {
+        let format = match self.input_format {
+            RowFormat::Auto => DataFormat::Auto,
+            RowFormat::Lines => {
+                let error = anyhow!("--input-format lines: lines of text have no columns for this command");
+                return Err(WrongUsage::new(error).into());
+            }
+            RowFormat::Jsonl => DataFormat::Jsonl,
+            RowFormat::Csv => DataFormat::Csv,
+            RowFormat::Tsv => DataFormat::Tsv,
+            RowFormat::Parquet => DataFormat::Parquet,
+            RowFormat::Xml => DataFormat::Xml,
+        };
+        Ok(LabelledSource {
+            files: files.into_iter().map(Into::into).collect(),
+            format,
+            delimiter: self.delimiter,
+            quoting: self.quoting,
+            header: self.no_header.then_some(false),
+            ..self.bad.source()
+        })
+    }
+
+    /// The column of a field, if it is given.
+    pub fn column(&self, field: &str) -> Option<&Column> {
+        self.columns.iter().find(|(name, _)| name == field).map(|(_, column)| column)
+    }
+
+    /// Checks that `--columns` names these fields only, each once.
+    ///
+    /// # Errors
+    /// [`WrongUsage`].
+    pub fn check_fields(&self, known: &[&str]) -> Result<()> {
+        match self.columns.iter().find(|(field, _)| !known.contains(&field.as_str())) {
+            None => self.check_once(),
+            Some((field, _)) => {
+                let known = known.join(", ");
+                let error =
+                    anyhow!("--columns: this command has no field `{field}`; expected one of {known}");
+                Err(WrongUsage::new(error).into())
+            }
+        }
+    }
+
+    /// Checks that `--columns` names no field twice.
+    ///
+    /// # Errors
+    /// [`WrongUsage`].
+    pub fn check_once(&self) -> Result<()> {
+        let is_named_before =
+            |i: &usize| self.columns[..*i].iter().any(|(field, _)| *field == self.columns[*i].0);
+        match (0..self.columns.len()).find(is_named_before) {
+            Some(i) => Err(twice(&self.columns[i].0)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses options for tables where rows are lines of text.
+    ///
+    /// # Errors
+    /// [`WrongUsage`].
+    pub fn check_lines(&self) -> Result<()> {
+        match self.columns.is_empty() {
+            true => self.check_table_options(RowFormat::Lines),
+            false => Err(no_columns("--columns")),
+        }
+    }
+
+    /// Refuses options for tables where rows are lines of text or JSON.
+    ///
+    /// # Errors
+    /// [`WrongUsage`].
+    pub fn check_table_options(&self, format: RowFormat) -> Result<()> {
+        let given = [
+            ("--delimiter", self.delimiter.is_some()),
+            ("--quoting", self.quoting.is_some()),
+            ("--no-header", self.no_header),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((option, _)) if !matches!(format, RowFormat::Csv | RowFormat::Tsv) => {
+                let error = anyhow!("{option} is for CSV and TSV; set one of them with --input-format");
+                Err(WrongUsage::new(error).into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The error for a field whose column is given twice.
+pub fn twice(field: &str) -> Error {
+    WrongUsage::new(anyhow!("--columns: the field `{field}` is given twice; expected one column for it"))
+        .into()
+}
+
+/// The error for columns of lines.
+fn no_columns(named_by: &str) -> Error {
+    WrongUsage::new(anyhow!("lines of text have no columns for {named_by}; name a file that has some")).into()
+}
+
+/// Files of rows, or standard input.
 #[derive(clap::Args)]
 pub struct RowFiles {
     /// Files with one text per row (default: standard input, one text per line).
     #[arg(value_name = "FILE")]
     files: Vec<String>,
-    /// The files' format.
-    #[arg(long = "input-format", alias = "format", value_name = "FORMAT", value_enum, default_value_t = Format::Auto)]
-    format: Format,
-    /// The column separator of CSV and TSV, such as ";": one ASCII character.
-    #[arg(long, value_name = "CHAR")]
-    delimiter: Option<char>,
-    /// Maximum bytes of a line; a longer one is an error.
-    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
-    max_line_bytes: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Format {
-    /// From the file extension: .jsonl, .csv, .tsv, .parquet; lines of text for .txt or no extension.
-    Auto,
-    /// One text per line.
-    Lines,
-    /// One JSON object per line.
-    Jsonl,
-    /// Comma-separated fields.
-    Csv,
-    /// Tab-separated fields.
-    Tsv,
-    /// Parquet.
-    Parquet,
+    #[command(flatten)]
+    pub rows: RowArgs,
 }
 
 /// The columns to read.
@@ -50,57 +303,14 @@ pub struct RowColumns {
     pub named_by: Option<&'static str>,
 }
 
-impl RowColumns {
-    /// The column of `field`: the one that `given` names, which must exist, or one of the field's own name,
-    /// which must exist if `required`.
-    pub fn column(field: &str, given: &[(String, Column)], required: bool) -> RecordColumn {
-        let given = given.iter().find(|(name, _)| name == field).map(|(_, column)| column.clone());
+impl RowArgs {
+    /// The column to read `field` from: the one that is given, which must exist, or one of the field's own
+    /// name, which must exist if `required`.
+    pub fn record_column(&self, field: &str, required: bool) -> RecordColumn {
+        let given = self.column(field).cloned();
         let required = required || given.is_some();
         let column = given.unwrap_or_else(|| Column::Name(field.into()));
         RecordColumn { field: field.into(), column, required }
-    }
-}
-
-/// Parses an option that gives the column of one of `fields`.
-pub fn column(text: &str, fields: &[&str]) -> Result<(String, Column), String> {
-    let (field, name) = text.split_once('=').unwrap_or_default();
-    if !fields.contains(&field) || name.is_empty() {
-        let all: Vec<String> = fields.iter().map(|field| format!("{field}=COLUMN")).collect();
-        return Err(format!("expected {}", all.join(" or ")));
-    }
-    Ok((field.into(), column_of(name)?))
-}
-
-/// Parses an option that gives a field's column, if the fields are known only later.
-pub fn any_column(text: &str) -> Result<(String, Column), String> {
-    match text.split_once('=') {
-        Some((field, name)) if !field.is_empty() && !name.is_empty() => Ok((field.into(), column_of(name)?)),
-        _ => Err("expected FIELD=COLUMN".to_owned()),
-    }
-}
-
-/// Parses a column's number or name.
-fn column_of(name: &str) -> Result<Column, String> {
-    match name.parse() {
-        Ok(0) => Err("columns are counted from 1".to_owned()),
-        Ok(number) => Ok(Column::Number(number)),
-        Err(_) => Ok(Column::Name(name.into())),
-    }
-}
-
-/// Checks that no field is named twice.
-///
-/// # Errors
-/// [`WrongUsage`].
-pub fn check_once(columns: &[(String, Column)]) -> Result<()> {
-    let is_named_before = |i: &usize| columns[..*i].iter().any(|(field, _)| *field == columns[*i].0);
-    match (0..columns.len()).find(is_named_before) {
-        Some(i) => {
-            let error =
-                anyhow!("--columns: the field `{}` is given twice; expected one column for it", columns[i].0);
-            Err(WrongUsage::new(error).into())
-        }
-        None => Ok(()),
     }
 }
 
@@ -111,21 +321,21 @@ pub struct Placed {
     pub cells: Vec<Value>,
 }
 
-impl Placed {
-    /// The error for a row whose text is missing or not a string.
-    pub fn no_text(place: &str) -> anyhow::Error {
-        anyhow!("{place}: the text is not a string; name its column with --columns text=COLUMN")
-    }
-}
+/// What is wrong with a row whose text is missing or not a string.
+pub const NO_TEXT: &str = "the text is not a string; name its column with --columns text=COLUMN";
 
 /// Rows, read in batches.
 pub struct Rows {
-    /// The remaining sources, the next one last.
-    rest: Vec<Source>,
+    /// The remaining sources, the next one last, each with its file.
+    rest: Vec<(String, Source)>,
+    /// What is read, for a message.
+    name: String,
+    skips: bool,
+    skipped: SkipReport,
 }
 
 enum Source {
-    Lines(Lines<Box<dyn std::io::Read>>, String, Batch),
+    Lines(Lines<Box<dyn std::io::Read>>, Batch),
     Records(Records),
 }
 
@@ -138,79 +348,97 @@ impl RowFiles {
         let mut rest = Vec::new();
         if self.files.is_empty() {
             self.check_lines(columns)?;
-            let lines = Lines::of(None, self.max_line_bytes)?;
-            rest.push(Source::Lines(lines, "standard input".into(), Batch::default()));
+            if self.rows.format(None, RowFormat::Lines) != RowFormat::Lines {
+                let error = anyhow!("standard input is read as lines; name a file for --input-format");
+                return Err(WrongUsage::new(error).into());
+            }
+            rest.push(("standard input".to_owned(), self.lines(None)?));
         }
         for file in &self.files {
-            rest.push(self.source(file, columns)?);
+            rest.push((file.clone(), self.source(file, columns)?));
         }
+        let name = match &rest[..] {
+            [(name, _)] => name.clone(),
+            _ => "all files".to_owned(),
+        };
         rest.reverse();
-        Ok(Rows { rest })
+        Ok(Rows { rest, name, skips: self.rows.bad.skips(), skipped: SkipReport::default() })
     }
 
     /// Refuses columns for lines.
     fn check_lines(&self, columns: &RowColumns) -> Result<()> {
-        if let Some(named_by) = columns.named_by {
-            let error = anyhow!("lines of text have no columns for {named_by}; name a file that has some");
-            return Err(WrongUsage::new(error).into());
-        }
-        if !matches!(self.format, Format::Auto | Format::Lines) {
-            return Err(WrongUsage::new(anyhow!(
-                "standard input is read as lines; name a file for --input-format"
-            ))
-            .into());
-        }
-        Ok(())
+        columns.named_by.map_or(Ok(()), |named_by| Err(no_columns(named_by)))
+    }
+
+    fn lines(&self, path: Option<&Path>) -> Result<Source> {
+        self.rows.check_table_options(RowFormat::Lines)?;
+        let bad = &self.rows.bad;
+        let lines = Lines::of(path, bad.max_line_bytes)?.with_longer(Longer::Refused).skipping(bad.skips());
+        Ok(Source::Lines(lines, Batch::default()))
     }
 
     fn source(&self, file: &str, columns: &RowColumns) -> Result<Source> {
-        let ending = Path::new(file).extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        let is_text = ending.as_deref().is_none_or(|ending| ending == "txt") && Path::new(file).is_file();
-        if self.format == Format::Lines || self.format == Format::Auto && is_text {
+        let path = Path::new(file);
+        check_no_spreadsheet(path)?;
+        let is_text = self.rows.has_format() || path.is_file();
+        if is_text && self.rows.format(Some(path), RowFormat::Lines) == RowFormat::Lines {
             self.check_lines(columns)?;
-            let lines = Lines::of(Some(Path::new(file)), self.max_line_bytes)?;
-            return Ok(Source::Lines(lines, file.to_owned(), Batch::default()));
+            return self.lines(Some(path));
         }
-        let format = match self.format {
-            Format::Auto | Format::Lines => DataFormat::Auto,
-            Format::Jsonl => DataFormat::Jsonl,
-            Format::Csv => DataFormat::Csv,
-            Format::Tsv => DataFormat::Tsv,
-            Format::Parquet => DataFormat::Parquet,
-        };
-        let source = LabelledSource {
-            format,
-            delimiter: self.delimiter,
-            max_line_bytes: self.max_line_bytes,
-            ..LabelledSource::new([file])
-        };
+        let source = self.rows.source([file])?;
         Ok(Source::Records(records(&source, Path::new(""), columns.columns.clone())?))
     }
 }
 
 impl Rows {
-    /// The next batch of rows to embed together; empty at the end.
+    /// The next batch of rows to embed together; empty at the end, where skipped rows are reported.
     pub fn batch(&mut self) -> Result<Vec<Placed>> {
         let mut found = Vec::new();
         while found.len() < BATCH {
-            match self.rest.last_mut() {
-                None => break,
-                Some(Source::Lines(lines, name, batch)) => match lines.read(BATCH - found.len(), batch)? {
-                    true => found.extend(batch.numbered().map(|(number, line)| Placed {
-                        place: format!("{name}, line {number}"),
-                        cells: vec![Value::String(line.text.to_owned())],
-                    })),
-                    false => drop(self.rest.pop()),
-                },
-                Some(Source::Records(records)) => match records.next().transpose()? {
-                    Some(record) => {
+            let Some((file, source)) = self.rest.last_mut() else { break };
+            let skipped = match source {
+                Source::Lines(lines, batch) => {
+                    if lines.read(BATCH - found.len(), batch)? {
+                        found.extend(batch.numbered().map(|(number, line)| Placed {
+                            place: format!("{file}, line {number}"),
+                            cells: vec![Value::String(line.text.to_owned())],
+                        }));
+                        continue;
+                    }
+                    lines.skipped()
+                }
+                Source::Records(records) => {
+                    if let Some(record) = records.next().transpose()? {
                         let path = records.path().map(|path| path.display().to_string()).unwrap_or_default();
                         found.push(Placed { place: format!("{path}:{}", record.line), cells: record.cells });
+                        continue;
                     }
-                    None => drop(self.rest.pop()),
-                },
-            }
+                    records.skipped()
+                }
+            };
+            add(&mut self.skipped, skipped);
+            self.rest.pop();
+        }
+        if found.is_empty() {
+            say_skipped(&self.name, &std::mem::take(&mut self.skipped));
         }
         Ok(found)
     }
+
+    /// Rejects a row for this `reason`: it is counted if unusable rows are skipped.
+    ///
+    /// # Errors
+    /// The `problem`, with the row's location.
+    pub fn refuse(&mut self, place: &str, reason: &str, problem: &str) -> Result<()> {
+        match self.skips {
+            true => self.skipped.count(reason),
+            false => bail!("{place}: {problem}"),
+        }
+        Ok(())
+    }
+}
+
+/// Adds the rows that one file skipped to those of all.
+pub fn add(all: &mut SkipReport, one: &SkipReport) {
+    one.0.iter().for_each(|(reason, n)| *all.0.entry(reason.clone()).or_default() += n);
 }

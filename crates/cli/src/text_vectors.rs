@@ -12,6 +12,7 @@ use cloze_trainer::embed::{EmbedConfig, Embedder, Prompt};
 use indicatif::HumanCount;
 
 use crate::compute::Compute;
+use crate::failure::by_option;
 use crate::lines::BATCH;
 use crate::model;
 use crate::output::say;
@@ -85,7 +86,7 @@ impl<'a> Model<'a> {
     pub fn embed(&self, texts: &[&str], prompt: Option<Prompt>) -> Result<Embedded> {
         let Self { batch_tokens, compute, .. } = *self;
         let config = EmbedConfig { prompt, batch_tokens, int8: compute.int8, ..EmbedConfig::default() };
-        let embedder = Embedder::load(&self.folder, config, &self.device)?;
+        let embedder = Embedder::load(&self.folder, config, &self.device).map_err(by_option)?;
         let mut places: HashMap<&str, usize> = HashMap::new();
         let mut distinct = Vec::new();
         for text in texts {

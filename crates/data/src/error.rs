@@ -80,12 +80,26 @@ pub enum DataError {
     },
 
     /// A labelled-data path or pattern that matches no file.
-    #[error("no labelled-data file matches `{pattern}` (looked in {}): correct `files`", folder(base))]
+    #[error(
+        "no labelled-data file matches `{pattern}` (looked in {}): correct the path or pattern",
+        folder(base)
+    )]
     NoLabelledFiles {
         /// The path or pattern.
         pattern: String,
         /// The folder that it is relative to.
         base: PathBuf,
+    },
+
+    /// A spreadsheet, where text is expected.
+    #[error(
+        "{}: a spreadsheet's own format cannot be read; export the sheet as CSV (in Excel: \"CSV UTF-8\") and give that \
+         file",
+        path.display()
+    )]
+    Spreadsheet {
+        /// The file.
+        path: PathBuf,
     },
 
     /// A setting of labelled data that does not suit the task or the format.

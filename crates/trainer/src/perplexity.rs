@@ -101,7 +101,7 @@ impl Perplexity {
     pub fn load(folder: &Path, stride: Option<usize>, device: &Device) -> Result<Self> {
         let kind = model_type(folder)?;
         let refuse = |found: usize, expected: String| {
-            Err(TrainerError::Setting { key: "--stride".into(), found: found.to_string(), expected })
+            Err(TrainerError::Setting { key: "stride".into(), found: found.to_string(), expected })
         };
         if !kind.is_some_and(|kind| GptConfig::MODEL_TYPES.contains(&kind.as_str())) {
             if let Some(stride) = stride {

@@ -27,13 +27,14 @@ const KEPT: [&str; 6] = [
 
 /// Rewrite a model folder: weights as safetensors, the tokenizer as tokenizer.json.
 ///
+/// Example: cloze convert --model google-bert/bert-base-uncased --out bert
+///
 /// Reads whatever --model of the other commands reads, including PyTorch files and older vocabularies. All
 /// weights are kept, heads included, bit for bit unless --dtype is given. Marian vocabularies are copied
 /// unchanged, because transformers reads no other format. Prints the new folder.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze convert --model bert-base-uncased --out bert
+More examples:
   cloze convert --model runs/sst2/model --out sst2-half --dtype bf16
   cloze convert --model runs/base/model --out base --max-shard-size 500MB")]
 pub struct Args {

@@ -14,14 +14,15 @@ use crate::output::{Output, say};
 
 /// List the devices available in this build and on this machine, the default first.
 ///
+/// Example: cloze devices
+///
 /// For each device: the name for --device, a description, its memory if known, and the precisions it multiplies
 /// in; for flex, also which processor instructions multiply matrices in each format. Backends missing from this
 /// build are named on standard error, with how to add them. With --check, each device trains a small model for
 /// one step.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze devices
+More examples:
   cloze devices --check
   cloze devices --json")]
 pub struct Args {

@@ -16,18 +16,22 @@ use serde::Serialize;
 
 use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
-use crate::input::{self, Asked, Input, InputArgs, Row, TEXT};
-use crate::lines::{self, BATCH, Longer};
+use crate::failure::by_option;
+use crate::input::{Asked, Input, InputArgs, Row, TEXT};
+use crate::lines::{BATCH, Longer};
 use crate::model;
 use crate::npy::{Element, Npy};
 use crate::output::say;
 use crate::progress::Progress;
+use crate::rows::RowFormat;
 
 /// Turn texts into vectors that are close when their meanings are.
 ///
-/// Texts are lines of standard input or of a file, or rows of JSON lines, CSV, TSV or Parquet. A row is printed
-/// unchanged, with its vector as an extra key of its object, or as an extra cell holding JSON; a Parquet row is
-/// printed as an object. If the input already has a column or key of that name, rename the answer's with
+/// Example: cloze embed --model sentence-transformers/all-MiniLM-L6-v2 < texts.txt > vectors.jsonl
+///
+/// Texts are lines of standard input or of a file, or rows of a table. A row is printed unchanged, with its
+/// vector as an extra key of its object, or as an extra cell holding JSON; a row of Parquet or XML is printed
+/// as an object. If the input already has a column or key of that name, rename the answer's with
 /// --answer-prefix. Empty lines of CSV and TSV are skipped.
 ///
 /// Pooling, normalization, maximum length and the prompt before each text are read from the folder's
@@ -35,8 +39,7 @@ use crate::progress::Progress;
 /// special tokens alone. With --tokens, each token or word of a line gets its own vector.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze embed --model sentence-transformers/all-MiniLM-L6-v2 < sentences.txt > embeddings.jsonl
+More examples:
   cloze embed --model sentence-transformers/all-MiniLM-L6-v2 --format npy < sentences.txt > embeddings.npy
   cloze embed --model sentence-transformers/all-MiniLM-L6-v2 --columns text=title --input articles.csv > embedded.csv
   cloze embed --model bert-base-uncased --tokens --words mean --layers last-four-mean < sentences.txt
@@ -94,10 +97,6 @@ pub struct Args {
         value_parser = RangedU64ValueParser::<usize>::new().range(1..)
     )]
     batch_tokens: usize,
-    /// Bytes of a line to keep. If the model's maximum length truncates a longer line anyway, its beginning is
-    /// encoded; otherwise, and always with --tokens, it is an error.
-    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
-    max_line_bytes: usize,
     #[command(flatten)]
     compute: Compute,
 }
@@ -160,8 +159,8 @@ fn run_on_lines(args: &Args) -> Result<()> {
     };
     let device = args.compute.open()?;
     args.input.check()?;
-    let embedder = Embedder::load(&model::folder(&args.model)?, config, &device)?;
-    let mut input = args.input.open(asked(args, Longer::Cut))?;
+    let embedder = Embedder::load(&model::folder(&args.model)?, config, &device).map_err(by_option)?;
+    let mut input = args.input.open(asked(Longer::Cut))?;
     let mut sink = match args.format {
         Format::Jsonl => Sink::Rows(Answers::new(&args.answers, &input, vec!["embedding"])?),
         Format::Npy => Sink::Npy(Npy::new(Element::F32, "embeddings", args.answers.output()?)?),
@@ -169,12 +168,12 @@ fn run_on_lines(args: &Args) -> Result<()> {
     let mut progress = Progress::new("lines", args.answers.is_stdout() && io::stdout().is_terminal());
     let (mut count, mut truncated) = (0, 0);
     loop {
-        let rows = input.read(BATCH)?;
+        let mut rows = input.read(BATCH)?;
         if rows.is_empty() {
             break;
         }
         let embed = |texts: &[Sequence]| args.compute.run(|| embedder.embed_sequences(texts));
-        let (embeddings, failed) = embedded(&input, &rows, &sequences(&rows), embed)?;
+        let (embeddings, failed) = embedded(&mut input, &mut rows, embed)?;
         for (row, embedding) in rows.iter().zip(embeddings.values.chunks_exact(embedder.width())) {
             sink.embedding(row, embedding)?;
         }
@@ -199,14 +198,13 @@ fn run_on_lines(args: &Args) -> Result<()> {
 }
 
 /// The fields to read from the input.
-fn asked(args: &Args, longer: Longer) -> Asked {
+fn asked(longer: Longer) -> Asked {
     Asked {
         fields: &TEXT,
         expected: r#"{"text": "…"} or "…""#,
         replaced: &[],
-        default: input::Format::Lines,
+        default: RowFormat::Lines,
         longer,
-        max_line_bytes: args.max_line_bytes,
     }
 }
 
@@ -215,22 +213,26 @@ fn sequences(rows: &[Row]) -> Vec<Sequence<'_>> {
     rows.iter().map(|row| Sequence::from(row.line())).collect()
 }
 
-/// The result of `embed` for the texts of rows, with the first row's error if one fails; then the result covers
-/// the rows before it.
+/// The result of `embed` for the texts of rows, and the error of the first row that fails; then the result
+/// covers the rows before it. If unusable rows are skipped, they are removed from `rows` instead.
 fn embedded<T>(
-    input: &Input,
-    rows: &[Row],
-    texts: &[Sequence<'_>],
+    input: &mut Input,
+    rows: &mut Vec<Row>,
     mut embed: impl FnMut(&[Sequence<'_>]) -> cloze_trainer::Result<T>,
 ) -> Result<(T, Option<anyhow::Error>)> {
     let mut failed = None;
-    let mut good = texts;
     loop {
-        match embed(good) {
+        match embed(&sequences(rows)) {
             Ok(made) => return Ok((made, failed)),
             Err(TrainerError::Tokenizer(Error::Batch { index, source, .. })) => {
-                failed = Some(input.failure(&rows[index], *source));
-                good = &texts[..index];
+                let error = input.failure(&rows[index], *source);
+                match input.refuse(error) {
+                    Ok(()) => drop(rows.remove(index)),
+                    Err(error) => {
+                        failed = Some(error);
+                        rows.truncate(index);
+                    }
+                }
             }
             Err(error) => return Err(error.into()),
         }

@@ -15,30 +15,29 @@ use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::{Output, say};
 use crate::progress::Progress;
+use crate::run_args::ConfigArgs;
 
 /// Measure a fine-tuned model on labelled data.
+///
+/// Example: cloze eval --model runs/sst2/model configs/sst2.toml
 ///
 /// Data, reading options and main metric are those of a fine-tuning configuration; its checkpoint is ignored.
 /// Task and labels come from the model. Prints a table, or with --json one object; --out writes every
 /// prediction with its label, the worst errors, tables and an HTML page that shows them.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
+More examples:
   cloze eval --model runs/sst2/model configs/sst2.toml --split test
   cloze eval --model runs/sst2/model configs/sst2.toml --json --int8
   cloze eval --model runs/sst2/model configs/sst2.toml --set 'data.dev=[\"mine.tsv\"]' --out report")]
 pub struct Args {
-    /// A fine-tuning configuration, a TOML file with a [task].
-    #[arg(value_name = "CONFIG")]
-    config: PathBuf,
+    #[command(flatten)]
+    file: ConfigArgs,
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
     /// Which of the configuration's data sets to use.
     #[arg(long, value_enum, default_value_t = Split::Dev)]
     split: Split,
-    /// Override a key of the configuration, such as data.max_len=64; may be repeated.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    settings: Vec<String>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -58,12 +57,13 @@ enum Split {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let wrong = |message: String| WrongUsage::new(anyhow!("{}: {message}", args.config.display()));
-    let file = ConfigFile::open(&args.config).map_err(WrongUsage::new)?;
+    let ConfigArgs { config: path, settings } = &args.file;
+    let wrong = |message: String| WrongUsage::new(anyhow!("{}: {message}", path.display()));
+    let file = ConfigFile::open(path).map_err(WrongUsage::new)?;
     if !<FineTuneRun>::is_of(&file) {
         return Err(wrong("not a fine-tuning configuration: it has no [task]".into()).into());
     }
-    let config = <FineTuneRun>::read(&file, &args.settings).map_err(WrongUsage::new)?;
+    let config = <FineTuneRun>::read(&file, settings).map_err(WrongUsage::new)?;
     let data = &config.data;
     let measured = |split| match split {
         Split::Dev if data.dev_fraction.is_some() => Some(EvaluationData::HeldOut),

@@ -9,11 +9,14 @@ use serde_json::{Value, json};
 
 use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
-use crate::input::{Asked, Format, InputArgs, TEXT};
-use crate::lines::{self, BATCH, Longer};
+use crate::input::{Asked, InputArgs, TEXT};
+use crate::lines::{BATCH, Longer};
 use crate::model;
+use crate::rows::RowFormat;
 
 /// Predict the most likely tokens for the masks in a text.
+///
+/// Example: cloze fill-mask --model google-bert/bert-base-uncased 'The [MASK] of the United States'
 ///
 /// A mask is the model's own mask token: [MASK] for BERT, <mask> for RoBERTa. Texts come from the command line,
 /// or from standard input or a file: lines, or rows of JSON lines, CSV, TSV or Parquet. Each mask is filled
@@ -24,8 +27,7 @@ use crate::model;
 /// answer's with --answer-prefix.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze fill-mask --model runs/tiny/model 'The [MASK] of the United States'
+More examples:
   cloze fill-mask --model runs/tiny/model --top-k 1 --json < lines.txt
   cloze fill-mask --model runs/tiny/model --columns text=sentence --input sentences.csv --output filled.csv")]
 pub struct Args {
@@ -41,15 +43,14 @@ pub struct Args {
     input: InputArgs,
     #[command(flatten)]
     answers: AnswerArgs,
-    /// Maximum bytes of a line; a longer one is an error.
-    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
-    max_line_bytes: usize,
     #[command(flatten)]
     compute: Compute,
     /// The texts (default: the lines of standard input).
     #[arg(
         value_name = "TEXT",
-        conflicts_with_all = ["input", "input_format", "columns", "delimiter", "quoting", "no_header", "answer_prefix"]
+        conflicts_with_all = [
+            "input", "input_format", "columns", "delimiter", "quoting", "no_header", "on_bad_row", "answer_prefix"
+        ]
     )]
     texts: Vec<String>,
 }
@@ -77,9 +78,8 @@ pub fn run(args: &Args) -> Result<()> {
         fields: &TEXT,
         expected: r#"{"text": "…"} or "…""#,
         replaced: &[],
-        default: Format::Lines,
+        default: RowFormat::Lines,
         longer: Longer::Refused,
-        max_line_bytes: args.max_line_bytes,
     })?;
     let mut answers = Answers::new(&args.answers, &input, vec!["masks"])?;
     loop {
@@ -89,7 +89,13 @@ pub fn run(args: &Args) -> Result<()> {
         }
         for row in &rows {
             let text = row.text();
-            let masks = fill(text).with_context(|| row.place.clone())?;
+            let masks = match fill(text).with_context(|| row.place.clone()) {
+                Ok(masks) => masks,
+                Err(error) => {
+                    input.refuse(error)?;
+                    continue;
+                }
+            };
             match input.is_text() {
                 true => answers.line(plain(text, &masks))?,
                 false => answers.write(row, &json!({ "masks": json(&masks) }))?,

@@ -14,11 +14,14 @@ use indicatif::HumanCount;
 use serde_json::{Value, json};
 
 use crate::compute::Compute;
+use crate::failure::by_option;
 use crate::lines::{self, BATCH, Batch, Lines, Longer};
 use crate::model;
 use crate::output::{Output, say};
 
 /// Generate text with a language model.
+///
+/// Example: cloze generate --model openai-community/gpt2 --temperature 0.8 'The old man sat by'
 ///
 /// Texts come from the command line, or from standard input, one per line. Without a sampling option
 /// (--temperature, --top-k, --top-p, --min-p), the folder's generation_config.json sets how tokens are chosen;
@@ -26,8 +29,7 @@ use crate::output::{Output, say};
 /// generated. A text longer than the model's maximum is continued without its beginning.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze generate --model openai-community/gpt2 'The old man sat by'
+More examples:
   cloze generate --model openai-community/gpt2 --temperature 0.8 --top-p 0.95 --n-best 3 --seed 7 'Once upon a time'
   cloze generate --model openai-community/gpt2 --json --max-new 20 < prompts.txt")]
 pub struct Args {
@@ -78,7 +80,7 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
     /// Continuations per text.
-    #[arg(long, alias = "n", value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=100_000))]
     n_best: usize,
     /// Texts processed at a time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
@@ -127,7 +129,7 @@ pub fn run(args: &Args) -> Result<()> {
     config.batch = args.batch;
     config.int8 = args.compute.int8;
     config.bidirectional_prompts = args.bidirectional_prompt;
-    let generator = Generator::load(&model::folder(&args.model)?, config, &device)?;
+    let generator = Generator::load(&model::folder(&args.model)?, config, &device).map_err(by_option)?;
     let mut output = Output::new();
     let (mut count, mut truncated) = (0, 0);
     match &args.texts[..] {
@@ -187,7 +189,7 @@ fn write(
                 failed = Some((index, anyhow::Error::new(*source)));
                 good = &texts[..index];
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(by_option(error)),
         }
     };
     let truncated = continuations.truncated;

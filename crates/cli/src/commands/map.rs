@@ -21,7 +21,7 @@ use crate::model;
 use crate::npy;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::rows::{self, Placed, RowColumns, RowFiles};
+use crate::rows::{NO_TEXT, Placed, RowColumns, RowFiles};
 use crate::text_vectors::{Model, PromptArgs};
 
 /// The class shown for texts without a label if others have one.
@@ -29,14 +29,18 @@ const UNLABELLED: &str = "(none)";
 
 /// Draw a map of texts: a page with a point per text, close to those of similar texts.
 ///
-/// The page is self-contained and loads nothing. Hovering over a point shows its text, a search highlights the
-/// points whose texts match, and a legend toggles classes. Texts come from JSON lines, CSV, TSV, Parquet or
-/// plain lines and are embedded by a model; or texts and vectors come from an index; or vectors come from a
-/// NumPy file with one per text. The same input and seed give the same page, byte for byte.
+/// Example: cloze map --model sentence-transformers/all-MiniLM-L6-v2 --output map.html texts.txt
+///
+/// The fields of a row are its text and optionally its label, which colours the point; without labels all
+/// points have one colour. With an index, --columns label=NAME names one of its fields.
+///
+/// The page is self-contained and loads nothing. Hovering over a point shows its text, a search highlights
+/// the points whose texts match, and a legend toggles classes. Texts come from lines or tables and are
+/// embedded by a model; or texts and vectors come from an index; or vectors come from a NumPy file with one
+/// per text. The same input and seed give the same page, byte for byte.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze map --model sentence-transformers/all-MiniLM-L6-v2 --output map.html sentences.txt
+More examples:
   cloze map --model MODEL --columns text=title,label=topic --method pca --output map.html articles.jsonl
   cloze map --index my-index --columns label=year --output map.html
   cloze map --vectors embeddings.npy --output map.html sentences.txt")]
@@ -45,11 +49,6 @@ pub struct Args {
     source: Source,
     #[command(flatten)]
     files: RowFiles,
-    /// The columns of the text and of the label that colours it: `text=COLUMN`, `label=COLUMN`, by name or by
-    /// number from 1. The default names are text and label; without labels all points have one colour. With an
-    /// index, label names a field.
-    #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = column)]
-    columns: Vec<(String, Column)>,
     /// The page's file (default: standard output).
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -93,7 +92,10 @@ struct Source {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["files", "format", "prompt", "prompt_text", "batch_tokens", "precision", "int8", "device"]
+        conflicts_with_all = [
+            "files", "input_format", "delimiter", "quoting", "no_header", "on_bad_row", "prompt", "prompt_text",
+            "batch_tokens", "precision", "int8", "device"
+        ]
     )]
     index: Option<PathBuf>,
     /// A NumPy file with one vector per text: `[texts, features]`, 32-bit or 64-bit floats.
@@ -121,9 +123,8 @@ enum MetricName {
     Euclidean,
 }
 
-fn column(text: &str) -> Result<(String, Column), String> {
-    rows::column(text, &["text", "label"])
-}
+/// The fields of a row.
+const FIELDS: [&str; 2] = ["text", "label"];
 
 fn number(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| "expected a number".to_owned())
@@ -245,14 +246,15 @@ fn of_vectors(args: &Args, file: &Path) -> Result<Drawn> {
 
 /// The texts and vectors of an index.
 fn of_index(args: &Args, folder: &Path) -> Result<Drawn> {
-    rows::check_once(&args.columns)?;
-    if args.columns.iter().any(|(field, _)| field == "text") {
+    let rows = &args.files.rows;
+    rows.check_fields(&FIELDS)?;
+    if rows.column("text").is_some() {
         let error = anyhow!("--columns text=… is for files; an index already has its texts");
         return Err(WrongUsage::new(error).into());
     }
-    let field = match args.columns.iter().find(|(field, _)| field == "label") {
-        Some((_, Column::Name(name))) => Some(name.as_str()),
-        Some((_, Column::Number(number))) => {
+    let field = match rows.column("label") {
+        Some(Column::Name(name)) => Some(name.as_str()),
+        Some(Column::Number(number)) => {
             let error = anyhow!("--columns label={number}: fields of an index have names");
             return Err(WrongUsage::new(error).into());
         }
@@ -267,7 +269,8 @@ fn of_index(args: &Args, folder: &Path) -> Result<Drawn> {
     for row in index.rows() {
         let (mut row, vector) = row?;
         let cell = row.fields.shift_remove(field.unwrap_or("label"));
-        labels.push(label(cell.unwrap_or(Value::Null), &format!("row {:?}", row.id))?);
+        let label = label(cell.unwrap_or(Value::Null));
+        labels.push(label.map_err(|problem| anyhow!("row {:?}: {problem}", row.id))?);
         drawn.texts.push(row.text);
         drawn.values.extend(vector);
     }
@@ -283,13 +286,11 @@ fn of_index(args: &Args, folder: &Path) -> Result<Drawn> {
 
 /// The texts of the files or of standard input, with their labels.
 fn texts(args: &Args) -> Result<Drawn> {
-    rows::check_once(&args.columns)?;
+    let rows = &args.files.rows;
+    rows.check_fields(&FIELDS)?;
     let columns = RowColumns {
-        columns: vec![
-            RowColumns::column("text", &args.columns, true),
-            RowColumns::column("label", &args.columns, false),
-        ],
-        named_by: (!args.columns.is_empty()).then_some("--columns"),
+        columns: vec![rows.record_column("text", true), rows.record_column("label", false)],
+        named_by: (!rows.columns.is_empty()).then_some("--columns"),
     };
     let mut rows = args.files.open(&columns)?;
     let (mut drawn, mut labels) = (Drawn::default(), Vec::new());
@@ -300,11 +301,18 @@ fn texts(args: &Args) -> Result<Drawn> {
         }
         for Placed { place, cells } in batch {
             let mut cells = cells.into_iter();
-            match cells.next() {
-                Some(Value::String(text)) => drawn.texts.push(text),
-                _ => return Err(Placed::no_text(&place)),
+            let Some(Value::String(text)) = cells.next() else {
+                rows.refuse(&place, "no text", NO_TEXT)?;
+                continue;
+            };
+            match label(cells.next().unwrap_or(Value::Null)) {
+                Ok(label) => labels.push(label),
+                Err(problem) => {
+                    rows.refuse(&place, "bad label", problem)?;
+                    continue;
+                }
             }
-            labels.push(label(cells.next().unwrap_or(Value::Null), &place)?);
+            drawn.texts.push(text);
         }
     }
     drawn.labels = all_or_none(labels);
@@ -321,16 +329,14 @@ fn several(drawn: Drawn) -> Result<Drawn> {
 }
 
 /// The label in a cell; none if it is empty.
-fn label(cell: Value, place: &str) -> Result<Option<String>> {
+fn label(cell: Value) -> Result<Option<String>, &'static str> {
     match cell {
         Value::Null => Ok(None),
         Value::String(label) => Ok(Some(label).filter(|label| !label.trim().is_empty())),
         Value::Number(label) => Ok(Some(label.to_string())),
         Value::Bool(label) => Ok(Some(label.to_string())),
         Value::Array(_) | Value::Object(_) => {
-            bail!(
-                "{place}: the label is neither a string nor a number; name its column with --columns label=COLUMN"
-            )
+            Err("the label is neither a string nor a number; name its column with --columns label=COLUMN")
         }
     }
 }

@@ -12,15 +12,19 @@ use cloze_trainer::mining::{MiningConfig, hard_negatives};
 use indicatif::HumanCount;
 use serde::Serialize;
 
-use super::eval_embeddings::rows::RowArgs;
+use super::eval_embeddings::rows::read;
 use crate::compute::Compute;
 use crate::failure::WrongUsage;
 use crate::lines::{BATCH, Batch, Lines};
 use crate::model;
 use crate::output::{Output, say};
+use crate::rows::RowArgs;
 use crate::text_vectors::Model;
 
 /// Mine hard negatives: texts that a model confuses with the right ones, to train it with.
+///
+/// Example: cloze mine-negatives --model sentence-transformers/all-MiniLM-L6-v2 --columns
+/// text=question,pair=answer --output triplets.jsonl questions.csv
 ///
 /// Rows of FILE are pairs of texts that belong together. For each, the model finds the texts of the pool that
 /// are most similar to the first; those that are not paired with it are negatives. The pool is the second texts
@@ -30,8 +34,7 @@ use crate::text_vectors::Model;
 /// put before first texts and its prompt `document`, `passage` or `corpus` before the pool, if it has them.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze mine-negatives --model MODEL --columns text=question,pair=answer --output triplets.jsonl questions.tsv
+More examples:
   cloze mine-negatives --model MODEL --columns text=sentence_A,pair=sentence_B,label=relatedness_score --min-label 4 \\
       --range-min 2 --relative-margin 0.05 --negatives 3 --output triplets.jsonl sick.tsv")]
 pub struct Args {
@@ -130,7 +133,7 @@ impl Args {
         let mut usual = vec![("text", "text"), ("pair", "pair")];
         usual.extend(self.min_label.map(|_| ("label", "label")));
         let labels = if self.min_label.is_some() { Labels::Values } else { Labels::Unread };
-        let (mut examples, _) = self.rows.read(&self.file, &usual, labels)?;
+        let (mut examples, _) = read(&self.rows, &self.file, &usual, labels)?;
         if let Some(least) = self.min_label {
             examples.retain(|example| matches!(example.target, Target::Value(label) if label >= least));
             if examples.is_empty() {
@@ -146,7 +149,7 @@ pub fn run(args: &Args) -> Result<()> {
     let examples = args.pairs()?;
     let second = |example: &'_ TextExample| example.pair.clone().unwrap_or_default();
     let pool = match &args.pool {
-        Some(path) => distinct(lines_of(path, args.rows.max_line_bytes())?),
+        Some(path) => distinct(lines_of(path, args.rows.bad.max_line_bytes)?),
         None => distinct(examples.iter().map(second).collect()),
     };
     let seconds: Vec<String> = examples.iter().map(second).collect();

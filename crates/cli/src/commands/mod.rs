@@ -8,6 +8,7 @@ mod eval;
 mod eval_embeddings;
 mod fill_mask;
 mod generate;
+mod jobs;
 mod map;
 mod mine_negatives;
 mod perplexity;
@@ -23,10 +24,18 @@ mod tokenizer;
 mod train;
 mod translate;
 
+use std::ffi::OsString;
+
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::{help, spellings};
 
 /// Transformers from raw text to a working model.
+///
+/// Example: cloze embed --model sentence-transformers/all-MiniLM-L6-v2 < texts.txt > vectors.jsonl
+///
+/// `cloze help jobs` lists what can be done, with the command for each.
 ///
 /// Results go to standard output, everything else to standard error. Exit status: 0 done,
 /// 1 failed, 2 wrong usage or configuration.
@@ -36,7 +45,7 @@ use clap::{Parser, Subcommand};
     version,
     max_term_width = 100,
     after_long_help = "\
-Examples:
+More examples:
   Pretrain a small BERT on the embedded sample, then fill a mask with it:
     cloze train configs/bert-tiny-sample.toml --out runs/tiny
     cloze fill-mask --model runs/tiny/model 'The [MASK] of the United States'
@@ -48,6 +57,26 @@ Examples:
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The commands as they are declared.
+pub fn program() -> clap::Command {
+    Cli::command()
+}
+
+/// The parser of command lines.
+pub fn parser() -> clap::Command {
+    spellings::with_old_names(help::laid_out(jobs::listed(program())))
+}
+
+/// Parses the words of a command line, the program's name first.
+///
+/// # Errors
+/// The parser's, also for help and the version, which it prints.
+pub fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut parser = parser();
+    let matches = parser.try_get_matches_from_mut(spellings::rewritten(words))?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut parser))
 }
 
 #[derive(Subcommand)]
@@ -78,6 +107,7 @@ pub enum Command {
     #[cfg(feature = "hub")]
     Pull(pull::Args),
     Devices(devices::Args),
+    Jobs(jobs::Args),
     Completions(completions::Args),
 }
 
@@ -112,6 +142,7 @@ pub fn run(command: Command) -> Result<()> {
         #[cfg(feature = "hub")]
         Command::Pull(args) => pull::run(&args),
         Command::Devices(args) => devices::run(&args),
+        Command::Jobs(args) => jobs::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }

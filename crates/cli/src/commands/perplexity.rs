@@ -4,20 +4,26 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use clap::builder::RangedU64ValueParser;
-use cloze_evaluation::table;
+use cloze_data::check_no_spreadsheet;
+use cloze_data::labelled::records;
+use cloze_evaluation::table::{facts, grouped};
 use cloze_model::blocks::quantize_int8;
 use cloze_trainer::TrainerError;
 use cloze_trainer::perplexity::{Perplexity, TextScore};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::compute::Compute;
-use crate::failure::WrongUsage;
+use crate::failure::by_option;
 use crate::model;
 use crate::output::Output;
+use crate::rows::{BadRowArgs, NO_TEXT, RowArgs, RowFormat, say_skipped};
 
 /// Measure how well a language model predicts texts.
+///
+/// Example: cloze perplexity --model openai-community/gpt2 texts.txt
 ///
 /// A left-to-right model (GPT-2, Llama, Mistral, Qwen2) reads each file in windows as long as its positions,
 /// which begin --stride tokens apart; each window predicts the tokens that no earlier window predicted.
@@ -26,11 +32,12 @@ use crate::output::Output;
 /// A masked model (BERT and the like) reads lines and predicts each token from all others of its line, with
 /// only that token masked: the pseudo-perplexity of Salazar et al. 2020. It is not comparable with perplexity.
 ///
+/// A table has a text in each row, in the field text, and each is predicted by itself.
+///
 /// Bits per byte and word perplexity are comparable across vocabularies.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze perplexity --model runs/gpt-mini-corpus/model held-out.txt
+More examples:
   cloze perplexity --model openai-community/gpt2 --stride 256 --json book.txt
   cloze perplexity --model google-bert/bert-base-uncased sentences.txt")]
 pub struct Args {
@@ -45,7 +52,9 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     compute: Compute,
-    /// Text files in UTF-8.
+    #[command(flatten)]
+    rows: RowArgs,
+    /// Text files in UTF-8, or tables of texts.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }
@@ -65,24 +74,18 @@ struct Object<'a> {
 pub fn run(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
     let folder = model::folder(&args.model)?;
-    let mut model = Perplexity::load(&folder, args.stride, &device).map_err(|error| match error {
-        TrainerError::Setting { key, found, expected } => {
-            WrongUsage::new(anyhow!("{key} is {found}; expected {expected}")).into()
-        }
-        error => anyhow::Error::from(error),
-    })?;
+    args.rows.check_fields(&["text"])?;
+    let mut model = Perplexity::load(&folder, args.stride, &device).map_err(by_option)?;
     if args.compute.int8 {
         quantize_int8(&mut model);
     }
     let mut output = Output::new();
     let mut all = TextScore::default();
     for path in &args.files {
-        let file = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
-            true => Err(std::io::ErrorKind::IsADirectory.into()),
-            false => Ok(file),
-        });
-        let file = file.map_err(|error| anyhow!("cannot read {}: {error}", path.display()))?;
-        let score = args.compute.run(|| model.score(BufReader::new(file), path))?;
+        let score = match args.rows.format(Some(path), RowFormat::Lines) {
+            RowFormat::Lines => text(args, &model, path)?,
+            _ => table(args, &model, path)?,
+        };
         print(&mut output, Some(path), &model, &score, args.json)?;
         all += score;
     }
@@ -90,6 +93,50 @@ pub fn run(args: &Args) -> Result<()> {
         print(&mut output, None, &model, &all, args.json)?;
     }
     output.flush()
+}
+
+/// The score of a text file.
+fn text(args: &Args, model: &Perplexity, path: &Path) -> Result<TextScore> {
+    args.rows.check_lines()?;
+    check_no_spreadsheet(path)?;
+    let file = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
+        true => Err(std::io::ErrorKind::IsADirectory.into()),
+        false => Ok(file),
+    });
+    let file = file.map_err(|error| anyhow!("cannot read {}: {error}", path.display()))?;
+    Ok(args.compute.run(|| model.score(BufReader::new(file), path))?)
+}
+
+/// The score of the texts in a table's rows, each predicted by itself.
+fn table(args: &Args, model: &Perplexity, path: &Path) -> Result<TextScore> {
+    let name = path.display().to_string();
+    let source = args.rows.source([&name])?;
+    let mut rows = records(&source, Path::new(""), vec![args.rows.record_column("text", true)])?;
+    let mut all = TextScore::default();
+    while let Some(record) = rows.next().transpose()? {
+        let score = match &record.cells[..] {
+            [Value::String(text)] => {
+                let place = format!("{name}:{}", record.line);
+                args.compute.run(|| model.score(text.as_bytes(), Path::new(&place)))
+            }
+            _ => {
+                rows.refuse(record.line, "no text", NO_TEXT.into()).map_err(BadRowArgs::told)?;
+                continue;
+            }
+        };
+        match score {
+            Ok(score) => all += score,
+            Err(TrainerError::Text { reason, .. }) => {
+                rows.refuse(record.line, "text without a prediction", reason).map_err(BadRowArgs::told)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    say_skipped(&name, rows.skipped());
+    match all.tokens {
+        0 => bail!("{name}: no row has a text to predict"),
+        _ => Ok(all),
+    }
 }
 
 /// Prints a file's figures as soon as they are computed, or those of all files.
@@ -117,10 +164,10 @@ fn print(
         ("nats per token", format!("{:.4}", score.nats / score.tokens as f64)),
         ("bits per byte", format!("{bits_per_byte:.4}")),
         ("perplexity of words", format!("{word_perplexity:.2}")),
-        ("tokens", table::grouped(score.tokens)),
-        ("bytes", table::grouped(score.bytes)),
-        ("words", table::grouped(score.words)),
+        ("tokens", grouped(score.tokens)),
+        ("bytes", grouped(score.bytes)),
+        ("words", grouped(score.words)),
     ];
-    output.line(table::facts(&title, rows))?;
+    output.line(facts(&title, rows))?;
     output.flush()
 }

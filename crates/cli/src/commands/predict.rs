@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use clap::builder::RangedU64ValueParser;
 use cloze_trainer::finetune::{Advance, InputKey, Predictor};
 use indicatif::HumanCount;
@@ -10,19 +10,23 @@ use serde_json::{Map, Value};
 
 use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
-use crate::failure::WrongUsage;
-use crate::input::{Asked, Format, InputArgs, Row};
-use crate::lines::{self, BATCH, Longer};
+use crate::failure::by_option;
+use crate::input::{Asked, InputArgs, Row};
+use crate::lines::{BATCH, Longer};
 use crate::model;
 use crate::output::say;
 use crate::progress::Progress;
+use crate::rows::RowFormat;
 
-/// Predict with a fine-tuned model for each row of JSON lines, CSV, TSV or Parquet.
+/// Predict with a fine-tuned model for each row of a table or of JSON lines.
 ///
-/// The task is read from the model folder. A JSON object is printed with the answer's keys after its own, which
-/// may be anything; a CSV or TSV line with the answer's cells after its own, where anything but text and
-/// numbers is JSON; a Parquet row as an object. The columns of a table, by these names or those in --columns,
-/// correspond to the keys in JSON:
+/// Example: cloze predict --model distilbert/distilbert-base-uncased-finetuned-sst-2-english --columns
+/// text=review --input reviews.csv --output labelled.csv
+///
+/// The task is read from the model folder. A JSON object is printed with the answer's keys after its own,
+/// which may be anything; a CSV or TSV line with the answer's cells after its own, where anything but text
+/// and numbers is JSON; a row of Parquet or XML as an object. The columns of a table, by these names or those
+/// in --columns, correspond to the keys in JSON:
 ///
 /// Classes and numbers for {"text": "..."}, {"text": "...", "pair": "..."} or "...": a classifier prints
 /// {"label": ..., "score": ..., "scores": {...}} with the probability of every label, a regression {"value":
@@ -42,17 +46,16 @@ use crate::progress::Progress;
 /// each choice has a column: --columns choices=A,choices=B.
 ///
 /// Each line of JSON has its line of output; for an empty line it is null. Empty lines of CSV and TSV are
-/// skipped; their output is UTF-8. An unreadable row is an error that names it, after the rows before it are
-/// printed; no output file is created then. An input column or key with the same name as the answer's is also
-/// an error: rename the answer's with --answer-prefix.
+/// skipped; their output is UTF-8. An unusable row is an error that names it, after the rows before it are
+/// printed; no output file is created then. With --on-bad-row skip it is left out. An input column or key
+/// with the same name as the answer's is also an error: rename the answer's with --answer-prefix.
 #[derive(clap::Args)]
-#[command(after_long_help = r#"Examples:
+#[command(after_long_help = r#"More examples:
   cloze predict --model runs/mrpc/model --input pairs.jsonl --output predictions.jsonl
   echo '{"text": "one long string of cliches"}' | cloze predict --model runs/sst2/model
   cloze predict --model runs/sst2/model --columns text=review --input reviews.csv --output labelled.csv
   cloze predict --model runs/squad/model --n-best 3 < questions.jsonl
-  echo '"Ada Lovelace was born in London ."' | cloze predict --model runs/wnut17/model
-  cloze predict --model distilbert/distilbert-base-uncased-finetuned-sst-2-english < texts.jsonl"#)]
+  echo '"Ada Lovelace was born in London ."' | cloze predict --model runs/wnut17/model"#)]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
@@ -66,9 +69,6 @@ pub struct Args {
     /// The probability above which one of several labels is predicted (default: the model's, 0.5 if it has none).
     #[arg(long, value_name = "P")]
     threshold: Option<f64>,
-    /// Maximum bytes of a line; a longer one is an error.
-    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
-    max_line_bytes: usize,
     #[command(flatten)]
     compute: Compute,
 }
@@ -78,19 +78,18 @@ pub fn run(args: &Args) -> Result<()> {
     args.input.check()?;
     let mut predictor = Predictor::load(&model::folder(&args.model)?, &device, args.compute.int8)?;
     if let Some(n) = args.n_best {
-        predictor.list(n).map_err(WrongUsage::new)?;
+        predictor.list(n).map_err(by_option)?;
     }
     if let Some(threshold) = args.threshold {
-        predictor.predict_above(threshold).map_err(WrongUsage::new)?;
+        predictor.predict_above(threshold).map_err(by_option)?;
     }
     let keys = predictor.input_keys();
     let mut input = args.input.open(Asked {
         fields: keys,
         expected: predictor.input(),
         replaced: &[],
-        default: Format::Jsonl,
+        default: RowFormat::Jsonl,
         longer: Longer::Refused,
-        max_line_bytes: args.max_line_bytes,
     })?;
     let mut answers = Answers::new(&args.answers, &input, predictor.answer_keys())?;
     let mut progress = Progress::new("lines", args.answers.is_stdout() && io::stdout().is_terminal());
@@ -108,17 +107,23 @@ pub fn run(args: &Args) -> Result<()> {
             let share = size.map(|size| (bytes as f64 + part(of_batch)) / size);
             progress.show(count + part(rows.len()) as usize, share);
         };
-        let predicted = args.compute.run(|| predictor.predict(&lines, advanced))?;
-        for (row, value) in rows.iter().zip(&predicted.values) {
-            answers.write(row, value)?;
-        }
-        answers.flush()?;
-        if let Some(error) = predicted.refused {
-            return Err(error).with_context(|| rows[predicted.values.len()].place.clone());
+        // The rows after one that the model refuses are predicted in turn, if unusable rows are skipped.
+        let mut done = 0;
+        while done < rows.len() {
+            let predicted = args.compute.run(|| predictor.predict(&lines[done..], &mut *advanced))?;
+            for (row, value) in rows[done..].iter().zip(&predicted.values) {
+                answers.write(row, value)?;
+            }
+            answers.flush()?;
+            done += predicted.values.len();
+            truncated += predicted.truncated;
+            if let Some(error) = predicted.refused {
+                input.refuse(anyhow!(error).context(rows[done].place.clone()))?;
+                done += 1;
+            }
         }
         count += rows.len();
         bytes += of_batch;
-        truncated += predicted.truncated;
     }
     progress.finish();
     if truncated > 0 {

@@ -11,13 +11,14 @@ use crate::output::Output;
 
 /// Download a model from the Hugging Face hub and print its folder.
 ///
+/// Example: cloze pull sentence-transformers/all-MiniLM-L6-v2
+///
 /// Downloads what is needed to run it: configuration, tokenizer, sentence-transformers' modules and the
 /// weights, as safetensors if available. Files go to the same cache as Python's huggingface_hub, where --model
 /// of other commands finds them by the same name. Interrupted downloads resume.
 #[derive(clap::Args)]
 #[command(after_long_help = format!("\
-Examples:
-  cloze pull sentence-transformers/all-MiniLM-L6-v2
+More examples:
   cloze pull google-bert/bert-base-uncased@main --out bert
   cloze embed --model sentence-transformers/all-MiniLM-L6-v2 < sentences.txt
 

@@ -10,15 +10,18 @@ use serde_json::{Map, Value, json};
 
 use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
-use crate::input::{Asked, Format, InputArgs, Row};
-use crate::lines::{self, Longer};
+use crate::input::{Asked, InputArgs, Row};
+use crate::lines::Longer;
 use crate::model;
 use crate::output::say;
+use crate::rows::RowFormat;
 
 /// Maximum number of queries processed together.
 const QUERIES: usize = 64;
 
 /// Rerank the candidates of each query with a cross-encoder, or score pairs of a query and a text.
+///
+/// Example: cloze rerank --model cross-encoder/ms-marco-MiniLM-L6-v2 --input pairs.csv --output scored.csv
 ///
 /// The model reads a query and a candidate together and returns one score for them, or two classes. A line of
 /// JSON is {"query": "...", "candidates": ["...", ...]}, or the output of `cloze search query`, with rows in
@@ -34,7 +37,7 @@ const QUERIES: usize = 64;
 /// extra cell or key; Parquet rows as JSON. If the input already has a column or key of that name, rename the
 /// answer's with --answer-prefix.
 #[derive(clap::Args)]
-#[command(after_long_help = r#"Examples:
+#[command(after_long_help = r#"More examples:
   cloze search query --index INDEX -k 100 'how do ships float' | cloze rerank --model MODEL --top-k 10
   cloze rerank --model cross-encoder/ms-marco-MiniLM-L6-v2 --input candidates.jsonl --output ranked.jsonl
   cloze rerank --model MODEL --columns query=question,text=passage --input pairs.csv --output scored.csv
@@ -47,11 +50,8 @@ pub struct Args {
     #[command(flatten)]
     answers: AnswerArgs,
     /// Print only the N best candidates of each query.
-    #[arg(short = 'k', long, alias = "top", value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    #[arg(short = 'k', long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     top_k: Option<usize>,
-    /// Maximum bytes of a line; a longer one is an error.
-    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
-    max_line_bytes: usize,
     #[command(flatten)]
     compute: Compute,
 }
@@ -134,24 +134,28 @@ pub fn run(args: &Args) -> Result<()> {
         fields: if args.input.is_cells() { &PAIR } else { &FIELDS },
         expected: EXPECTED,
         replaced: &["candidates", "found"],
-        default: Format::Jsonl,
+        default: RowFormat::Jsonl,
         longer: Longer::Refused,
-        max_line_bytes: args.max_line_bytes,
     })?;
     let mut answers = Answers::new(&args.answers, &input, vec!["score"])?;
     let (mut count, mut truncated) = (0, 0);
     loop {
-        let rows = input.read(QUERIES)?;
-        if rows.is_empty() {
+        let read = input.read(QUERIES)?;
+        if read.is_empty() {
             break;
         }
-        let (mut requests, mut failed) = (Vec::new(), None);
-        for row in &rows {
-            match request(row) {
-                Ok(request) => requests.push(request),
+        let (mut rows, mut requests, mut failed) = (Vec::new(), Vec::new(), None);
+        for row in read {
+            match request(&row) {
+                Ok(request) => {
+                    requests.push(request);
+                    rows.push(row);
+                }
                 Err(error) => {
-                    failed = Some(error.context(row.place.clone()));
-                    break;
+                    failed = input.refuse(error.context(row.place)).err();
+                    if failed.is_some() {
+                        break;
+                    }
                 }
             }
         }
@@ -165,10 +169,18 @@ pub fn run(args: &Args) -> Result<()> {
             let queries: Vec<(String, Vec<String>)> = requests.iter().map(of).collect();
             match args.compute.run(|| reranker.rank_all(&queries)) {
                 Ok(rankings) => break rankings,
-                // Those before it have their answers.
                 Err(Error::Input { place, source }) => {
-                    failed = Some(anyhow!(source).context(rows[place].place.clone()));
-                    requests.truncate(place);
+                    match input.refuse(anyhow!(source).context(rows[place].place.clone())) {
+                        Ok(()) => {
+                            rows.remove(place);
+                            requests.remove(place);
+                        }
+                        // Those before it have their answers.
+                        Err(error) => {
+                            failed = Some(error);
+                            requests.truncate(place);
+                        }
+                    }
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -14,6 +14,7 @@ use indicatif::HumanCount;
 use serde_json::{Value, json};
 
 use crate::compute::Compute;
+use crate::failure::by_option;
 use crate::lines::{self, BATCH, Batch, Lines, Longer};
 use crate::model;
 use crate::output::{Output, say};
@@ -21,12 +22,13 @@ use crate::progress::Progress;
 
 /// Translate lines of text on standard input.
 ///
+/// Example: cloze translate --model Helsinki-NLP/opus-mt-en-de < english.txt > german.txt
+///
 /// Each input line is a source, and each output line its translation; an empty line stays empty. A source
 /// longer than the model's maximum is translated without its end.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze translate --model runs/multi30k/model < source.en > hypotheses.de
+More examples:
   cloze translate --model runs/multi30k/model --beam 5 --n-best 5 --json < source.en
   cloze translate --model runs/multi30k/model --alignment < source.en")]
 pub struct Args {
@@ -71,10 +73,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     batch: usize,
     /// Maximum tokens of a translation (default: from the folder, else twice the source's plus 10).
-    #[arg(long, alias = "max-len", value_name = "N")]
+    #[arg(long, value_name = "N")]
     max_new: Option<usize>,
     /// Minimum tokens of a translation (default: from the folder, else 0).
-    #[arg(long, alias = "min-len", value_name = "N")]
+    #[arg(long, value_name = "N")]
     min_new: Option<usize>,
     /// Penalise tokens that already occur in the translation; 1 has no effect (default: from the folder, else
     /// 1).
@@ -174,8 +176,9 @@ pub fn run(args: &Args) -> Result<()> {
     config.replace_unknown = args.replace_unknown;
     config.batch = args.batch;
     config.int8 = args.compute.int8;
-    let translator =
-        Translator::load_with(&model::folder(&args.model)?, config, &device, |search| args.change(search))?;
+    let folder = model::folder(&args.model)?;
+    let translator = Translator::load_with(&folder, config, &device, |search| args.change(search));
+    let translator = translator.map_err(by_option)?;
     let mut output = Output::new();
     let mut progress = Progress::new("lines", io::stdout().is_terminal());
     let (mut count, mut truncated) = (0, 0);
@@ -194,7 +197,7 @@ pub fn run(args: &Args) -> Result<()> {
                     failed = Some(lines.failure(batch.first() + index, batch.line(index), *source));
                     good = &texts[..index];
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(by_option(error)),
             }
         };
         truncated += translations.truncated;

@@ -154,11 +154,11 @@ fn long_texts_and_wrong_settings() {
         (
             &["--n-best", "2"][..],
             &b"a\n"[..],
-            "`n_best` is 2; expected 1 without a beam and without sampling",
+            "`--n-best` is 2; expected 1 without a beam and without sampling",
         ),
-        (&["--temperature", "0"], b"a\n", "`temperature` is 0; expected a positive number"),
-        (&["--top-p", "1.5"], b"a\n", "`top_p` is 1.5; expected above 0 and at most 1"),
-        (&["--repetition-penalty", "-1"], b"a\n", "`repetition_penalty` is -1"),
+        (&["--temperature", "0"], b"a\n", "`--temperature` is 0; expected a positive number"),
+        (&["--top-p", "1.5"], b"a\n", "`--top-p` is 1.5; expected above 0 and at most 1"),
+        (&["--repetition-penalty", "-1"], b"a\n", "`--repetition-penalty` is -1"),
         (&["--max-line-bytes", "3"], b"a man\n", "longer than `--max-line-bytes` = 3"),
         (&[], b"a\n\xff\n", "standard input, line 2"),
     ] {
@@ -168,6 +168,11 @@ fn long_texts_and_wrong_settings() {
         let is_line = ran.err.starts_with("error: ") && ran.err.lines().count() == 1;
         assert!(is_line && ran.err.contains(expected), "{}", ran.err);
     }
+    // In the spelling that was used.
+    let ran = run("generate", &folder, &["--n", "2"], b"a\n");
+    assert!(ran.error_line(2).contains("`--n` is 2; expected 1 without a beam"), "{}", ran.err);
+    let ran = run("generate", &folder, &["--n", "two"], b"a\n");
+    assert!(ran.error_line(2).contains("for '--n <N>'"), "{}", ran.err);
     // Wrong usage.
     assert_eq!(run("generate", &folder, &["--beam", "2", "--top-k", "3"], b"a\n").status, 2);
 }
@@ -380,13 +385,17 @@ fn long_lines_and_bad_ones() {
     for (args, input, expected) in [
         (&[][..], &b"a man\nthe \xff\na\n"[..], "standard input, line 2"),
         (&["--max-line-bytes", "4"], b"a man\n", "longer than `--max-line-bytes` = 4"),
-        (&["--n-best", "7", "--beam", "3"], b"a\n", "`n_best` is 7; expected at most the number of beams, 3"),
+        (
+            &["--n-best", "7", "--beam", "3"],
+            b"a\n",
+            "`--n-best` is 7; expected at most the number of beams, 3",
+        ),
         (
             &["--groups", "2", "--beam", "3"],
             b"a\n",
-            "`groups` is 2; expected a divisor of the number of beams, 3",
+            "`--groups` is 2; expected a divisor of the number of beams, 3",
         ),
-        (&["--length-penalty", "nan"], b"a\n", "`length_penalty` is NaN"),
+        (&["--length-penalty", "nan"], b"a\n", "`--length-penalty` is NaN"),
     ] {
         let ran = run("translate", &folder, args, input);
         assert_eq!(ran.status, if expected.starts_with('`') { 2 } else { 1 }, "{}", ran.err);

@@ -223,7 +223,7 @@ fn failures_are_one_line() {
             1,
             "correct it, or skip such rows with --on-bad-row skip",
         ),
-        (&["sts", "--no-header", "pairs.jsonl"], 2, "`header`"),
+        (&["sts", "--no-header", "pairs.jsonl"], 2, "`--no-header`"),
         (&["sts", "none.tsv"], 1, "none.tsv"),
         (&["sts", "absent"], 1, "absent"),
         (&["pairs", "bad.jsonl"], 1, "bad.jsonl:2: column `label`: `2`, expected one of 0, 1"),

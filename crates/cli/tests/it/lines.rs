@@ -266,10 +266,10 @@ fn tokens_and_words_have_their_places_and_vectors() {
     assert_eq!(of(&long[0]["tokens"]).len(), 90);
 
     for (options, expected) in [
-        (&["--layers", "3"][..], "`layers` is \"3\"; expected numbers from 0, the embeddings, to 2"),
+        (&["--layers", "3"][..], "`--layers` is \"3\"; expected numbers from 0, the embeddings, to 2"),
         (&["--layers", "last-four-mean"], "expected \"last\", \"all\" or numbers: the model has 2 layers"),
-        (&["--max-len", "21"], "`max_len` is 21; expected at most 20, the model's positions"),
-        (&["--language", "de"], "`language` is \"de\"; expected a number below 2"),
+        (&["--max-len", "21"], "`--max-len` is 21; expected at most 20, the model's positions"),
+        (&["--language", "de"], "`--language` is \"de\"; expected a number below 2"),
     ] {
         let ran = with(options, "a\n");
         let error = ran.error_line(2);

@@ -73,6 +73,29 @@ fn figures_of_each_file_and_of_all() {
 }
 
 #[test]
+fn texts_of_a_table_are_predicted_one_by_one() {
+    let place = place();
+    let text = fs::read_to_string(place.path().join("a.txt")).unwrap();
+    let (first, second) = ("the old man sat by the sea", text.lines().next().unwrap());
+    let write = |name: &str, text: &str| fs::write(place.path().join(name), text).unwrap();
+    write("one.txt", first);
+    write("two.txt", second);
+    write("rows.csv", &format!("id,body\n1,\"{first}\"\n2,\"{second}\"\n"));
+    let score = |args: &[&str]| -> Vec<f64> {
+        let (code, out, err) = cloze(&[&["--model", "gpt", "--json"], args].concat(), place.path());
+        assert_eq!(code, Some(0), "{err}");
+        let line: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+        ["nats", "tokens", "words"].map(|key| line[key].as_f64().unwrap()).to_vec()
+    };
+    let (apart, table) = (score(&["one.txt", "two.txt"]), score(&["--columns", "text=body", "rows.csv"]));
+    assert!(apart.iter().zip(&table).all(|(a, b)| (a - b).abs() < 1e-6 * a), "{apart:?} {table:?}");
+    write("short.csv", &format!("text\n\"\"\n\"{first}\"\n"));
+    let (code, _, err) = cloze(&["--model", "gpt", "short.csv"], place.path());
+    assert!(code == Some(1) && err.contains("short.csv:2: has no token to predict"), "{err}");
+    assert_eq!(score(&["--on-bad-row", "skip", "short.csv"]), score(&["one.txt"]));
+}
+
+#[test]
 fn failures_are_one_line() {
     let place = place();
     for (args, code, expected) in [
@@ -83,12 +106,12 @@ fn failures_are_one_line() {
         (
             &["--model", "gpt", "--stride", "9", "a.txt"],
             2,
-            "--stride is 9; expected from 1 to 8, the model's positions",
+            "`--stride` is 9; expected from 1 to 8, the model's positions",
         ),
         (
             &["--model", "bert", "--stride", "3", "a.txt"],
             2,
-            "--stride is 3; expected none: the model of `--model` is a masked one",
+            "`--stride` is 3; expected none: the model of `--model` is a masked one",
         ),
         (&["--model", "gpt", "--stride", "0", "a.txt"], 2, "--stride"),
         (&["--model", "gpt"], 2, "<FILE>"),

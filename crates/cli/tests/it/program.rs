@@ -97,24 +97,86 @@ fn an_error_line_shows_text_that_a_terminal_would_act_on() {
 }
 
 #[test]
-fn help_shows_examples_on_standard_output() {
-    for command in [
-        &["train"][..],
-        &["fill-mask"],
-        &["embed"],
-        &["eval"],
-        &["predict"],
-        &["convert"],
-        &["devices"],
-        &["completions"],
-        &["tokenizer", "train"],
-        &["tokenizer", "encode"],
-        &["tokenizer", "inspect"],
-    ] {
+fn help_shows_an_example_on_standard_output() {
+    for command in [&["train"][..], &["fill-mask"], &["tokenizer", "inspect"]] {
         let help = run(&[command, &["--help"]].concat()).done();
-        assert!(help.contains("Examples:\n  cloze "), "{help}");
+        let example = format!("\n\nExample:\n  cloze {} ", command.join(" "));
+        assert!(help.find(&example).is_some_and(|place| place < 200), "{help}");
+        assert_eq!(run(&[&["help"], command].concat()).done(), help);
     }
     assert!(run(&["--version"]).done().starts_with("cloze "));
+}
+
+#[test]
+fn jobs_are_listed_with_their_commands() {
+    assert!(run(&["--help"]).done().contains("`cloze help jobs`"));
+    let jobs = run(&["jobs"]).done();
+    let job = "  to embed texts (embed.md):\n    cloze embed --model sentence-transformers/all-MiniLM-L6-v2 < texts.txt \\\n";
+    assert!(jobs.contains(job), "{jobs}");
+    let help = run(&["help", "jobs"]).done();
+    assert!(help.contains(jobs.trim()), "{help}");
+    assert!(run(&["help", "jbos"]).error_line(2).contains("jbos"));
+}
+
+#[test]
+fn a_configuration_names_the_command_that_it_is_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = text(folder.path().join("a.toml"));
+    fs::write(&path, "[probe]\nhidden = 0\n").unwrap();
+    let ran = run(&["train", &path]);
+    assert!(ran.error_line(2).ends_with("is for `cloze probe`, not `cloze train`"), "{}", ran.err);
+    fs::write(&path, "[train]\nsteps = 1\n").unwrap();
+    let ran = run(&["probe", &path]);
+    assert!(ran.error_line(2).ends_with("is for `cloze train`, not `cloze probe`"), "{}", ran.err);
+}
+
+#[test]
+fn a_spreadsheet_is_refused_with_the_way_to_export_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let sheet = text(folder.path().join("reviews.xlsx"));
+    fs::write(&sheet, b"PK\x03\x04").unwrap();
+    let out = text(folder.path().join("out"));
+    let ran = run(&["tokenizer", "train", "--model", "bpe", "--vocab-size", "300", "--out", &out, &sheet]);
+    assert!(ran.error_line(1).contains("export the sheet as CSV"), "{}", ran.err);
+    let vectors = text(folder.path().join("vectors.npy"));
+    let ran = run(&["map", "--vectors", &vectors, &sheet]);
+    assert!(ran.error_line(1).contains("export the sheet as CSV"), "{}", ran.err);
+}
+
+#[test]
+fn a_tokenizer_is_trained_on_rows_of_any_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| text(folder.path().join(name));
+    fs::write(place("a.txt"), "the cat sat\nthe cat\n").unwrap();
+    fs::write(place("a.csv"), "id;body\n1;the cat sat\n2;the cat\n").unwrap();
+    fs::write(place("a.jsonl"), "{\"body\": \"the cat sat\"}\n{\n{\"body\": \"the cat\"}\n").unwrap();
+    let train = |out: &str, more: &[&str]| {
+        let out = place(out);
+        let args = ["tokenizer", "train", "--model", "wordpiece", "--vocab-size", "30", "--out", &out];
+        run(&[&args[..], more].concat())
+    };
+    train("text", &[&place("a.txt")]).done();
+    train("csv", &["--columns", "text=body", "--delimiter", ";", &place("a.csv")]).done();
+    let jsonl = place("a.jsonl");
+    let bad = train("bad", &["--columns", "text=body", &jsonl]);
+    assert!(bad.error_line(1).contains("a.jsonl:2"), "{}", bad.err);
+    let ran = train("jsonl", &["--columns", "text=body", "--on-bad-row", "skip", &jsonl]);
+    assert!(ran.err.contains("skipped 1 × bad JSON"), "{}", ran.err);
+    ran.done();
+    // As it was spelled before.
+    let ran = train("old", &["--text-column", "body", "--on-bad-row", "skip", "--format", "jsonl", &jsonl]);
+    for note in ["--text-column is called --columns text=NAME now", "--format is called --input-format now"] {
+        assert!(ran.err.contains(&format!("note: {note}\n")), "{}", ran.err);
+    }
+    ran.done();
+    let read = |out: &str| fs::read(Path::new(&place(out)).join("tokenizer.json")).unwrap();
+    for out in ["csv", "jsonl", "old"] {
+        assert_eq!(read(out), read("text"), "{out}");
+    }
+    let ran = train("none", &["--columns", "body=text", &jsonl]);
+    assert!(ran.error_line(2).contains("no field `body`; expected one of text"), "{}", ran.err);
+    let ran = train("none", &[&place("a.csv")]);
+    assert!(ran.error_line(1).contains("or `--columns text=COLUMN`"), "{}", ran.err);
 }
 
 #[test]
@@ -154,6 +216,7 @@ fn completions_are_printed_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = run(&["completions", shell]).done();
         assert!(script.contains("fill-mask") && script.contains("min-frequency"), "{shell}");
+        assert!(script.contains("jobs") && !script.contains("text-column"), "{shell}");
     }
     run(&["completions", "tcsh"]).error_line(2);
 }

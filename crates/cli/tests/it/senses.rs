@@ -244,7 +244,7 @@ fn what_cannot_be_used_is_one_error() {
     fails(&train_on("model", "absent.jsonl"), 1, "absent.jsonl");
     fails(&train_on("shallow", "data.jsonl"), 2, "`layers` is \"last-four-mean\"; expected");
     let held_out = |share| [&train_on("model", "data.jsonl")[..], &["--held-out", share]].concat();
-    fails(&held_out("0.05"), 2, "`held_out` is 0.05; expected a share that holds out some of 4 sentences");
+    fails(&held_out("0.05"), 2, "`--held-out` is 0.05; expected a share that holds out some of 4 sentences");
     fails(&held_out("1"), 2, "expected a number from 0 and below 1");
     fails(
         &["train", "--model", "model", "--data", "data.jsonl", "--out", "taken"],

@@ -210,6 +210,42 @@ fn texts_of_tables_are_embedded() {
 }
 
 #[test]
+fn unusable_rows_are_left_out_on_request() {
+    let (_folder, model) = classifier();
+    let skip = ["--on-bad-row", "skip"];
+    let csv = with_file("predict", &model, ("a.csv", b"id,text\n1,a\n2\n3,b\n"), &skip);
+    assert!(csv.err.contains("a.csv: skipped 1 × "), "{}", csv.err);
+    let csv = csv.done();
+    let rows: Vec<&str> = csv.lines().map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(rows, ["id", "1", "3"]);
+    let lines = b"{\"text\": \"a\"}\n{\n{\"text\": 7}\n{\"text\": \"b\"}\n";
+    let jsonl = with_file("predict", &model, ("a.jsonl", lines), &skip);
+    assert!(jsonl.err.contains("a.jsonl: skipped 1 × bad JSON, 1 × bad field\n"), "{}", jsonl.err);
+    assert_eq!(values(&jsonl.done()).len(), 2);
+    let (_folder, model) = encoder();
+    let text = with_file("embed", &model, ("a.txt", b"a b\n\xff\nc\n"), &skip);
+    assert!(text.err.contains("a.txt: skipped 1 × bad UTF-8"), "{}", text.err);
+    assert_eq!(text.done(), run(&["embed", "--model", &model], b"a b\nc\n").done());
+    // What the model cannot use is left out too.
+    let masks = with_file("fill-mask", &model, ("a.csv", b"text\na [MASK]\nno mask\n"), &skip);
+    assert!(masks.err.contains("a.csv: skipped 1 × refused by the model"), "{}", masks.err);
+    assert_eq!(masks.done().lines().count(), 2);
+}
+
+#[test]
+fn rows_of_xml_are_objects() {
+    let (_folder, model) = encoder();
+    let plain = run(&["embed", "--model", &model], b"a b\nc\n").done();
+    let xml = b"<rows><row id=\"1\"><title>a b</title></row><row title=\"c\"/></rows>";
+    let printed = with_file("embed", &model, ("a.xml", xml), &["--columns", "text=title"]).done();
+    let rows = values(&printed);
+    assert_eq!([&rows[0]["title"], &rows[1]["title"]], ["a b", "c"]);
+    for (row, text) in rows.iter().zip(values(&plain)) {
+        assert_eq!(row["embedding"], text["embedding"]);
+    }
+}
+
+#[test]
 fn masks_of_tables_are_filled() {
     let (_folder, model) = encoder();
     let plain = run(&["fill-mask", "--model", &model, "--json", "--top-k", "1", "a [MASK]"], b"").done();

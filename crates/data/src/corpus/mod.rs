@@ -15,6 +15,7 @@ pub use files::input_files;
 pub(crate) use files::{files, format};
 pub(crate) use jsonl::not_an_object;
 
+use crate::spreadsheet::check_no_spreadsheet;
 use crate::{DataError, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -163,7 +164,8 @@ impl SkipReport {
         self.0.is_empty()
     }
 
-    pub(crate) fn count(&mut self, reason: &str) {
+    /// Counts one more part that was left out or cut, for this `reason`.
+    pub fn count(&mut self, reason: &str) {
         *self.0.entry(reason.to_string()).or_default() += 1;
     }
 }
@@ -256,6 +258,7 @@ pub struct DocumentStream {
 /// A path or pattern without files. Problems inside files are reported while iterating.
 pub fn documents(config: &CorpusConfig, base: &Path) -> Result<DocumentStream> {
     let files = input_files(config, base)?;
+    files.iter().try_for_each(|path| check_no_spreadsheet(path))?;
     let mut bytes_total = 0;
     for path in &files {
         bytes_total += path.metadata().map_err(DataError::io("read", path))?.len();

@@ -32,7 +32,9 @@ pub fn choices(source: &LabelledSource, base: &Path, labelled: bool) -> Result<L
     match source.columns.get("choices") {
         Some(Columns::Many(columns)) => {
             several = columns.len();
-            wanted.extend(columns.iter().map(|column| RequestedColumn::of("choices", column.clone())));
+            wanted.extend(
+                columns.iter().map(|column| RequestedColumn::of("choices", column.clone(), source.named)),
+            );
         }
         _ => wanted.push(RequestedColumn::required("choices", source)),
     }

@@ -41,7 +41,7 @@ pub(super) struct Sentences<P> {
 
 impl<P: ParseLine> Sentences<P> {
     pub fn open(path: &Path, source: &LabelledSource, parser: P, labelled: bool) -> Result<Self, Problem> {
-        let lines = Lines::open(path, source.max_line_bytes, "max_line_bytes")?;
+        let lines = Lines::open(path, source.max_line_bytes, source.named.max_line_bytes())?;
         Ok(Self { lines, parser, labelled, ended: false })
     }
 }
@@ -62,9 +62,9 @@ pub(super) fn open(path: &Path, source: &LabelledSource, labelled: bool) -> Resu
         None => Ok(None),
         Some(Column::Number(number)) => Ok(Some(number.saturating_sub(1))),
         Some(Column::Name(name)) => {
-            let detail = format!(
-                "CoNLL columns have no names: set `columns.{field}` to a number from 1 in place of `{name}`"
-            );
+            let column = source.named.column(field);
+            let detail =
+                format!("CoNLL columns have no names: set {column} to a number from 1 in place of `{name}`");
             Err(file_problem(None, "missing column", detail))
         }
     };

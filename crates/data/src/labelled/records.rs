@@ -56,7 +56,7 @@ pub fn records(source: &LabelledSource, base: &Path, columns: Vec<RecordColumn>)
     Ok(Records {
         files: source.open(Task::Texts, base)?.into(),
         source: source.clone(),
-        columns: columns.into_iter().map(|column| column.requested(Named::Config)).collect(),
+        columns: columns.into_iter().map(|column| column.requested(source.named)).collect(),
         current: None,
         skipped: SkipReport::default(),
         failed: false,

@@ -74,7 +74,8 @@ fn read(
         Some(Columns::One(column)) => std::slice::from_ref(column),
         Some(Columns::Many(columns)) => columns,
     };
-    wanted.extend(columns.iter().map(|column| RequestedColumn::of("negatives", column.clone())));
+    wanted
+        .extend(columns.iter().map(|column| RequestedColumn::of("negatives", column.clone(), source.named)));
     let has_score = source.configured("label").is_some();
     if has_score {
         wanted.push(RequestedColumn::required("label", source));

@@ -1,6 +1,8 @@
 //! Where labelled data is and how it is read: the part of a config that a user writes.
 
+use super::rows::Named;
 use crate::corpus::{SkipReport, files};
+use crate::spreadsheet::check_no_spreadsheet;
 use crate::{DataError, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -81,6 +83,9 @@ pub struct LabelledSource {
     pub on_bad_row: OnBadRow,
     /// The longest line, or row of several lines, in bytes; a longer one is a bad row. Default 1,048,576.
     pub max_line_bytes: usize,
+    /// How messages name these settings. Not part of a config file.
+    #[serde(skip)]
+    pub named: Named,
 }
 
 impl Default for LabelledSource {
@@ -99,6 +104,7 @@ impl Default for LabelledSource {
             first_choice: None,
             on_bad_row: OnBadRow::Error,
             max_line_bytes: 1 << 20,
+            named: Named::Config,
         }
     }
 }
@@ -262,7 +268,7 @@ impl LabelledSource {
         let fields = task.fields();
         if let Some(unknown) = self.columns.keys().find(|key| !fields.contains(&key.as_str())) {
             let problem = format!("this task has no such field; expected one of {}", fields.join(", "));
-            return Err(setting(format!("columns.{unknown}"), problem));
+            return Err(self.setting(&format!("columns.{unknown}"), problem));
         }
         for (field, columns) in &self.columns {
             let columns = match columns {
@@ -271,36 +277,36 @@ impl LabelledSource {
                 Columns::Many(columns) if task == Task::LabelLists && field == "labels" => columns,
                 Columns::Many(columns) if task == Task::Sentences && field == "negatives" => columns,
                 Columns::Many(_) => {
-                    return Err(setting(
-                        format!("columns.{field}"),
-                        "expected one column, found a list".into(),
-                    ));
+                    let problem = "expected one column, found a list".into();
+                    return Err(self.setting(&format!("columns.{field}"), problem));
                 }
             };
             if columns.contains(&Column::Number(0)) {
-                return Err(setting(format!("columns.{field}"), "columns are counted from 1".into()));
+                return Err(self.setting(&format!("columns.{field}"), "columns are counted from 1".into()));
             }
         }
         if self.max_line_bytes == 0 {
-            return Err(setting("max_line_bytes", "expected a number above 0".into()));
+            return Err(self.setting("max_line_bytes", "expected a number above 0".into()));
         }
         if self.delimiter.is_some_and(|c| !c.is_ascii() || matches!(c, '\n' | '\r')) {
-            return Err(setting("delimiter", "expected one ASCII character other than a line break".into()));
+            let problem = "expected one ASCII character other than a line break";
+            return Err(self.setting("delimiter", problem.into()));
         }
         if self.n_columns == Some(0) {
-            return Err(setting("n_columns", "expected a number above 0".into()));
+            return Err(self.setting("n_columns", "expected a number above 0".into()));
         }
         for (key, separator) in
             [("label_before", &self.label_before), ("label_delimiter", &self.label_delimiter)]
         {
             if separator.as_deref() == Some("") {
-                return Err(setting(key, "expected a separator, found an empty string".into()));
+                return Err(self.setting(key, "expected a separator, found an empty string".into()));
             }
         }
         let formats: Vec<_> = self
             .paths(base)?
             .into_iter()
             .map(|path| {
+                check_no_spreadsheet(&path)?;
                 let format = self.format_of(&path, task)?;
                 Ok((path, format))
             })
@@ -316,12 +322,9 @@ impl LabelledSource {
                 (_, "txt") if task == Task::Tags => DataFormat::Conll,
                 (Some(format), _) => format,
                 (None, _) => {
-                    let problem = "the file's extension does not tell the format; set `format`";
-                    return Err(DataError::LabelledFile {
-                        path: path.into(),
-                        line: None,
-                        problem: problem.into(),
-                    });
+                    let set = self.named.setting("format");
+                    let problem = format!("the file's extension does not tell the format; set {set}");
+                    return Err(DataError::LabelledFile { path: path.into(), line: None, problem });
                 }
             },
             format => format,
@@ -338,9 +341,15 @@ impl LabelledSource {
             false => {
                 let problem =
                     format!("files in `{format}` cannot hold this task's examples ({})", path.display());
-                Err(setting("format", problem))
+                Err(self.setting("format", problem))
             }
         }
+    }
+
+    /// An error about the setting with this key.
+    pub(super) fn setting(&self, key: &str, problem: String) -> DataError {
+        let key = self.named.setting(key).trim_matches('`').to_owned();
+        DataError::LabelledSetting { key, problem }
     }
 
     /// A key that nothing reads is a mistake.
@@ -367,7 +376,7 @@ impl LabelledSource {
                     "columns" => "`squad` has its own fields",
                     _ => "not used by this task or by the files' format",
                 };
-                Err(setting(*key, problem.into()))
+                Err(self.setting(key, problem.into()))
             }
         }
     }
@@ -399,11 +408,6 @@ impl Task {
             Self::Questions => &["id", "title", "context", "question", "answers"],
         }
     }
-}
-
-/// An error about a setting.
-pub(super) fn setting(key: impl Into<String>, problem: String) -> DataError {
-    DataError::LabelledSetting { key: key.into(), problem }
 }
 
 #[cfg(test)]

@@ -2,30 +2,35 @@
 
 use super::records::{Record, RecordColumn};
 use super::rows::{self, Named, Read, RequestedColumn, Row, Whole};
-use super::source::{DataFormat, LabelledSource};
-use crate::corpus::Problem;
+use super::source::{DataFormat, LabelledSource, OnBadRow};
+use crate::corpus::{Problem, SkipReport};
+use crate::spreadsheet::check_no_spreadsheet;
 use crate::{DataError, Result};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Iterator over the rows of a table; nothing is kept. It ends at the first error.
+/// Iterator over the rows of a table; nothing is kept. It ends at the first error; bad rows are skipped and
+/// counted if the source's `on_bad_row` says so.
 pub struct Table {
     path: PathBuf,
     names: Option<Vec<String>>,
     places: Vec<Option<usize>>,
     rows: Read<Row>,
+    on_bad_row: OnBadRow,
+    skipped: SkipReport,
     failed: bool,
 }
 
 impl Table {
     /// Opens a file in CSV, TSV or Parquet, according to `source.format`. Of the source's other keys,
-    /// `delimiter`, `quoting`, `header` and `max_line_bytes` apply. Messages refer to settings as
-    /// command-line options.
+    /// `delimiter`, `quoting`, `header`, `on_bad_row` and `max_line_bytes` apply. Messages refer to settings
+    /// as command-line options.
     ///
     /// # Errors
     /// A file that cannot be read; a missing required column; a missing header where one is expected.
     pub fn open(path: &Path, source: &LabelledSource, columns: Vec<RecordColumn>) -> Result<Self> {
-        Self::of(path, rows::open_whole(path, source, &requested(columns)))
+        check_no_spreadsheet(path)?;
+        Self::of(path, source, rows::open_whole(path, source, &requested(columns)))
     }
 
     /// Reads CSV or TSV from any source; messages call it `name`.
@@ -38,13 +43,16 @@ impl Table {
         source: &LabelledSource,
         columns: Vec<RecordColumn>,
     ) -> Result<Self> {
-        Self::of(Path::new(name), rows::read_whole(input, source, &requested(columns)))
+        Self::of(Path::new(name), source, rows::read_whole(input, source, &requested(columns)))
     }
 
-    fn of(path: &Path, whole: std::result::Result<Whole, Problem>) -> Result<Self> {
-        let path = path.to_owned();
+    fn of(path: &Path, source: &LabelledSource, whole: std::result::Result<Whole, Problem>) -> Result<Self> {
+        let (path, on_bad_row) = (path.to_owned(), source.on_bad_row);
         match whole {
-            Ok(Whole { names, places, rows }) => Ok(Self { path, names, places, rows, failed: false }),
+            Ok(Whole { names, places, rows }) => {
+                let skipped = SkipReport::default();
+                Ok(Self { path, names, places, rows, on_bad_row, skipped, failed: false })
+            }
             Err(problem) => {
                 Err(DataError::LabelledFile { path, line: problem.line, problem: problem.detail })
             }
@@ -59,6 +67,11 @@ impl Table {
     /// The column names, in order; `None` without a header.
     pub fn names(&self) -> Option<&[String]> {
         self.names.as_deref()
+    }
+
+    /// The rows skipped so far, by reason.
+    pub fn skipped(&self) -> &SkipReport {
+        &self.skipped
     }
 
     /// The column number, from 0, of each requested column; `None` if missing.
@@ -79,14 +92,19 @@ impl Iterator for Table {
         if self.failed {
             return None;
         }
-        let row = self.rows.next()?;
-        self.failed = row.is_err();
-        Some(match row {
-            Ok(Row { line, cells }) => Ok(Record { line, cells }),
-            Err(Problem { line, detail, .. }) => {
-                Err(DataError::LabelledFile { path: self.path.clone(), line, problem: detail })
+        loop {
+            match self.rows.next()? {
+                Ok(Row { line, cells }) => return Some(Ok(Record { line, cells })),
+                Err(problem) if self.on_bad_row == OnBadRow::Skip && !problem.ends_file => {
+                    self.skipped.count(problem.kind);
+                }
+                Err(Problem { line, detail, .. }) => {
+                    self.failed = true;
+                    let path = self.path.clone();
+                    return Some(Err(DataError::LabelledFile { path, line, problem: detail }));
+                }
             }
-        })
+        }
     }
 }
 
@@ -227,6 +245,15 @@ mod tests {
         let long = LabelledSource { max_line_bytes: 4, ..source(DataFormat::Csv) };
         let long = read(b"text\nabcde\n", &long, text()).unwrap().next().unwrap().unwrap_err().to_string();
         assert_eq!(long, "input:2: the line is longer than `--max-line-bytes` = 4");
+    }
+
+    #[test]
+    fn bad_rows_are_left_out_and_counted() {
+        let skipping = LabelledSource { on_bad_row: OnBadRow::Skip, ..source(DataFormat::Csv) };
+        let mut table = read(b"text,n\na,1\nb\nc,3\n", &skipping, text()).unwrap();
+        let lines: Vec<u64> = table.by_ref().map(|row| row.unwrap().line).collect();
+        assert_eq!(lines, [2, 4]);
+        assert_eq!(table.skipped().0.values().sum::<u64>(), 1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::labels::LabelSet;
 use super::rows::{self, RequestedColumn, Row, excerpt, kind_of, row_problem, text};
-use super::source::{Column, Columns, LabelledSource, Loaded, Task, setting};
+use super::source::{Column, Columns, LabelledSource, Loaded, Task};
 use crate::Result;
 use crate::corpus::Problem;
 use serde_json::Value;
@@ -73,7 +73,8 @@ pub fn texts(
     match (labels, &of_columns) {
         (Labels::Unread, _) => {}
         (Labels::Several(_), Some(set)) => {
-            let of_label = |name: &String| RequestedColumn::of("labels", Column::Name(name.clone()));
+            let of_label =
+                |name: &String| RequestedColumn::of("labels", Column::Name(name.clone()), source.named);
             wanted.extend(set.names().iter().map(of_label));
         }
         (Labels::Several(_), None) => wanted.push(RequestedColumn::required("labels", source)),
@@ -184,7 +185,7 @@ fn label_columns(source: &LabelledSource) -> Result<Option<LabelSet>> {
         Column::Name(name) => Ok(name.clone()),
         Column::Number(number) => {
             let problem = format!("{number}, expected the names of columns: each is a label's name");
-            Err(setting("columns.labels", problem))
+            Err(source.setting("columns.labels", problem))
         }
     };
     let names = columns.iter().map(name).collect::<Result<Vec<_>>>()?;

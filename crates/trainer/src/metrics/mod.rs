@@ -7,6 +7,7 @@ pub mod curve;
 pub mod jsonl;
 mod printable;
 pub mod progress;
+pub mod standard_error;
 pub mod tensorboard;
 
 use std::path::Path;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::printable;
+use super::{printable, standard_error};
 use cloze_evaluation::table::{duration, grouped};
 
 /// Shorter work is not reported.
@@ -78,7 +78,10 @@ impl StderrProgress {
     /// A live line where standard error is a terminal, lines otherwise.
     pub fn new() -> Self {
         match std::io::stderr().is_terminal() {
-            true => Self(Box::new(LiveLine::new(ProgressDrawTarget::stderr_with_hz(5)))),
+            true => Self(Box::new(LiveLine::new(
+                standard_error::target(),
+                Box::new(|line| standard_error::say(line)),
+            ))),
             false => Self(Box::new(LineProgress::new(std::io::stderr(), Duration::from_secs(5)))),
         }
     }
@@ -109,21 +112,31 @@ impl RunProgress for StderrProgress {
     }
 }
 
-/// Progress as one changing line: the last step, or the pass in progress after it.
+/// Progress as one changing line: the last step, or the pass in progress after it. What is to stay is printed
+/// as a line of its own.
 struct LiveLine {
     bar: ProgressBar,
+    /// Prints a line above the changing one.
+    say: Box<dyn Fn(&str) + Send>,
+    /// Whether the line has been drawn.
+    begun: bool,
     last: Option<Status>,
     /// Whether the run has ended since then.
     ended: bool,
 }
 
 impl LiveLine {
-    fn new(target: ProgressDrawTarget) -> Self {
-        Self { bar: ProgressBar::with_draw_target(Some(0), target), last: None, ended: false }
+    fn new(target: ProgressDrawTarget, say: Box<dyn Fn(&str) + Send>) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), target);
+        Self { bar, say, begun: false, last: None, ended: false }
     }
 
     /// The line with this template; a new one if it had ended.
-    fn begin(&self, template: &str) {
+    fn begin(&mut self, template: &str) {
+        if !self.begun {
+            standard_error::share(&self.bar);
+            self.begun = true;
+        }
         if self.bar.is_finished() {
             self.bar.reset();
         }
@@ -131,7 +144,7 @@ impl LiveLine {
         self.bar.set_style(style);
     }
 
-    fn show(&self, status: &Status) {
+    fn show(&mut self, status: &Status) {
         self.begin("{bar:10.cyan/blue} {human_pos}/{human_len} · {wide_msg}");
         self.bar.set_length(status.steps);
         self.bar.set_position(status.step);
@@ -149,36 +162,24 @@ impl RunProgress for LiveLine {
         if pass.share < 1.0 {
             self.begin("{spinner} {wide_msg}");
             self.bar.set_message(how_far(pass));
-        } else if let Some(status) = self.last {
+        } else if let Some(status) = self.last.filter(|_| !self.ended) {
             self.show(&status);
-            if self.ended {
-                self.bar.abandon();
-            }
         } else {
             self.bar.finish_and_clear();
         }
     }
 
     fn note(&mut self, line: &str) {
-        // A line that has ended stays where it is: suspended, it would be drawn again below the note.
-        match self.bar.is_finished() {
-            true => show(line),
-            false => self.bar.suspend(|| show(line)),
-        }
+        (self.say)(line);
     }
 
     fn finish(&mut self) {
-        self.ended = true;
-        match self.last {
-            Some(_) => self.bar.abandon(),
-            None => self.bar.finish_and_clear(),
+        self.bar.finish_and_clear();
+        if let Some(status) = self.last.filter(|_| !self.ended) {
+            (self.say)(&step_line(&status));
         }
+        self.ended = true;
     }
-}
-
-/// Prints a line on standard error; ignores write errors, because a full disk there should not end a run.
-fn show(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Progress as plain lines: a status line at intervals, and after the last step; also for passes that take
@@ -200,8 +201,7 @@ impl<W: Write> LineProgress<W> {
     }
 
     fn show(&mut self, status: &Status) {
-        let (step, steps) = (grouped(status.step), grouped(status.steps));
-        self.note(&format!("step {step}/{steps} · {}", figures(status)));
+        self.note(&step_line(status));
         self.shown = Some(Instant::now());
         self.pending = None;
     }
@@ -236,6 +236,11 @@ impl<W: Write> RunProgress for LineProgress<W> {
             self.show(&status);
         }
     }
+}
+
+/// `step 1,000/1,200 · ` and the [`figures`].
+fn step_line(status: &Status) -> String {
+    format!("step {}/{} · {}", grouped(status.step), grouped(status.steps), figures(status))
 }
 
 /// `loss 6.123 · 3 min 20 s left · 12,345 tokens/s · 4 % waiting · lr 1.50e-3`: narrow terminals cut off the
@@ -312,6 +317,8 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::standard_error::print;
+    use super::super::standard_error::tests::{CLEAR, Recorded};
     use super::*;
 
     fn status(step: u64) -> Status {
@@ -380,7 +387,7 @@ mod tests {
 
     #[test]
     fn the_live_line_shows_a_pass_and_then_the_last_step_again() {
-        let mut live = LiveLine::new(ProgressDrawTarget::hidden());
+        let mut live = LiveLine::new(ProgressDrawTarget::hidden(), Box::new(|_: &str| {}));
         live.pass(&pass("encoding train", 10));
         assert!(
             live.bar.message().starts_with("encoding train · 25 % · 30 s left"),
@@ -397,11 +404,44 @@ mod tests {
             live.pass(&pass("measuring dev", 10));
             assert!(live.bar.message().starts_with("measuring dev"), "{}", live.bar.message());
             live.pass(&pass("measuring dev", 40));
-            assert_eq!((live.bar.position(), live.bar.length()), (3, Some(1_200)));
             assert_eq!(live.bar.is_finished(), end);
-            assert!(live.bar.message().starts_with("loss 6.123 · 3 min 20 s left"), "{}", live.bar.message());
+            if !end {
+                assert_eq!((live.bar.position(), live.bar.length()), (3, Some(1_200)));
+                let message = live.bar.message();
+                assert!(message.starts_with("loss 6.123 · 3 min 20 s left"), "{message}");
+            }
         }
         live.finish();
+    }
+
+    #[test]
+    fn a_live_line_leaves_whole_lines_behind() {
+        let terminal = Recorded::default();
+        let bar = ProgressBar::with_draw_target(Some(0), terminal.target());
+        let (shared, out) = (bar.clone(), terminal.clone());
+        let say = move |line: &str| {
+            // As those that are shared: it has a length once it is drawn.
+            let is_drawn = |bar: &ProgressBar| !bar.is_finished() && bar.length() != Some(0);
+            let drawn: Vec<ProgressBar> = [shared.clone()].into_iter().filter(is_drawn).collect();
+            print(&drawn, &mut out.clone(), line);
+        };
+        let mut live = LiveLine { bar, ..LiveLine::new(ProgressDrawTarget::hidden(), Box::new(say)) };
+        live.note("device: flex");
+        assert_eq!(terminal.text(), "device: flex\n", "nothing is drawn yet");
+        live.step(&status(1_000));
+        live.note("checkpoint step-1000");
+        live.finish();
+        live.finish();
+        live.pass(&pass("measuring dev", 10));
+        live.pass(&pass("measuring dev", 40));
+        live.note("done");
+        let text = terminal.text();
+        let line =
+            "step 1,000/1,200 · loss 6.123 · 3 min 20 s left · 12,345 tokens/s · 4 % waiting · lr 1.50e-3";
+        for whole in ["checkpoint step-1000\n", &format!("{line}\n"), "done\n"] {
+            assert_eq!(text.matches(&format!("{CLEAR}{whole}")).count(), 1, "{whole}: {text:?}");
+        }
+        assert!(text.ends_with("done\n"), "{text:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 
 use super::{Args, Format, Words, asked, embedded, sequences};
 use crate::answers::Answers;
+use crate::failure::by_option;
 use crate::input::Row;
 use crate::lines::Longer;
 use crate::model;
@@ -37,8 +38,8 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let device = args.compute.open()?;
     args.input.check()?;
-    let embedder = TokenEmbedder::load(&model::folder(&args.model)?, config, &device)?;
-    let mut input = args.input.open(asked(args, Longer::Refused))?;
+    let embedder = TokenEmbedder::load(&model::folder(&args.model)?, config, &device).map_err(by_option)?;
+    let mut input = args.input.open(asked(Longer::Refused))?;
     let unit = if args.words.is_some() { "words" } else { "tokens" };
     let mut sink = match args.format {
         Format::Jsonl => Sink::Rows(Answers::new(&args.answers, &input, vec![unit])?),
@@ -47,12 +48,12 @@ pub fn run(args: &Args) -> Result<()> {
     let mut progress = Progress::new("lines", args.answers.is_stdout() && io::stdout().is_terminal());
     let mut count = 0;
     loop {
-        let rows = input.read(BATCH)?;
+        let mut rows = input.read(BATCH)?;
         if rows.is_empty() {
             break;
         }
+        let (encodings, failed) = embedded(&mut input, &mut rows, |texts| embedder.encode(texts))?;
         let texts = sequences(&rows);
-        let (encodings, failed) = embedded(&input, &rows, &texts, |texts| embedder.encode(texts))?;
         let counts: Vec<usize> = encodings.iter().map(|encoding| encoding.len() * embedder.width()).collect();
         for part in parts(&counts, NUMBERS) {
             let (rows, texts, encodings) = (&rows[part.clone()], &texts[part.clone()], &encodings[part]);

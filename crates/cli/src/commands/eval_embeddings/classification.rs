@@ -7,12 +7,16 @@ use cloze_evaluation::embeddings::{LogisticConfig, linear_probe};
 use cloze_evaluation::report::{ClassExample, ClassPredictions};
 
 use super::Common;
-use super::rows::RowArgs;
+use super::rows::read;
 use crate::output::say;
 use crate::progress::Progress;
+use crate::rows::RowArgs;
 use crate::text_vectors::PromptArgs;
 
 /// Classification: train a linear classifier on vectors and evaluate it on others.
+///
+/// Example: cloze eval-embeddings classification --model sentence-transformers/all-MiniLM-L6-v2 --columns
+/// text=review,label=stars --train reviews.csv test.csv
 ///
 /// Columns are text and label unless --columns says otherwise. The classifier is scikit-learn's
 /// LogisticRegression(C): logistic regression with an L2 penalty. The main metric is accuracy.
@@ -50,9 +54,9 @@ fn positive(text: &str) -> Result<f64, String> {
 
 pub fn run(args: &Args) -> Result<()> {
     let usual = [("text", "text"), ("label", "label")];
-    let (train, labels) = args.rows.read(&args.train, &usual, Labels::Found)?;
+    let (train, labels) = read(&args.rows, &args.train, &usual, Labels::Found)?;
     let labels = labels.ok_or_else(|| anyhow!("{}: no classes", args.train))?;
-    let (test, _) = args.rows.read(&args.file, &usual, Labels::Of(&labels))?;
+    let (test, _) = read(&args.rows, &args.file, &usual, Labels::Of(&labels))?;
     let texts: Vec<&str> = train.iter().chain(&test).map(|example| example.text.as_str()).collect();
     let embedded = args.common.open()?.embed(&texts, args.prompt.prompt())?;
     let (train_vectors, test_vectors) = embedded.vectors()?.split_at(train.len());

@@ -8,14 +8,18 @@ use cloze_evaluation::embeddings::{VMeasure, first_centres, lloyd, v_measure};
 use cloze_evaluation::figures::Figures;
 
 use super::Common;
-use super::rows::RowArgs;
+use super::rows::read;
 use crate::progress::Progress;
+use crate::rows::RowArgs;
 use crate::text_vectors::PromptArgs;
 
 /// Maximum number of k-means iterations, as in scikit-learn.
 const MAX_ITERATIONS: usize = 300;
 
 /// Clustering: compare k-means clusters with classes.
+///
+/// Example: cloze eval-embeddings clustering --model sentence-transformers/all-MiniLM-L6-v2 --columns
+/// text=review,label=product reviews.csv
 ///
 /// Columns are text and label unless --columns says otherwise. There are as many clusters as classes. Metrics
 /// are means over several runs of k-means; v_measure_std is the standard deviation of the main one, the
@@ -41,7 +45,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let usual = [("text", "text"), ("label", "label")];
-    let (examples, labels) = args.rows.read(&args.file, &usual, Labels::Found)?;
+    let (examples, labels) = read(&args.rows, &args.file, &usual, Labels::Found)?;
     let n_classes = labels.map_or(0, |labels| labels.len());
     let class = |target: &Target| match target {
         Target::Class(class) => Some(*class),

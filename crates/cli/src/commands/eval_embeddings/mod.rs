@@ -23,18 +23,17 @@ use crate::text_vectors::Model;
 
 /// Evaluate a model's embeddings as sentence-transformers and MTEB do.
 ///
+/// Example: cloze eval-embeddings sts --model sentence-transformers/all-MiniLM-L6-v2 --columns
+/// text=first,pair=second,label=score pairs.csv
+///
 /// Metrics equal those of scipy, scikit-learn, pytrec_eval and sentence-transformers' evaluators on the same
 /// vectors. Each command prints a table, or with --json one object. Files are JSON lines, CSV, TSV, Parquet or
 /// XML; --columns maps fields to columns.
 #[derive(Subcommand)]
 #[command(after_long_help = "\
-Examples:
-  cloze eval-embeddings sts --model MODEL --columns text=sentence_A,pair=sentence_B,label=relatedness_score SICK.tsv
+More examples:
   cloze eval-embeddings sts --model MODEL --no-header --columns label=1,text=2,pair=3 --on-bad-row skip sts2015.tsv
-  cloze eval-embeddings retrieval --model MODEL scifact
-  cloze eval-embeddings pairs --model MODEL --similarity cosine,euclidean quora.jsonl
-  cloze eval-embeddings clustering --model MODEL topics.jsonl
-  cloze eval-embeddings classification --model MODEL --train train.tsv test.tsv")]
+  cloze eval-embeddings pairs --model MODEL --similarity cosine,euclidean quora.jsonl")]
 pub enum Command {
     Sts(pairs::StsArgs),
     Retrieval(retrieval::Args),

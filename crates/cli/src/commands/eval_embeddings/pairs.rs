@@ -4,11 +4,15 @@ use anyhow::Result;
 use cloze_data::labelled::{LabelSet, Labels, Target, TextExample};
 use cloze_evaluation::embeddings::{pair_figures, sts_figures};
 
-use super::rows::RowArgs;
+use super::rows::read;
 use super::{Common, Similarity};
+use crate::rows::RowArgs;
 use crate::text_vectors::{Embedded, PromptArgs};
 
 /// Semantic textual similarity: correlate similarities of pairs with human scores.
+///
+/// Example: cloze eval-embeddings sts --model sentence-transformers/all-MiniLM-L6-v2 --columns
+/// text=first,pair=second,label=score pairs.csv
 ///
 /// Columns are sentence1, sentence2 and score unless --columns says otherwise. The main metric is Spearman's
 /// correlation.
@@ -30,6 +34,9 @@ pub struct StsArgs {
 
 /// Pair classification: decide by a similarity threshold which pairs belong together.
 ///
+/// Example: cloze eval-embeddings pairs --model sentence-transformers/all-MiniLM-L6-v2 --columns
+/// text=first,pair=second,label=same pairs.csv
+///
 /// Columns are sentence1, sentence2 and label unless --columns says otherwise; the label is 1 for pairs that
 /// belong together, else 0. The main metric is average precision.
 #[derive(clap::Args)]
@@ -50,7 +57,7 @@ pub struct PairsArgs {
 
 pub fn sts(args: &StsArgs) -> Result<()> {
     let usual = [("text", "sentence1"), ("pair", "sentence2"), ("label", "score")];
-    let (examples, _) = args.rows.read(&args.file, &usual, Labels::Values)?;
+    let (examples, _) = read(&args.rows, &args.file, &usual, Labels::Values)?;
     let [first, second] = embed(&examples, &args.prompt, &args.common)?;
     let gold = |example: &TextExample| match example.target {
         Target::Value(value) => Some(value),
@@ -64,7 +71,7 @@ pub fn sts(args: &StsArgs) -> Result<()> {
 pub fn pairs(args: &PairsArgs) -> Result<()> {
     let usual = [("text", "sentence1"), ("pair", "sentence2"), ("label", "label")];
     let labels = LabelSet::given(["0", "1"])?;
-    let (examples, _) = args.rows.read(&args.file, &usual, Labels::Of(&labels))?;
+    let (examples, _) = read(&args.rows, &args.file, &usual, Labels::Of(&labels))?;
     let [first, second] = embed(&examples, &args.prompt, &args.common)?;
     let together: Vec<bool> = examples.iter().map(|example| example.target == Target::Class(1)).collect();
     let figures =

@@ -22,6 +22,8 @@ const TOGETHER: usize = 64;
 
 /// Retrieval: search documents for queries and compare the rankings with relevance judgements.
 ///
+/// Example: cloze eval-embeddings retrieval --model sentence-transformers/all-MiniLM-L6-v2 scifact
+///
 /// The folder has BEIR's layout: corpus.jsonl, queries.jsonl and qrels/test.tsv. All documents are compared
 /// with each query, except one with the query's own id, as in BEIR. Metrics are trec_eval's. The model's prompt
 /// `query` is put before queries and its prompt `document`, `passage` or `corpus` before documents, if it has

@@ -22,13 +22,14 @@ use crate::output::{Output, say};
 
 /// Score translations by BLEU, chrF or TER, as sacreBLEU does.
 ///
+/// Example: cloze score bleu --reference test.de < translations.de
+///
 /// Translations and references are plain text, one sentence per line. A score equals sacreBLEU's with the same
 /// signature, except for the version in it. So do confidence intervals and p-values: the random numbers are
 /// sacreBLEU's too.
 #[derive(Subcommand)]
 #[command(after_long_help = "\
-Examples:
-  cloze score bleu --reference test.de < translations.de
+More examples:
   cloze score bleu --reference test.de --confidence --json < translations.de
   cloze score chrf --word-order 2 --reference first.de second.de < translations.de
   cloze score ter --reference test.de --paired other.de --test randomization < translations.de
@@ -39,7 +40,9 @@ pub enum Command {
     Ter(TerArgs),
 }
 
-/// BLEU: the precisions of n-grams up to four words (Papineni et al. 2002).
+/// Score translations by BLEU, the precisions of n-grams up to four words (Papineni et al. 2002).
+///
+/// Example: cloze score bleu --reference test.de --confidence < translations.de
 #[derive(clap::Args)]
 pub struct BleuArgs {
     #[command(flatten)]
@@ -62,7 +65,9 @@ pub struct BleuArgs {
     effective_order: bool,
 }
 
-/// chrF: the F-score of n-grams of characters (Popović 2015).
+/// Score translations by chrF, the F-score of n-grams of characters (Popović 2015).
+///
+/// Example: cloze score chrf --reference test.de < translations.de
 #[derive(clap::Args)]
 pub struct ChrfArgs {
     #[command(flatten)]
@@ -87,7 +92,10 @@ pub struct ChrfArgs {
     epsilon_smoothing: bool,
 }
 
-/// TER: the edits per word that turn a translation into a reference (Snover et al. 2006). Lower is better.
+/// Score translations by TER, the edits per word that turn a translation into a reference (Snover et al.
+/// 2006). Lower is better.
+///
+/// Example: cloze score ter --reference test.de < translations.de
 #[derive(clap::Args)]
 pub struct TerArgs {
     #[command(flatten)]

@@ -13,7 +13,7 @@ use indicatif::HumanCount;
 use serde_json::json;
 
 use super::embedding::Embedding;
-use super::rows::{PlacedRow, RowArgs};
+use super::rows::{IndexedRows, PlacedRow};
 use super::with_progress;
 use crate::compute::Compute;
 use crate::lines::{self, BATCH, Batch, Lines, Longer};
@@ -23,11 +23,14 @@ use crate::progress::Progress;
 
 /// Build an index of texts, each with its vector.
 ///
-/// Prints {"added": N} once the first N rows are safely on disk.
+/// Example: cloze search index --index my-index --model sentence-transformers/all-MiniLM-L6-v2 texts.txt
+///
+/// The fields of a row are its text and optionally its id; without ids rows are numbered. Prints {"added": N}
+/// once the first N rows are safely on disk.
 #[derive(clap::Args)]
 pub struct IndexArgs {
     #[command(flatten)]
-    rows: RowArgs,
+    rows: IndexedRows,
     /// The folder of the new index.
     #[arg(long, value_name = "DIR")]
     index: PathBuf,
@@ -61,12 +64,15 @@ pub struct IndexArgs {
 
 /// Add texts to an index.
 ///
-/// Prints {"added": N} once the first N rows are safely on disk. If a row's id is already in the index, neither
-/// that row nor those after the last such line are added.
+/// Example: cloze search add --index my-index more.txt
+///
+/// The fields of a row are those of `cloze search index`. Prints {"added": N} once the first N rows are
+/// safely on disk. If a row's id is already in the index, neither that row nor those after the last such line
+/// are added.
 #[derive(clap::Args)]
 pub struct AddArgs {
     #[command(flatten)]
-    rows: RowArgs,
+    rows: IndexedRows,
     /// The index's folder.
     #[arg(long, value_name = "DIR")]
     index: PathBuf,
@@ -93,6 +99,8 @@ struct CommitArgs {
 
 /// Delete rows by their ids.
 ///
+/// Example: cloze search delete --index my-index 17 23
+///
 /// Prints {"deleted": N} once that is on disk. If an id is not in the index, nothing is deleted.
 #[derive(clap::Args)]
 pub struct DeleteArgs {
@@ -108,6 +116,8 @@ pub struct DeleteArgs {
 }
 
 /// Merge all parts into one, without deleted rows, and rebuild its graph.
+///
+/// Example: cloze search compact --index my-index
 ///
 /// Prints {"rows": N, "removed": N, "joined": N} once that is on disk: the rows, the deleted rows removed, and
 /// the parts merged.

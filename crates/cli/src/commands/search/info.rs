@@ -8,6 +8,8 @@ use cloze_search::Index;
 use crate::output::Output;
 
 /// Check an index and describe its contents.
+///
+/// Example: cloze search info --index my-index
 #[derive(clap::Args)]
 pub struct Args {
     /// The index's folder.

@@ -17,16 +17,17 @@ use crate::progress::Progress;
 
 /// Search texts by meaning: keep their vectors in an index on disk and query it.
 ///
+/// Example: cloze search query --index my-index 'a storm at sea'
+///
 /// An index is a folder. Adding and deleting rows does not rebuild it. Changes that `index`, `add` and `delete`
 /// have printed as done survive a later kill.
 #[derive(Subcommand)]
 #[command(after_long_help = "\
-Examples:
+More examples:
   cloze search index --index my-index --model sentence-transformers/all-MiniLM-L6-v2 --field year articles.jsonl
   echo 'a storm at sea' | cloze search query --index my-index -k 5 --where year=1999
-  cloze search query --index my-index --exact 'a storm at sea'
   cloze search add --index my-index --replace more.jsonl
-  cloze search delete --index my-index 17 23")]
+  cloze search query --index my-index --exact 'a storm at sea'")]
 pub enum Command {
     Index(change::IndexArgs),
     Add(change::AddArgs),

@@ -17,6 +17,8 @@ use crate::output::{Output, say};
 
 /// Find the nearest texts to each query.
 ///
+/// Example: cloze search query --index my-index 'a storm at sea'
+///
 /// Prints a JSON line for each query: {"query": …, "found": [{"id": …, "score": …, "text": …, "fields": {…}},
 /// …]}, the nearest first. The score is the cosine, the dot product or the Euclidean distance. An empty query
 /// is an error; earlier queries are still answered.

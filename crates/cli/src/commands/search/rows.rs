@@ -2,29 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use cloze_data::labelled::{Column, RecordColumn};
 use cloze_search::NewRow;
 use serde_json::{Map, Value};
 
-use crate::rows::{self, Placed, RowColumns, RowFiles};
+use crate::rows::{self, NO_TEXT, Placed, RowColumns, RowFiles};
 
 #[derive(clap::Args)]
-pub struct RowArgs {
+pub struct IndexedRows {
     #[command(flatten)]
     files: RowFiles,
-    /// The columns of the text and the id: `text=NAME`, `id=NAME`, by name or by number from 1. By default
-    /// columns named text and id; without ids rows are numbered.
-    #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = column)]
-    columns: Vec<(String, Column)>,
     /// A column to keep with the text, for results and for --where. By default `add` keeps the columns that the
     /// index already has. `null` values are not kept.
     #[arg(long = "field", value_name = "COLUMN")]
     fields: Vec<String>,
-}
-
-fn column(text: &str) -> Result<(String, Column), String> {
-    rows::column(text, &["text", "id"])
 }
 
 /// A row and its location in the input.
@@ -39,14 +31,12 @@ pub struct Rows {
     rows: rows::Rows,
 }
 
-impl RowArgs {
+impl IndexedRows {
     /// Opens the files. If no field is named, keeps the `known` ones that a row has.
     pub fn open(&self, known: Option<&BTreeSet<String>>) -> Result<Rows> {
-        rows::check_once(&self.columns)?;
-        let mut columns = vec![
-            RowColumns::column("text", &self.columns, true),
-            RowColumns::column("id", &self.columns, false),
-        ];
+        let rows = &self.files.rows;
+        rows.check_fields(&["text", "id"])?;
+        let mut columns = vec![rows.record_column("text", true), rows.record_column("id", false)];
         let is_named = !self.fields.is_empty();
         let fields: Vec<String> =
             if is_named { self.fields.clone() } else { known.into_iter().flatten().cloned().collect() };
@@ -55,7 +45,7 @@ impl RowArgs {
             column: Column::Name(name.clone()),
             required: is_named,
         }));
-        let named_by = match (self.columns.is_empty(), self.fields.is_empty()) {
+        let named_by = match (rows.columns.is_empty(), self.fields.is_empty()) {
             (true, true) => None,
             (false, _) => Some("--columns"),
             (true, false) => Some("--field"),
@@ -68,25 +58,34 @@ impl RowArgs {
 impl Rows {
     /// The next batch of rows to embed together; empty at the end.
     pub fn batch(&mut self) -> Result<Vec<PlacedRow>> {
-        self.rows.batch()?.into_iter().map(|placed| new_row(placed, &self.fields)).collect()
+        loop {
+            let read = self.rows.batch()?;
+            let is_end = read.is_empty();
+            let mut batch = Vec::new();
+            for Placed { place, cells } in read {
+                match new_row(cells, &self.fields) {
+                    Ok(row) => batch.push(PlacedRow { place, row }),
+                    Err((reason, problem)) => self.rows.refuse(&place, reason, problem)?,
+                }
+            }
+            if is_end || !batch.is_empty() {
+                return Ok(batch);
+            }
+        }
     }
 }
 
-/// A row from its cells: text, id, fields.
-fn new_row(placed: Placed, names: &[String]) -> Result<PlacedRow> {
-    let Placed { place, cells } = placed;
+/// A row from its cells: text, id, fields; or the reason to count it by, and what is wrong.
+fn new_row(cells: Vec<Value>, names: &[String]) -> Result<NewRow, (&'static str, &'static str)> {
     let mut cells = cells.into_iter();
-    let text = match cells.next() {
-        Some(Value::String(text)) => text,
-        _ => return Err(Placed::no_text(&place)),
-    };
+    let Some(Value::String(text)) = cells.next() else { return Err(("no text", NO_TEXT)) };
     let id = match cells.next() {
         Some(Value::String(id)) => Some(id),
         Some(Value::Number(id)) => Some(id.to_string()),
         None | Some(Value::Null) => None,
-        Some(_) => bail!("{place}: the id is neither a string nor a number"),
+        Some(_) => return Err(("bad id", "the id is neither a string nor a number")),
     };
     let fields: Map<String, Value> =
         names.iter().cloned().zip(cells).filter(|(_, value)| !value.is_null()).collect();
-    Ok(PlacedRow { place, row: NewRow { id, text, fields } })
+    Ok(NewRow { id, text, fields })
 }

@@ -7,13 +7,16 @@ use cloze_trainer::senses::{SensePart, SenseVectors, evaluate};
 use indicatif::HumanCount;
 
 use super::model::ComputeArgs;
-use super::{DataArgs, PRIOR, say_without_token, tagger, weight, wordnet};
+use super::{PRIOR, say_without_token, tagger, weight, wordnet};
 use crate::failure::WrongUsage;
 use crate::model::OtherModel;
 use crate::output::{Output, say};
 use crate::progress::Progress;
+use crate::rows::BadRowArgs;
 
 /// Measure sense accuracy, against a most-frequent-sense baseline.
+///
+/// Example: cloze senses eval --senses senses --data senseval3.jsonl
 ///
 /// Prints F1 by part of speech, by whether the sense is the most frequent one, and by whether the lemma and the
 /// sense occurred in training. Methods: the most frequent sense in the training data, the nearest sense, the
@@ -47,7 +50,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    data_args: DataArgs,
+    bad: BadRowArgs,
     #[command(flatten)]
     compute: ComputeArgs,
 }
@@ -56,7 +59,7 @@ pub fn run(args: &Args) -> Result<()> {
     let vectors = SenseVectors::load(&args.senses)?;
     let wordnet = wordnet(args.wordnet.as_deref())?;
     let tagger = tagger(&vectors, wordnet.as_ref(), args.prior)?;
-    let data = args.data_args.open(&args.data)?;
+    let data = super::open(&args.data, &args.bad)?;
     let held_out = vectors.origin.held_out;
     let (part, sentences) = match data.checksum == vectors.origin.checksum {
         true if held_out > 0.0 => {

@@ -9,18 +9,18 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::Subcommand;
-use cloze_data::labelled::LabelledSource;
 use cloze_trainer::senses::{SenseData, SenseTagger, SenseVectors, WordNet};
 use indicatif::HumanCount;
 
-use super::eval_embeddings::rows::BadRow;
-use crate::lines;
 use crate::output::say;
+use crate::rows::{BadRowArgs, say_skipped};
 
 /// The default weight of sense frequencies, tuned on SemCor sentences outside the evaluation data.
 const PRIOR: f64 = 0.05;
 
 /// Disambiguate word senses: choose the sense whose vector is nearest to the word's vector in context.
+///
+/// Example: cloze senses train --model google-bert/bert-base-uncased --data semcor.jsonl --out senses
 ///
 /// A sense's vector is the mean of the contextual vectors of its occurrences in labelled sentences. A word is
 /// compared with the senses of its lemma and part of speech. With WordNet, a lemma missing from the labelled
@@ -31,11 +31,9 @@ const PRIOR: f64 = 0.05;
 /// "sense": "wn30-08414119-n"}]}. A word of several parts has underscores between them, as primary_election. Parts of speech
 /// are n, v, a and r.
 #[derive(Subcommand)]
-#[command(after_long_help = r#"Examples:
+#[command(after_long_help = r#"More examples:
   cloze senses train --model google-bert/bert-base-uncased --data semcor.jsonl --held-out 0.1 --out senses
-  cloze senses eval --senses senses --data semcor.jsonl
   cloze senses eval --senses senses --data senseval3.jsonl --wordnet WordNet-3.0/dict --json
-  cloze senses tag --senses senses < sentences.jsonl
   echo '{"text": "The bank was muddy.", "senses": [{"start": 4, "end": 8, "lemma": "bank", "pos": "n"}]}' |
     cloze senses tag --senses senses --candidates"#)]
 pub enum Command {
@@ -53,31 +51,11 @@ pub fn run(command: &Command) -> Result<()> {
     }
 }
 
-/// How labelled sentences are read.
-#[derive(clap::Args)]
-struct DataArgs {
-    /// What to do with an unusable line.
-    #[arg(long, value_enum, default_value_t = BadRow::Error)]
-    on_bad_row: BadRow,
-    /// Maximum bytes of a line; a longer one is a bad row.
-    #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
-    max_line_bytes: usize,
-}
-
-impl DataArgs {
-    /// Reads a file once to its end; reports skipped lines.
-    fn open(&self, path: &Path) -> Result<SenseData> {
-        let source = LabelledSource {
-            on_bad_row: self.on_bad_row.setting(),
-            max_line_bytes: self.max_line_bytes,
-            ..LabelledSource::default()
-        };
-        let data = SenseData::open(path, &source).map_err(BadRow::told)?;
-        if !data.skipped.is_empty() {
-            say(format_args!("{}: skipped {}", path.display(), data.skipped));
-        }
-        Ok(data)
-    }
+/// Reads labelled sentences once to the end of their file; reports skipped lines.
+fn open(path: &Path, bad: &BadRowArgs) -> Result<SenseData> {
+    let data = SenseData::open(path, &bad.source()).map_err(BadRowArgs::told)?;
+    say_skipped(&path.display().to_string(), &data.skipped);
+    Ok(data)
 }
 
 /// WordNet's database, if a folder is given.

@@ -7,6 +7,7 @@ use cloze_trainer::senses::{SenseModel, SenseVectors, TargetEmbedder};
 use cloze_trainer::token_vectors::{Layers, TokenEmbedConfig};
 
 use crate::compute::Compute;
+use crate::failure::by_option;
 use crate::model::{self, OtherModel};
 
 /// Compute options.
@@ -45,7 +46,7 @@ impl ComputeArgs {
             int8: self.compute.int8,
             ..TokenEmbedConfig::default()
         };
-        let embedder = TargetEmbedder::load(&folder, config, &device)?;
+        let embedder = TargetEmbedder::load(&folder, config, &device).map_err(by_option)?;
         let model = SenseModel {
             name: model::lasting_name(name),
             hash: other.hash(&folder, expected)?,

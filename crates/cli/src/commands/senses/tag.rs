@@ -25,6 +25,8 @@ const BATCH: usize = 64;
 
 /// Tag words with their senses, JSON lines in and out.
 ///
+/// Example: cloze senses tag --senses senses < sentences.jsonl > tagged.jsonl
+///
 /// A line is {"tokens": ["The", "jury", "sat"], "senses": [{"index": 1, "lemma": "jury", "pos": "n"}]}, or
 /// {"text": "The jury sat.", "senses": [{"start": 4, "end": 8, "lemma": "jury", "pos": "n"}]} with the word's
 /// character offsets, end-exclusive; other keys are dropped. The output line adds "sense", the "similarity"

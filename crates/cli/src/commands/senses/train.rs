@@ -9,13 +9,16 @@ use cloze_trainer::senses::{SENSES_FILE, VECTORS_FILE, learn};
 use cloze_trainer::token_vectors::Layers;
 
 use super::model::ComputeArgs;
-use super::{DataArgs, say_without_token};
-use crate::failure::WrongUsage;
+use super::say_without_token;
+use crate::failure::{WrongUsage, by_option};
 use crate::model;
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::rows::BadRowArgs;
 
 /// Train a vector for each sense in labelled sentences.
+///
+/// Example: cloze senses train --model google-bert/bert-base-uncased --data semcor.jsonl --out senses
 ///
 /// The output folder has senses.json, the words with their senses and their counts, and senses.safetensors, the
 /// vectors. It records its model: a different one is refused later.
@@ -38,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = share)]
     held_out: f64,
     #[command(flatten)]
-    data_args: DataArgs,
+    bad: BadRowArgs,
     #[command(flatten)]
     compute: ComputeArgs,
 }
@@ -50,13 +53,13 @@ fn share(text: &str) -> Result<f64, String> {
 
 pub fn run(args: &Args) -> Result<()> {
     check_out(&args.out)?;
-    let data = args.data_args.open(&args.data)?;
+    let data = super::open(&args.data, &args.bad)?;
     let (embedder, model) = args.compute.load(&args.model, args.layers.clone())?;
     let mut progress = Progress::new("sentences", false);
     let shown = &mut |done: u64, all: u64| progress.show(done as usize, Some(done as f64 / all as f64));
     let learnt = args.compute.compute.run(|| learn(&embedder, model, &data, args.held_out, shown));
     progress.finish();
-    let (vectors, report) = learnt?;
+    let (vectors, report) = learnt.map_err(by_option)?;
     vectors.save(&args.out)?;
     say_without_token(report.without_token, "they are in no sense's vector");
     let grouped = |n: usize| table::grouped(n as u64);

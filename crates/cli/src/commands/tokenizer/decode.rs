@@ -10,10 +10,11 @@ use crate::lines::{self, BATCH_OF_IDS, Batch, Line, Lines, Longer};
 use crate::output::Output;
 
 /// Decode lines of ids on standard input to lines of text on standard output.
+///
+/// Example: cloze tokenizer decode --tokenizer my-tokenizer < ids.txt > texts.txt
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze tokenizer decode --tokenizer my-tokenizer < corpus.ids
+More examples:
   echo '101 7592 102' | cloze tokenizer decode --tokenizer my-tokenizer --keep-special")]
 pub struct Args {
     #[arg(long, value_name = "FILE_OR_DIR", help = super::HELP)]

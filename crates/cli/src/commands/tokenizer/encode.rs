@@ -17,13 +17,14 @@ use crate::output::Output;
 
 /// Encode lines of text on standard input to lines of ids on standard output.
 ///
+/// Example: cloze tokenizer encode --tokenizer my-tokenizer < texts.txt > ids.txt
+///
 /// The formats u16, u32 and npy concatenate the ids of all lines without separators: rely on the tokenizer's
 /// special tokens to separate them, or give one line per text. They can be read with numpy.fromfile(...,
 /// "<u2"), numpy.fromfile(..., "<u4") and numpy.load.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze tokenizer encode --tokenizer my-tokenizer < corpus.txt > corpus.ids
+More examples:
   cloze tokenizer encode --tokenizer my-tokenizer --format npy --output corpus.npy < corpus.txt
   echo 'Hello, world' | cloze tokenizer encode --tokenizer my-tokenizer --format tokens
   echo 'Hello, world' | cloze tokenizer encode --tokenizer tokenizer.json --format json")]

@@ -13,13 +13,14 @@ use crate::output::Output;
 
 /// Show a tokenizer's components and how it splits texts.
 ///
+/// Example: cloze tokenizer inspect --tokenizer my-tokenizer 'The old man sat by the sea.'
+///
 /// Prints the vocabulary's size, special tokens, token lengths and longest tokens; the stages with their
 /// settings; and for each TEXT the pieces, in colour on a terminal (unless NO_COLOR is set), with their ids and
 /// byte ranges.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze tokenizer inspect --tokenizer my-tokenizer
+More examples:
   cloze tokenizer inspect --tokenizer tokenizer.json 'Hello, world' 'naïve 中文'")]
 pub struct Args {
     #[arg(long, value_name = "FILE_OR_DIR", help = super::HELP)]

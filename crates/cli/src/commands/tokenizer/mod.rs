@@ -12,6 +12,8 @@ use clap::Subcommand;
 use cloze_tokenizer::Tokenizer;
 
 /// Train a tokenizer, encode and decode text with one, or inspect it.
+///
+/// Example: cloze tokenizer train --model wordpiece --vocab-size 8192 --out my-tokenizer corpus/*.txt
 #[derive(Subcommand)]
 pub enum Command {
     Train(train::Args),

@@ -1,26 +1,35 @@
 //! `cloze tokenizer train`.
 
+use std::cell::RefCell;
+use std::error::Error;
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use cloze_data::{CorpusConfig, Format, documents};
+use cloze_data::labelled::records;
+use cloze_data::{CorpusConfig, DataError, Format, OnError, SkipReport, documents};
 use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceScore, WordPieceTrainer};
-use cloze_tokenizer::{Normalizer, Tokenizer};
-use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use cloze_tokenizer::{Error as TokenizerError, Normalizer, Tokenizer};
+use indicatif::{HumanBytes, HumanCount};
+use serde_json::Value;
 
+use crate::failure::WrongUsage;
 use crate::output::{Output, say, write_atomic};
+use crate::progress::{LiveLine, live_line};
+use crate::rows::{self, BadRowArgs, NO_TEXT, RowArgs, RowFormat, say_skipped};
 
 /// Train a tokenizer on text files.
 ///
-/// Writes DIR/tokenizer.json, plus DIR/vocab.txt for wordpiece, and prints the path of tokenizer.json.
+/// Example: cloze tokenizer train --model wordpiece --vocab-size 8192 --out my-tokenizer corpus/*.txt
+///
+/// Files are plain text, or tables with a text in each row, in the field text. Writes DIR/tokenizer.json,
+/// plus DIR/vocab.txt for wordpiece, and prints the path of tokenizer.json.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Examples:
-  cloze tokenizer train --model wordpiece --vocab-size 8192 --out my-tokenizer corpus/*.txt
+More examples:
+  cloze tokenizer train --model bpe --vocab-size 8192 --columns text=review --out my-tokenizer reviews.csv
   cloze tokenizer train --model byte-bpe --vocab-size 50265 --out my-tokenizer wiki.txt.zst")]
 pub struct Args {
     /// The type of tokenizer model.
@@ -50,13 +59,8 @@ pub struct Args {
     /// How wordpiece chooses the next pair to merge.
     #[arg(long, value_enum, default_value_t = Score::Frequency)]
     score: Score,
-    /// The files' format: auto, text, jsonl or parquet; auto goes by the file extension.
-    #[arg(long = "input-format", alias = "format", value_name = "FORMAT", default_value = "auto",
-        hide_possible_values = true, value_parser = format())]
-    format: Format,
-    /// The text column of JSON lines or Parquet.
-    #[arg(long, value_name = "NAME", default_value = "text")]
-    text_column: String,
+    #[command(flatten)]
+    rows: RowArgs,
     /// The text: files, folders or globs; plain or compressed with gzip or zstd.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
@@ -80,20 +84,10 @@ enum Score {
     Likelihood,
 }
 
-fn format() -> impl TypedValueParser<Value = Format> {
-    let names = ["auto", "text", "jsonl", "parquet"];
-    PossibleValuesParser::new(names).map(|name| match name.as_str() {
-        "text" => Format::Text,
-        "jsonl" => Format::Jsonl,
-        "parquet" => Format::Parquet,
-        _ => Format::Auto,
-    })
-}
-
 pub fn run(args: &Args) -> Result<()> {
-    let progress = progress_line();
-    let tokenizer = train(args, &mut |state| show(&progress, state));
-    progress.finish_and_clear();
+    let mut live = io::stderr().is_terminal().then(|| live_line("{spinner} {wide_msg}"));
+    let tokenizer = train(args, &mut |state| show(&mut live, state));
+    drop(live);
     let tokenizer = tokenizer?;
 
     fs::create_dir_all(&args.out).with_context(|| format!("cannot create {}", args.out.display()))?;
@@ -109,14 +103,9 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn train(args: &Args, progress: &mut dyn FnMut(TrainProgress)) -> Result<Tokenizer> {
-    let corpus = CorpusConfig {
-        files: args.files.clone(),
-        format: args.format,
-        text_column: args.text_column.clone(),
-        ..CorpusConfig::default()
-    };
-    let texts = documents(&corpus, Path::new(""))?
-        .map(|document| document.map(|document| document.text().to_owned()));
+    args.rows.check_fields(&["text"])?;
+    let skipped = RefCell::new(SkipReport::default());
+    let texts = args.texts(&skipped)?;
     let tokenizer = match args.model {
         Kind::Wordpiece => WordPieceTrainer {
             vocab_size: args.vocab_size,
@@ -147,7 +136,94 @@ fn train(args: &Args, progress: &mut dyn FnMut(TrainProgress)) -> Result<Tokeniz
             .train_with(texts, progress)
         }
     };
-    Ok(tokenizer?)
+    if args.rows.bad.skips() {
+        say_skipped("all files", &skipped.take());
+    }
+    tokenizer.map_err(|error| match error {
+        TokenizerError::Invalid { at, message } if at == "vocab_size" => {
+            WrongUsage::new(anyhow!("--vocab-size: {message}")).into()
+        }
+        error => error.into(),
+    })
+}
+
+/// Texts with what went wrong reading them.
+type Texts<'a> = Box<dyn Iterator<Item = Result<String, Box<dyn Error + Send + Sync>>> + 'a>;
+
+impl Args {
+    /// The texts of all files, in order; rows that are skipped are added to `skipped`.
+    fn texts<'a>(&'a self, skipped: &'a RefCell<SkipReport>) -> Result<Texts<'a>> {
+        let mut all: Texts<'a> = Box::new(std::iter::empty());
+        for file in &self.files {
+            let texts = match self.rows.format(Some(Path::new(file)), RowFormat::Lines) {
+                RowFormat::Lines => self.documents(file, skipped)?,
+                _ => self.cells(file, skipped)?,
+            };
+            all = Box::new(all.chain(texts));
+        }
+        Ok(all)
+    }
+
+    /// The documents of text files.
+    fn documents<'a>(&'a self, file: &str, skipped: &'a RefCell<SkipReport>) -> Result<Texts<'a>> {
+        self.rows.check_lines()?;
+        let bad = &self.rows.bad;
+        let corpus = CorpusConfig {
+            files: vec![file.to_owned()],
+            format: if self.rows.has_format() { Format::Text } else { Format::Auto },
+            on_error: if bad.skips() { OnError::Skip } else { OnError::Fail },
+            max_line_bytes: bad.max_line_bytes,
+            ..CorpusConfig::default()
+        };
+        let documents = documents(&corpus, Path::new(""));
+        let mut documents = documents.map_err(|error| match error {
+            DataError::NoFiles { pattern, .. } => anyhow!("no file matches `{pattern}`"),
+            error => anyhow!(error),
+        })?;
+        Ok(Box::new(std::iter::from_fn(move || match documents.next() {
+            Some(Ok(document)) => Some(Ok(document.text().to_owned())),
+            Some(Err(error)) => Some(Err(told(error).into())),
+            None => {
+                rows::add(&mut skipped.borrow_mut(), documents.skipped());
+                None
+            }
+        })))
+    }
+
+    /// The texts of a table's rows.
+    fn cells<'a>(&'a self, file: &str, skipped: &'a RefCell<SkipReport>) -> Result<Texts<'a>> {
+        let column = self.rows.record_column("text", true);
+        let mut records = records(&self.rows.source([file])?, Path::new(""), vec![column])?;
+        Ok(Box::new(std::iter::from_fn(move || {
+            loop {
+                let record = match records.next() {
+                    Some(Ok(record)) => record,
+                    Some(Err(error)) => return Some(Err(error.into())),
+                    None => {
+                        rows::add(&mut skipped.borrow_mut(), records.skipped());
+                        return None;
+                    }
+                };
+                if let [Value::String(text)] = &record.cells[..] {
+                    return Some(Ok(text.clone()));
+                }
+                if let Err(error) = records.refuse(record.line, "no text", NO_TEXT.to_owned()) {
+                    return Some(Err(BadRowArgs::told(error).into()));
+                }
+            }
+        })))
+    }
+}
+
+/// Words the error of a corpus, which a config file describes, for the command line.
+fn told(error: DataError) -> DataError {
+    match error {
+        DataError::Input { path, line, problem } => {
+            let problem = format!("{problem}; correct it, or skip such parts with --on-bad-row skip");
+            DataError::LabelledFile { path, line, problem }
+        }
+        error => error,
+    }
 }
 
 /// The tokens in order of id, one per line, as in BERT's `vocab.txt`.
@@ -156,24 +232,15 @@ fn vocabulary(tokenizer: &Tokenizer) -> String {
     ids.filter_map(|id| tokenizer.id_to_token(id)).flat_map(|token| [token, "\n"]).collect()
 }
 
-/// A live progress line on standard error, if that is a terminal.
-fn progress_line() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
-}
-
-fn show(bar: &ProgressBar, state: TrainProgress) {
+fn show(live: &mut Option<LiveLine>, state: TrainProgress) {
+    let Some(live) = live else { return };
     match state {
-        TrainProgress::Counting { bytes, words, .. } => bar.set_message(format!(
+        TrainProgress::Counting { bytes, words, .. } => live.show(format!(
             "counting words: {} read, {} distinct",
             HumanBytes(bytes),
             HumanCount(words as u64)
         )),
-        TrainProgress::Merging { done, total } => bar.set_message(format!(
+        TrainProgress::Merging { done, total } => live.show(format!(
             "joining pairs: {} of {} tokens",
             HumanCount(done as u64),
             HumanCount(total as u64)

@@ -1,12 +1,12 @@
 //! `cloze train TASK --data FILE`: a config made for labelled data, so that a first model needs no file of its own.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::ValueEnum;
+use cloze_data::DataError;
 use cloze_data::labelled::{
-    Column, Columns, DataFormat, LabelSet, LabelledSource, Labels, TagScheme, Target, classified_sentences,
+    Columns, DataFormat, LabelSet, LabelledSource, Labels, TagScheme, Target, classified_sentences,
     questions, sentences, tagged_sentences, texts,
 };
 use cloze_evaluation::table::grouped;
@@ -16,8 +16,9 @@ use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use crate::failure::WrongUsage;
+use crate::model;
 use crate::output::say;
-use crate::{model, rows};
+use crate::rows::{BadRowArgs, RowArgs};
 
 /// A task that `cloze train` makes a config for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,15 +50,12 @@ pub struct DataArgs {
     /// The checkpoint that training begins with.
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: Option<String>,
-    /// Labelled data: CSV, TSV, JSON lines, Parquet, XML, CoNLL or SQuAD's JSON.
+    /// Labelled data: CSV, TSV, JSON lines, Parquet, XML, CoNLL or SQuAD's JSON. The fields of a row, for
+    /// --columns, are text, pair and label; labels for multi-label; words and tags for tagging.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     data: Vec<String>,
-    /// Which column is what, by name or by number from 1: text, pair and label; labels of several; words and tags.
-    #[arg(long, value_name = "FIELD=COLUMN", value_delimiter = ',', value_parser = rows::any_column)]
-    columns: Vec<(String, Column)>,
-    /// The first line of CSV and TSV is a row, and columns have numbers.
-    #[arg(long)]
-    no_header: bool,
+    #[command(flatten)]
+    rows: RowArgs,
     /// Files to choose the best model by (default: a share of the data is held out).
     #[arg(long, value_name = "FILE", num_args = 1..)]
     dev: Vec<String>,
@@ -69,11 +67,8 @@ pub struct DataArgs {
 impl DataArgs {
     /// Whether nothing was given.
     fn is_empty(&self) -> bool {
-        let Self { model, data, columns, no_header, dev, test } = self;
-        model.is_none()
-            && !no_header
-            && [data, dev, test].iter().all(|files| files.is_empty())
-            && columns.is_empty()
+        let Self { model, data, rows, dev, test } = self;
+        model.is_none() && rows.is_default() && [data, dev, test].iter().all(|files| files.is_empty())
     }
 
     /// Checks that nothing was given beside a file.
@@ -86,7 +81,7 @@ impl DataArgs {
             false => {
                 let names =
                     NamedTask::value_variants().iter().map(|task| task.name()).collect::<Vec<_>>().join(", ");
-                let problem = "--model, --data, --columns, --no-header, --dev and --test go with a task in the place of CONFIG";
+                let problem = "--model, --data, --dev, --test and options of rows go with a task in the place of CONFIG";
                 Err(WrongUsage::new(anyhow!(
                     "{problem} ({names}); with a file, use --set, as in --set model.path=MODEL"
                 ))
@@ -106,7 +101,7 @@ impl DataArgs {
         if self.data.is_empty() {
             return Err(missing("--data FILE, the labelled data").into());
         }
-        rows::check_once(&self.columns)?;
+        self.rows.check_once()?;
         let (source, found) = self.read(task)?;
         let width = width(&model::folder(model)?)?;
         let plan = Plan::of(found.rows, self.dev.is_empty() && found.is_measurable, width)?;
@@ -122,19 +117,17 @@ impl DataArgs {
 
     /// The data and how it is read: as its ending says, else with whatever separates its columns.
     fn read(&self, task: NamedTask) -> Result<(LabelledSource, Found)> {
-        let columns =
-            self.columns.iter().map(|(field, column)| (field.clone(), Columns::One(column.clone())));
-        let mut source = LabelledSource {
-            files: self.data.clone(),
-            header: self.no_header.then_some(false),
-            columns: columns.collect::<BTreeMap<_, _>>(),
-            ..LabelledSource::default()
-        };
+        let columns = self.rows.columns.iter();
+        let columns = columns.map(|(field, column)| (field.clone(), Columns::One(column.clone())));
+        let mut source = self.rows.source(&self.data)?;
+        source.columns = columns.collect();
         let format = DataFormat::of(Path::new(&self.data[0]));
+        // What is said of the file is not guessed.
+        let is_told = self.rows.has_format() || self.rows.delimiter.is_some() || self.rows.quoting.is_some();
         let is_delimited = matches!(format, Some(DataFormat::Csv | DataFormat::Tsv) | None)
             && !matches!(task, NamedTask::Tagging | NamedTask::Answers);
-        let first = Found::of(task, &source);
-        if !is_delimited || first.is_ok() {
+        let first = Found::of(task, &source).map_err(told);
+        if is_told || !is_delimited || first.is_ok() {
             return Ok((source, first?));
         }
         if format.is_none() {
@@ -219,6 +212,14 @@ impl DataArgs {
             ),
         ]);
         toml::to_string(&config).context("the config made for the data")
+    }
+}
+
+/// Words the error of an unusable row for the command line.
+fn told(error: Error) -> Error {
+    match error.downcast::<DataError>() {
+        Ok(error) => BadRowArgs::told(error).into(),
+        Err(error) => error,
     }
 }
 

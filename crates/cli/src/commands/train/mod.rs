@@ -3,29 +3,30 @@
 mod from_data;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use cloze_trainer::config::ConfigFile;
 use cloze_trainer::engine::{Outcome, OverSeeds, RunOptions};
 use cloze_trainer::metrics::progress::StderrProgress;
 use cloze_trainer::runs::{KINDS, plan_of};
 
-use crate::compute;
-use crate::device::DeviceName;
 use crate::failure::WrongUsage;
 use crate::memory;
 use crate::model;
 use crate::output::Output;
 use crate::profile::Profiled;
+use crate::run_args::{For, RunArgs};
 use crate::stop;
 use from_data::{DataArgs, NamedTask};
 
-/// The default parent of run folders, and the cache of prepared corpora.
-pub const RUNS: &str = "runs";
+/// The cache of prepared corpora.
 const CACHE: &str = "cache";
 
-/// Pretrain or fine-tune a model, or train a translation model, from a configuration file.
+/// Pretrain or fine-tune a model, or train a translation model: from a configuration file, or for a task on
+/// labelled data.
+///
+/// Example: cloze train classification --model sentence-transformers/all-MiniLM-L6-v2 --data reviews.csv
+/// --columns text=review,label=stars --out runs/reviews
 ///
 /// Trains or loads the tokenizer, prepares the corpus and trains. The run folder receives the resolved
 /// configuration, the metrics, checkpoints and, at the end, the model with its tokenizer as a Hugging Face
@@ -49,9 +50,9 @@ const CACHE: &str = "cache";
 /// every metric, also as seeds.json and seeds.html; the path printed is that of the best seed's model. After an
 /// interruption, the same command continues and skips finished runs.
 #[derive(clap::Args)]
+#[command(mut_arg("config", |config| config.help("The configuration, a TOML file, or a task to make one for")))]
 #[command(after_long_help = "\
-Examples:
-  cloze train classification --model MODEL --data reviews.csv --columns text=review,label=stars --out runs/reviews
+More examples:
   cloze train configs/bert-tiny-sample.toml
   cloze train configs/bert-tiny-sample.toml --set train.steps=500 --out runs/short
   cloze train configs/sst2.toml --set run.seed=7
@@ -60,20 +61,8 @@ Examples:
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base --resume")]
 pub struct Args {
-    /// The run configuration, a TOML file; or the task to make one for.
-    #[arg(value_name = "CONFIG")]
-    config: PathBuf,
     #[command(flatten)]
-    data: DataArgs,
-    /// Override a key of the configuration, such as train.steps=500; may be repeated. A table value, such as
-    /// data.train.columns={text="review"}, replaces the configuration's whole table.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    settings: Vec<String>,
-    #[arg(long, value_name = "DEVICE", help = compute::DEVICE)]
-    device: Option<DeviceName>,
-    /// The run folder (default: runs/ and the run's name).
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    run: RunArgs,
     /// Resume from the last good checkpoint in the run folder.
     #[arg(long)]
     resume: bool,
@@ -85,18 +74,20 @@ pub struct Args {
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "20",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub profile: Option<u64>,
+    #[command(flatten)]
+    data: DataArgs,
 }
 
 /// Runs a configuration, once or for each seed.
 pub fn run(args: &Args) -> Result<()> {
-    let file = match NamedTask::of(&args.config) {
-        Some(task) => args.data.config(task, args.out.as_deref())?,
+    let file = match NamedTask::of(&args.run.file.config) {
+        Some(task) => args.data.config(task, args.run.out.as_deref())?,
         None => {
             args.data.check_unused()?;
-            ConfigFile::open(&args.config).map_err(WrongUsage::new)?
+            args.run.file.open(For::Train)?
         }
     };
-    let mut plan = plan_of(&file, &args.settings, &KINDS).map_err(WrongUsage::new)?;
+    let mut plan = plan_of(&file, &args.run.file.settings, &KINDS).map_err(WrongUsage::new)?;
     let different: BTreeSet<u64> = args.seeds.iter().copied().collect();
     if different.len() < args.seeds.len() {
         return Err(WrongUsage::new(anyhow!("--seeds has a duplicate seed")).into());
@@ -104,9 +95,9 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(path) = plan.checkpoint_mut() {
         *path = model::folder(&path.to_string_lossy()).context("`model.path`")?;
     }
-    let device = compute::open(args.device)?;
+    let device = args.run.device.open()?;
     let stop = stop::on_ctrl_c()?;
-    let folder = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(plan.name()));
+    let folder = args.run.folder(plan.name());
     let memory = memory::of(&device);
     let options = RunOptions::new(device, folder).cache(CACHE).resume(args.resume).memory(memory).stop(&stop);
     let mut progress = StderrProgress::new();

@@ -157,9 +157,10 @@ impl<'a> Text<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::labelled::Named;
 
     fn wanted(name: &str) -> [RequestedColumn; 1] {
-        [RequestedColumn::of(name, Column::Name(name.into()))]
+        [RequestedColumn::of(name, Column::Name(name.into()), Named::Config)]
     }
 
     #[test]

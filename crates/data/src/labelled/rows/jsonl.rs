@@ -30,7 +30,7 @@ pub(super) fn open(
     if document::begins(text.fill_buf().map_err(unreadable)?, wanted) {
         return document::open(text, wanted);
     }
-    let lines = Lines::of(text, read, source.max_line_bytes, "max_line_bytes");
+    let lines = Lines::of(text, read, source.max_line_bytes, source.named.max_line_bytes());
     Ok(Box::new(JsonLines { lines, wanted: wanted.to_vec() }))
 }
 

@@ -27,19 +27,34 @@ pub(crate) struct RequestedColumn {
     pub named: Named,
 }
 
-/// How messages name the settings of a source: as keys of a configuration, or as options of the program.
+/// How messages name the settings of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Named {
+pub enum Named {
+    /// As keys of a configuration, such as `on_bad_row`.
     #[default]
     Config,
+    /// As options of a command line, such as `--on-bad-row`.
     CommandLine,
 }
 
 impl Named {
-    fn column(self, field: &str) -> String {
+    pub(super) fn column(self, field: &str) -> String {
         match self {
             Self::Config => format!("`columns.{field}`"),
             Self::CommandLine => format!("`--columns {field}=COLUMN`"),
+        }
+    }
+
+    /// A setting by the name of its key.
+    pub(super) fn setting(self, key: &str) -> String {
+        match (self, key) {
+            (Self::Config, _) => format!("`{key}`"),
+            (Self::CommandLine, "header") => "`--no-header`".into(),
+            (Self::CommandLine, "format") => "`--input-format`".into(),
+            (Self::CommandLine, _) => match key.strip_prefix("columns.") {
+                Some(field) => format!("`--columns {field}=…`"),
+                None => format!("`--{}`", key.replace('_', "-")),
+            },
         }
     }
 
@@ -59,7 +74,7 @@ impl Named {
         }
     }
 
-    fn max_line_bytes(self) -> &'static str {
+    pub(super) fn max_line_bytes(self) -> &'static str {
         match self {
             Self::Config => "max_line_bytes",
             Self::CommandLine => "--max-line-bytes",
@@ -102,12 +117,12 @@ pub(crate) type Read<R> = Box<dyn Iterator<Item = std::result::Result<R, Problem
 
 impl RequestedColumn {
     /// A required column.
-    pub fn of(field: &str, column: Column) -> Self {
-        Self { field: field.into(), column, required: true, named: Named::Config }
+    pub fn of(field: &str, column: Column, named: Named) -> Self {
+        Self { field: field.into(), column, required: true, named }
     }
 
     pub fn required(field: &str, source: &LabelledSource) -> Self {
-        Self::of(field, source.column(field))
+        Self::of(field, source.column(field), source.named)
     }
 
     pub fn optional(field: &str, source: &LabelledSource) -> Self {
@@ -140,7 +155,7 @@ pub(crate) fn open(
         DataFormat::Parquet => parquet::open(path, wanted),
         DataFormat::Xml => xml::open(path, wanted),
         DataFormat::Csv | DataFormat::Tsv => {
-            let lines = Lines::open(path, source.max_line_bytes, Named::Config.max_line_bytes())?;
+            let lines = Lines::open(path, source.max_line_bytes, source.named.max_line_bytes())?;
             let layout = Layout::of(format, source);
             Ok(Box::new(delimited::Delimited::new(lines, source, layout, wanted)))
         }

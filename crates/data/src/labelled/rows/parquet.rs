@@ -43,7 +43,8 @@ pub(super) fn open_whole(path: &Path, wanted: &[RequestedColumn]) -> Result<Whol
     let places = wanted.iter().map(|wanted| Ok(name_of(wanted, &fields)?.and_then(place)));
     let places = places.collect::<Result<_, _>>()?;
     let names: Vec<String> = fields.iter().map(|field| field.name().to_owned()).collect();
-    let column = |name: &String| RequestedColumn::of(name, Column::Name(name.clone()));
+    let named = wanted.first().map(|wanted| wanted.named).unwrap_or_default();
+    let column = |name: &String| RequestedColumn::of(name, Column::Name(name.clone()), named);
     let rows =
         rows(file, names.iter().map(column).collect(), names.iter().cloned().map(Some).collect(), true)?;
     Ok(Whole { names: Some(names), places, rows })
