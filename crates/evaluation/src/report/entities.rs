@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::{Predictions, Table, html, mean};
+use super::{Baseline, Predictions, Table, html, mean};
 use crate::entities::{EntityCounts, Span};
 use crate::figures::{Figures, shown};
 use crate::scores::{Average, Counts, ZeroDivision};
@@ -86,6 +86,22 @@ impl Predictions for EntityPredictions {
             ("loss", mean(self.examples.iter().map(|example| example.loss))),
         ];
         Figures::new(self.len(), of_all.iter().copied().chain(others))
+    }
+
+    /// For word classes, the most frequent one for every word.
+    fn baseline(&self) -> Option<Baseline> {
+        let counts = self.counts();
+        let all = counts.total().gold;
+        // Of equally frequent ones the first.
+        let frequent = |best: Option<(String, u64)>, (label, of): (&str, Counts)| match best {
+            Some((_, most)) if most >= of.gold => best,
+            _ => Some((label.to_owned(), of.gold)),
+        };
+        let (label, most) = counts.types().fold(None, frequent)?;
+        (self.of_words && all > 0).then(|| Baseline {
+            rule: format!("the most frequent class `{label}` for every word"),
+            figures: Figures::new(self.len(), [("accuracy", most as f64 / all as f64)]),
+        })
     }
 
     fn is_error(&self, example: usize) -> bool {
