@@ -316,7 +316,8 @@ fn px(value: f64) -> String {
 
 /// The range of values with a margin; a single value gets an axis around it.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| (low.min(y), high.max(y)));
+    let (low, high) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| (low.min(y), high.max(y)));
     if low > high {
         return (0.0, 1.0);
     }
@@ -342,13 +343,20 @@ mod tests {
     #[test]
     fn a_picture_says_what_it_shows_and_fixes_no_colour() {
         let lines = vec![
-            line("training", 0, Look::Smoothed { raw: vec![(1.0, 3.0), (2.0, 1.0)] }, &[(1.0, 2.0), (2.0, 1.5)]),
+            line(
+                "training",
+                0,
+                Look::Smoothed { raw: vec![(1.0, 3.0), (2.0, 1.0)] },
+                &[(1.0, 2.0), (2.0, 1.5)],
+            ),
             line("dev & test", 1, Look::Marked, &[(2.0, 2.0), (1_000.0, f64::NAN)]),
             line("never measured", 2, Look::Marked, &[(1.0, f64::NAN)]),
             line("always one class", 0, Look::Baseline, &[(2.0, 2.5)]),
         ];
         let svg = chart(Places::Numbers, lines).to_svg();
-        for part in ["a &lt;run&gt;", "loss &lt;nats&gt;", "step", "training", "dev &amp; test", "always one class"] {
+        for part in
+            ["a &lt;run&gt;", "loss &lt;nats&gt;", "step", "training", "dev &amp; test", "always one class"]
+        {
             assert!(svg.contains(part), "{part} is missing in {svg}");
         }
         assert!(!svg.contains("never measured"), "the legend names only what is drawn");
@@ -370,7 +378,8 @@ mod tests {
 
     #[test]
     fn lines_beyond_the_colours_have_other_marks() {
-        let lines = (0..40).map(|number| line(&format!("line {number}"), number, Look::Marked, &[(0.0, 1.0)]));
+        let lines =
+            (0..40).map(|number| line(&format!("line {number}"), number, Look::Marked, &[(0.0, 1.0)]));
         let drawn: Vec<String> = lines.map(|line| legend(&line, 0.0).into_string()).collect();
         let looks: std::collections::BTreeSet<&str> =
             drawn.iter().map(|drawn| drawn.split("<text").next().unwrap()).collect();
@@ -390,7 +399,13 @@ mod tests {
 
     #[test]
     fn odd_values_still_make_a_picture() {
-        for points in [&[][..], &[(0.0, f64::NAN)], &[(0.0, 3.0)], &[(1.0, f64::MAX), (2.0, f64::MIN)], &[(1.0, 1e-300)]] {
+        for points in [
+            &[][..],
+            &[(0.0, f64::NAN)],
+            &[(0.0, 3.0)],
+            &[(1.0, f64::MAX), (2.0, f64::MIN)],
+            &[(1.0, 1e-300)],
+        ] {
             for places in [Places::Numbers, Places::Names(vec![]), Places::Names(vec!["a".into()])] {
                 let svg = chart(places, vec![line("a", 0, Look::Marked, points)]).to_svg();
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{points:?}: {svg}");

@@ -4,7 +4,10 @@
 pub(crate) fn ticks(low: f64, high: f64, most: usize) -> Vec<(f64, String)> {
     let rough = (high - low) / most.max(1) as f64;
     let power = 10_f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power).into_iter().find(|step| *step >= rough * (1.0 - 1e-9));
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .map(|digit| digit * power)
+        .into_iter()
+        .find(|step| *step >= rough * (1.0 - 1e-9));
     let step = step.unwrap_or(power);
     let (first, last) = ((low / step).ceil(), (high / step).floor());
     if !step.is_finite() {

@@ -236,7 +236,7 @@ impl Predictions for AnswerPredictions {
             false => example.golds.join(" / "),
         };
         html! {
-            p.id dir="auto" { (example.id) }
+            (html::name(&example.id))
             p.text.question dir="auto" { (html::clipped(&example.question)) }
             p.verdict {
                 span { "gold " b.label dir="auto" { (html::clipped(&golds)) } }

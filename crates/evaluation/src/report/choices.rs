@@ -66,6 +66,10 @@ impl Predictions for ChoicePredictions {
         })
     }
 
+    fn set_rows(&mut self, rows: &[usize]) {
+        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
+    }
+
     fn is_error(&self, example: usize) -> bool {
         self.examples[example].gold != self.examples[example].predicted
     }

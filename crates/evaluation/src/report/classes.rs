@@ -82,7 +82,8 @@ impl Predictions for ClassPredictions {
         let mut counts = vec![0; self.labels.len()];
         self.examples.iter().for_each(|example| counts[example.gold] += 1);
         // Of equally frequent ones the first.
-        let most = (0..counts.len()).rev().max_by_key(|class| counts[*class]).filter(|class| counts[*class] > 0)?;
+        let most =
+            (0..counts.len()).rev().max_by_key(|class| counts[*class]).filter(|class| counts[*class] > 0)?;
         let example = |example: &ClassExample| ClassExample {
             id: String::new(),
             texts: Vec::new(),
@@ -108,6 +109,10 @@ impl Predictions for ClassPredictions {
                 self.labels[first.predicted]
             )
         })
+    }
+
+    fn set_rows(&mut self, rows: &[usize]) {
+        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
     }
 
     fn is_error(&self, example: usize) -> bool {

@@ -104,6 +104,10 @@ impl Predictions for EntityPredictions {
         })
     }
 
+    fn set_rows(&mut self, rows: &[usize]) {
+        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
+    }
+
     fn is_error(&self, example: usize) -> bool {
         let EntityExample { gold, predicted, .. } = &self.examples[example];
         let within = |these: &[Span], those: &[Span]| these.iter().all(|span| those.contains(span));
@@ -158,7 +162,7 @@ impl Predictions for EntityPredictions {
     fn show(&self, index: usize) -> Markup {
         let example = &self.examples[index];
         html! {
-            p.id dir="auto" { (example.id) }
+            (html::name(&example.id))
             @if self.is_error(index) {
                 div.line { span { "gold" } (marked(example, &example.gold, &example.predicted, "missed")) }
                 div.line { span { "predicted" } (marked(example, &example.predicted, &example.gold, "wrong")) }

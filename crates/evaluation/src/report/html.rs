@@ -39,10 +39,21 @@ pub(super) fn page(report: &Report<'_>, worst: &[usize], place: &InRun<'_>, curv
             @if let Some(predictions) = report.predictions { (examples(predictions, worst)) }
         }
     };
-    let facts: Vec<(&str, String)> =
-        report.facts.iter().cloned().chain([("examples", grouped(report.figures.examples() as u64))]).collect();
+    let facts: Vec<(&str, String)> = report
+        .facts
+        .iter()
+        .cloned()
+        .chain([("examples", grouped(report.figures.examples() as u64))])
+        .collect();
     let summary = Some(report.summary(baseline.as_ref()));
-    let page = Page { kind: "evaluation", title: report.title, summary, facts: &facts, run: place.index, ..Page::default() };
+    let page = Page {
+        kind: "evaluation",
+        title: report.title,
+        summary,
+        facts: &facts,
+        run: place.index,
+        ..Page::default()
+    };
     page.with(content)
 }
 
@@ -112,9 +123,15 @@ pub(super) fn sample(total: usize, count: usize) -> Vec<usize> {
 /// An example's name and its texts.
 pub(super) fn texts(id: &str, texts: &[String]) -> Markup {
     html! {
-        p.id dir="auto" { (id) }
+        (name(id))
         @for text in texts { p.text dir="auto" { (clipped(text)) } }
     }
+}
+
+/// An example's name on the page; a number is a row of its file.
+pub(super) fn name(id: &str) -> Markup {
+    let is_row = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+    html! { p.id dir="auto" { @if is_row { "row " } (id) } }
 }
 
 /// The beginning of a text.

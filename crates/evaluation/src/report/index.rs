@@ -99,7 +99,9 @@ fn link(path: &str) -> String {
     let mut link = String::with_capacity(path.len());
     for byte in path.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/' => link.push(char::from(byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/' => {
+                link.push(char::from(byte))
+            }
             byte => link.push_str(&format!("%{byte:02X}")),
         }
     }

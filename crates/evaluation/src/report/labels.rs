@@ -162,6 +162,10 @@ impl Predictions for LabelPredictions {
         })
     }
 
+    fn set_rows(&mut self, rows: &[usize]) {
+        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
+    }
+
     fn is_error(&self, example: usize) -> bool {
         self.predicted(&self.examples[example]) != self.examples[example].gold
     }

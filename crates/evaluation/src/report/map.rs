@@ -68,8 +68,14 @@ impl MapReport<'_> {
         let facts: Vec<(&str, String)> =
             self.facts.iter().cloned().chain([("texts", grouped(self.texts.len() as u64))]).collect();
         let style = include_str!("map.css");
-        let page =
-            Page { kind: "map", title: self.title, facts: &facts, style, script: Some(&hash), ..Page::default() };
+        let page = Page {
+            kind: "map",
+            title: self.title,
+            facts: &facts,
+            style,
+            script: Some(&hash),
+            ..Page::default()
+        };
         page.with(content(&json)).into_string()
     }
 

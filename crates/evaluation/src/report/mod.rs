@@ -95,6 +95,12 @@ pub trait Predictions {
     /// An example for the page, as HTML.
     fn show(&self, example: usize) -> Markup;
 
+    /// Names the examples by these rows of their file, counted from 1, one for each. Examples with names of
+    /// their own keep them.
+    fn set_rows(&mut self, rows: &[usize]) {
+        let _ = rows;
+    }
+
     /// The number in an example's corner on the page: its loss.
     fn corner(&self, example: usize) -> String {
         format!("loss {}", shown(self.loss(example)))

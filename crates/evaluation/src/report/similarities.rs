@@ -82,6 +82,10 @@ impl Predictions for SimilarityPredictions {
         })
     }
 
+    fn set_rows(&mut self, rows: &[usize]) {
+        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
+    }
+
     fn is_error(&self, example: usize) -> bool {
         self.kind != SimilarityKind::Scored && self.examples[example].rank != 1
     }

@@ -55,7 +55,9 @@ impl TranslationPredictions {
         let texts: Vec<&str> = self.examples.iter().map(text).collect();
         let references: Vec<&str> = self.examples.iter().map(|example| &*example.reference).collect();
         let metric = Bleu::default();
-        Corpus::of(&metric, &texts, &[references]).and_then(|corpus| corpus.score(&metric)).map_or(f64::NAN, |score| score.value)
+        Corpus::of(&metric, &texts, &[references])
+            .and_then(|corpus| corpus.score(&metric))
+            .map_or(f64::NAN, |score| score.value)
     }
 
     /// Distinct examples drawn at random, in their order.
@@ -136,7 +138,7 @@ impl Predictions for TranslationPredictions {
         let [reference, translation] = [reference, translation].map(|text| html::clipped(text));
         let [reference, translated] = words::compared(&reference, &translation);
         html! {
-            p.id dir="auto" { (id) }
+            (html::name(id))
             div.line { span { "source" } p.text dir="auto" { (html::clipped(source)) } }
             div.line { span { "reference" } p.text dir="auto" { (reference) } }
             div.line { span { "translation" } p.text dir="auto" { (translated) } }
@@ -158,7 +160,8 @@ impl Predictions for TranslationPredictions {
         best.truncate(SHOWN);
         let drawn = self.drawn();
         let of_all = |count: usize, how: &str| format!("{count} of {} sentences, {how}.", self.len());
-        let selection = |title: &str, note, examples, ranked| Selection { title: title.into(), note, examples, ranked };
+        let selection =
+            |title: &str, note, examples, ranked| Selection { title: title.into(), note, examples, ranked };
         vec![
             selection("Best translations", of_all(best.len(), "by their chrF"), best, true),
             selection("Worst translations", of_all(worst.len(), "by their chrF"), worst.to_vec(), true),
@@ -176,7 +179,11 @@ mod tests {
             id: (at + 1).to_string(),
             source: format!("Satz {at} <b>"),
             reference: "A man sits in a small boat".into(),
-            translation: "A man sits in a small boat".split(' ').take(1 + at % 7).collect::<Vec<_>>().join(" "),
+            translation: "A man sits in a small boat"
+                .split(' ')
+                .take(1 + at % 7)
+                .collect::<Vec<_>>()
+                .join(" "),
         };
         TranslationPredictions::new((0..n).map(example).collect(), seed)
     }
@@ -191,7 +198,10 @@ mod tests {
         assert_eq!(all.baseline().unwrap().figures.main(), ("bleu", 0.0));
         assert_eq!(all.columns().len(), all.row(3).len());
         let shown = all.show(4).into_string();
-        assert!(shown.contains("&lt;b&gt;") && shown.contains(r#"<mark class="missed">small boat</mark>"#), "{shown}");
+        assert!(
+            shown.contains("&lt;b&gt;") && shown.contains(r#"<mark class="missed">small boat</mark>"#),
+            "{shown}"
+        );
         assert!(TranslationPredictions::new(Vec::new(), 1).baseline().is_none());
     }
 

@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn words_are_what_is_between_spaces_and_punctuation() {
-        let of = |text: &'static str| -> Vec<&str> { words(text).into_iter().map(|word| &text[word]).collect() };
+        let of =
+            |text: &'static str| -> Vec<&str> { words(text).into_iter().map(|word| &text[word]).collect() };
         assert_eq!(of("Ein  Mann, „alt“."), ["Ein", "Mann", ",", "„", "alt", "“", "."]);
         assert_eq!(of("他在家 now"), ["他", "在", "家", "now"]);
         assert_eq!(of("हिन्दी है"), ["हिन्दी", "है"]);
@@ -117,7 +118,10 @@ mod tests {
     #[test]
     fn what_differs_is_marked_and_nothing_else() {
         let [reference, translation] = html("A man <sits> in a boat.", "A man is in boat.");
-        assert_eq!(reference, r#"A man <mark class="missed">&lt;sits&gt;</mark> in <mark class="missed">a</mark> boat."#);
+        assert_eq!(
+            reference,
+            r#"A man <mark class="missed">&lt;sits&gt;</mark> in <mark class="missed">a</mark> boat."#
+        );
         assert_eq!(translation, r#"A man <mark class="wrong">is</mark> in boat."#);
         assert_eq!(html("the same", "the same"), ["the same", "the same"]);
         assert_eq!(html("", "all new"), ["", r#"<mark class="wrong">all new</mark>"#]);

@@ -2,8 +2,8 @@
 
 use super::checkpoint::{CursorState, check_parameters};
 use super::extension::Extensions;
-use super::run_folder::INDEX;
 use super::objective::Objective;
+use super::run_folder::INDEX;
 use crate::metrics::Record;
 use crate::metrics::curve::{Panel, usual_panels};
 use crate::metrics::progress::RunProgress;

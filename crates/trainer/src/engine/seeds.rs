@@ -162,9 +162,13 @@ fn write_index(folder: &Path, title: &str, seeds: &[u64], best: u64) -> Result<(
     let mut links = vec![
         link("seeds.html".into(), page.into()),
         link("seeds.json".into(), "the same metrics as JSON".into()),
-        link(format!("{}/model/", folder_name(best)), "the best seed's model, or the first one's if nothing was measured".into()),
+        link(
+            format!("{}/model/", folder_name(best)),
+            "the best seed's model, or the first one's if nothing was measured".into(),
+        ),
     ];
-    let run = |seed: &u64| link(format!("{}/{INDEX}", folder_name(*seed)), format!("the run with seed {seed}"));
+    let run =
+        |seed: &u64| link(format!("{}/{INDEX}", folder_name(*seed)), format!("the run with seed {seed}"));
     links.extend(seeds.iter().map(run).filter(|link| folder.join(&link.path).exists()));
     let facts = [("seeds", seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "))];
     let report = IndexReport { title, facts: &facts, splits: &[], curve: None, links: &links };

@@ -232,10 +232,8 @@ impl<M: EncoderDecoder> Recipe for TranslationRecipe<'_, M> {
             0.0 => TRAINING.to_owned(),
             smoothing => format!("training (running mean, label smoothing {smoothing})"),
         };
-        let losses = vec![
-            line(&training, Source::LossTerm(figure::LOSS.into())),
-            line("dev", dev(figure::LOSS)),
-        ];
+        let losses =
+            vec![line(&training, Source::LossTerm(figure::LOSS.into())), line("dev", dev(figure::LOSS))];
         let accuracy = vec![line("target tokens, dev", dev(figure::TOKEN_ACCURACY))];
         let bleu = vec![line("dev", dev(figure::BLEU))];
         let mut panels = vec![
