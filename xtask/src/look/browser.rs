@@ -110,7 +110,8 @@ impl Browser {
     }
 
     fn size(&mut self, view: &View, height: u32) -> Result<()> {
-        let size = json!({ "width": view.width, "height": height, "deviceScaleFactor": 1, "mobile": view.width < 500 });
+        // Not as a phone, which makes its window as wide as a page that is too wide.
+        let size = json!({ "width": view.width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", size).map(drop)
     }
 

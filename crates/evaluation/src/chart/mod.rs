@@ -33,7 +33,7 @@ const X_LABELS: usize = 12;
 /// Panels of lines over one horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// The picture's name: its heading, and what a screen reader says.
+    /// The picture's name: its heading, and what a screen reader says. May be empty.
     pub title: String,
     /// The label of the horizontal axis, such as `step`.
     pub axis: String,
@@ -111,7 +111,7 @@ impl Chart {
         let bottom = if panels.is_empty() { top } else { top + ROW };
         let size = px(bottom + 4.0);
         html! {
-            svg.chart xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (px(WIDTH)) " " (size) } width="100%" role="img" aria-label=(self.title) {
+            svg.chart xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (px(WIDTH)) " " (size) } width="100%" role="img" aria-label=(self.name()) {
                 @if let Some(style) = style {
                     title { (self.title) }
                     style { (PreEscaped(style)) }
@@ -123,6 +123,15 @@ impl Chart {
                 }
             }
         }
+    }
+
+    /// What a screen reader says.
+    fn name(&self) -> String {
+        if !self.title.is_empty() {
+            return self.title.clone();
+        }
+        let axes: Vec<&str> = self.panels.iter().map(|panel| panel.axis.as_str()).collect();
+        format!("{} by {}", axes.join(", "), self.axis)
     }
 
     /// The room for labels below each panel.
