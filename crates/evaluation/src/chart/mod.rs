@@ -17,7 +17,7 @@ pub(crate) const STYLE: &str = include_str!("chart.css");
 /// The width of the picture, the margins of a plot and its height, in the picture's units.
 const WIDTH: f64 = 640.0;
 const LEFT: f64 = 76.0;
-const RIGHT: f64 = 18.0;
+const RIGHT: f64 = 40.0;
 const HEIGHT: f64 = 220.0;
 
 /// The height of a line of text: that of a narrow window's letters.
@@ -109,9 +109,12 @@ impl Chart {
             panels.push(drawn);
         }
         let bottom = if panels.is_empty() { top } else { top + ROW };
-        let size = px(bottom + 4.0);
+        // A file of its own has a margin; a page has its own.
+        let margin = if style.is_some() { 12.0 } else { 0.0 };
+        let size = [WIDTH + 2.0 * margin, bottom + 4.0 + 2.0 * margin].map(px).join(" ");
+        let view = format!("{0} {0} {size}", px(-margin));
         html! {
-            svg.chart xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (px(WIDTH)) " " (size) } width="100%" role="img" aria-label=(self.name()) {
+            svg.chart xmlns="http://www.w3.org/2000/svg" viewBox=(view) width="100%" role="img" aria-label=(self.name()) {
                 @if let Some(style) = style {
                     title { (self.title) }
                     style { (PreEscaped(style)) }
@@ -369,7 +372,7 @@ mod tests {
             assert!(svg.contains(part), "{part} is missing in {svg}");
         }
         assert!(!svg.contains("never measured"), "the legend names only what is drawn");
-        assert!(svg.contains("viewBox=\"0 0 640.0") && svg.contains("prefers-color-scheme: dark"));
+        assert!(svg.contains("viewBox=\"-12.0 -12.0 664.0") && svg.contains("prefers-color-scheme: dark"));
         for fixed in [" fill=\"", " stroke=\"", " style=\"", "NaN", "inf"] {
             assert!(!svg.contains(fixed), "{fixed} in {svg}");
         }
