@@ -14,14 +14,16 @@ pub(crate) use ticks::ticks;
 /// The style of every chart.
 pub(crate) const STYLE: &str = include_str!("chart.css");
 
-/// The width of the picture, the margins of a plot and its height, in the picture's units.
+/// The width of the picture, the right margin of a plot and its height, in the picture's units.
 const WIDTH: f64 = 640.0;
-const LEFT: f64 = 76.0;
 const RIGHT: f64 = 40.0;
 const HEIGHT: f64 = 220.0;
 
 /// The height of a line of text: that of a narrow window's letters.
 const ROW: f64 = 24.0;
+
+/// The width of a digit in a narrow window's letters.
+const DIGIT: f64 = 12.8;
 
 /// Colours of lines, and the marks that tell lines of the same colour apart.
 const COLORS: usize = 10;
@@ -108,6 +110,11 @@ impl Chart {
             top = drawn.bottom() + self.room_below();
             panels.push(drawn);
         }
+        // Room for the longest label of any panel, so that all plots begin at one place.
+        let longest = panels.iter().flat_map(|panel| panel.ticks()).map(|(_, label)| label.chars().count());
+        let left = 14.0 + DIGIT * longest.max().unwrap_or(0).max(3) as f64;
+        panels.iter_mut().for_each(|panel| panel.left = left);
+        let middle = left + (WIDTH - left - RIGHT) / 2.0;
         let bottom = if panels.is_empty() { top } else { top + ROW };
         // A file of its own has a margin; a page has its own.
         let margin = if style.is_some() { 12.0 } else { 0.0 };
@@ -122,7 +129,7 @@ impl Chart {
                 @if !self.title.is_empty() { text.title x=(px(WIDTH / 2.0)) y=(px(ROW - 4.0)) text-anchor="middle" { (self.title) } }
                 @for panel in &panels { (panel.draw(&self.places)) }
                 @if !panels.is_empty() {
-                    text x=(px(middle())) y=(px(bottom - 4.0)) text-anchor="middle" { (self.axis) }
+                    text x=(px(middle)) y=(px(bottom - 4.0)) text-anchor="middle" { (self.axis) }
                 }
             }
         }
@@ -192,6 +199,8 @@ struct Drawn<'a> {
     lines: Vec<&'a ChartLine>,
     /// Where it begins.
     top: f64,
+    /// Where its plot begins.
+    left: f64,
     /// The largest `x`.
     last: f64,
     /// The room at both ends of the horizontal axis.
@@ -206,7 +215,7 @@ impl<'a> Drawn<'a> {
             panel.lines.iter().filter(|line| line.finite().next().is_some()).collect();
         let (low, high) = range(lines.iter().flat_map(|line| line.values()));
         let inset = if chart.places == Places::Numbers { 0.0 } else { 24.0 };
-        Self { axis: &panel.axis, lines, top, last: chart.last(), inset, low, high }
+        Self { axis: &panel.axis, lines, top, left: 0.0, last: chart.last(), inset, low, high }
     }
 
     /// Where the plot begins: below the axis' label and the legend.
@@ -218,8 +227,14 @@ impl<'a> Drawn<'a> {
         self.plot() + HEIGHT
     }
 
+    /// The numbers of its vertical axis.
+    fn ticks(&self) -> Vec<(f64, String)> {
+        ticks(self.low, self.high, 6)
+    }
+
     fn x(&self, value: f64) -> f64 {
-        LEFT + self.inset + (WIDTH - LEFT - RIGHT - 2.0 * self.inset) * value / self.last
+        let left = self.left;
+        left + self.inset + (WIDTH - left - RIGHT - 2.0 * self.inset) * value / self.last
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -227,18 +242,18 @@ impl<'a> Drawn<'a> {
     }
 
     fn draw(&self, places: &Places) -> Markup {
-        let (plot, bottom, right) = (self.plot(), self.bottom(), WIDTH - RIGHT);
+        let (plot, bottom, left, right) = (self.plot(), self.bottom(), self.left, WIDTH - RIGHT);
         html! {
             text.axis x="0.0" y=(px(self.top + ROW - 7.0)) { (self.axis) }
             @for (row, line) in self.lines.iter().enumerate() {
                 (legend(line, self.top + ROW * (row + 2) as f64 - 12.0))
             }
-            @for (at, (value, label)) in ticks(self.low, self.high, 6).into_iter().enumerate() {
-                line.grid x1=(px(LEFT)) x2=(px(right)) y1=(px(self.y(value))) y2=(px(self.y(value))) {}
-                text.minor[at % 2 == 1] x=(px(LEFT - 8.0)) y=(px(self.y(value) + 5.0)) text-anchor="end" { (label) }
+            @for (at, (value, label)) in self.ticks().into_iter().enumerate() {
+                line.grid x1=(px(left)) x2=(px(right)) y1=(px(self.y(value))) y2=(px(self.y(value))) {}
+                text.minor[at % 2 == 1] x=(px(left - 8.0)) y=(px(self.y(value) + 5.0)) text-anchor="end" { (label) }
             }
             (self.labels(places))
-            rect.frame x=(px(LEFT)) y=(px(plot)) width=(px(right - LEFT)) height=(px(bottom - plot)) {}
+            rect.frame x=(px(left)) y=(px(plot)) width=(px(right - left)) height=(px(bottom - plot)) {}
             @for line in &self.lines { (self.line(line)) }
         }
     }
@@ -282,7 +297,7 @@ impl<'a> Drawn<'a> {
                     }
                     // From edge to edge, so that a single evaluation shows too.
                     Look::Baseline => {
-                        @let ends = [(LEFT, places.first()), (WIDTH - RIGHT, places.last())].map(|(x, end)| end.map(|(_, y)| (x, *y)));
+                        @let ends = [(self.left, places.first()), (WIDTH - RIGHT, places.last())].map(|(x, end)| end.map(|(_, y)| (x, *y)));
                         polyline points=(path(ends[0].into_iter().chain(places.iter().copied()).chain(ends[1]))) {}
                     }
                 }
@@ -311,10 +326,6 @@ fn mark(color: usize, x: f64, y: f64) -> Markup {
         _ => &[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)],
     };
     html! { polygon points=(path(corners.iter().map(|(right, down)| (x + right, y + down)))) {} }
-}
-
-fn middle() -> f64 {
-    LEFT + (WIDTH - LEFT - RIGHT) / 2.0
 }
 
 fn path(points: impl IntoIterator<Item = (f64, f64)>) -> String {

@@ -21,6 +21,7 @@ pub(crate) fn ticks(low: f64, high: f64, most: usize) -> Vec<(f64, String)> {
     let text = |tick: f64| match tick.abs() {
         1e7.. => format!("{tick:.2e}"),
         _ if step < 1e-6 => format!("{tick:.2e}"),
+        _ if step < 1e-4 && low.abs().max(high.abs()) < 1e-2 => format!("{tick:.1e}"),
         // No minus before a zero.
         _ => format!("{:.decimals$}", tick + 0.0),
     };
@@ -39,6 +40,7 @@ mod tests {
         assert_eq!(labels(-0.15, 5.15, 6), ["0", "1", "2", "3", "4", "5"]);
         assert_eq!(labels(-0.1, 0.1, 5), ["-0.10", "-0.05", "0.00", "0.05", "0.10"]);
         assert_eq!(labels(0.0, 1_000.0, 7), ["0", "200", "400", "600", "800", "1000"]);
+        assert_eq!(labels(1e-5, 6e-5, 3), ["2.0e-5", "4.0e-5", "6.0e-5"]);
         assert_eq!(labels(1e300, 5e300, 5)[0], "1.00e300");
         assert!(ticks(1e16, 1e16 + 2.0, 6).len() <= 10);
         assert!(ticks(f64::MIN, f64::MAX, 6).is_empty());
