@@ -136,7 +136,13 @@
   }
 
   // The page.
-  if (root.scrollWidth > innerWidth + 1) problems.add(`the page is ${root.scrollWidth} px wide in a window of ${innerWidth}`);
+  if (root.scrollWidth > innerWidth + 1) {
+    const right = (element) => element.getBoundingClientRect().right + scrollX;
+    const all = [...root.querySelectorAll("body *")].filter((element) => !isClipped(element.parentElement));
+    const widest = all.reduce((a, b) => (right(b) > right(a) ? b : a), root);
+    const name = `<${widest.localName} class="${widest.getAttribute("class") || ""}"> ${shown(widest.textContent)}`;
+    problems.add(`the page is ${root.scrollWidth} px wide in a window of ${innerWidth}: ${name}`);
+  }
   if (matchMedia("print").matches && luminance(ground(document.body || root, 0, 0)) < 0.8) problems.add("printed on a dark ground");
   return [...problems];
 })()
