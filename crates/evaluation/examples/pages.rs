@@ -196,7 +196,7 @@ fn reports(folder: &Path, curve: &Path) -> Result<()> {
                             })
                             .collect()
                     };
-                    (tags(0), tags(usize::from(at % 3 == 0)))
+                    (tags(0), tags(usize::from(at.is_multiple_of(3))))
                 }
                 false => (
                     vec![span("PER", 0, 2), span("LOC", 6, 7), span("LOC", 8, 9)],
@@ -255,8 +255,13 @@ fn reports(folder: &Path, curve: &Path) -> Result<()> {
             ["一个男人坐在船上。", "男人坐在船里。"],
         ][at % 4];
         let words: Vec<&str> = reference.split(' ').collect();
-        let kept = words.iter().enumerate().filter(|(word, _)| (word + at) % 5 != 0).map(|(_, word)| *word);
-        let translation = if at % 6 == 0 { reference.to_owned() } else { kept.collect::<Vec<_>>().join(" ") };
+        let kept = words
+            .iter()
+            .enumerate()
+            .filter(|(word, _)| !(word + at).is_multiple_of(5))
+            .map(|(_, word)| *word);
+        let translation =
+            if at.is_multiple_of(6) { reference.to_owned() } else { kept.collect::<Vec<_>>().join(" ") };
         TranslationExample {
             id: (at + 1).to_string(),
             source: source.into(),
