@@ -4,7 +4,8 @@ use anyhow::Result;
 
 use crate::{backends, package, step, test};
 
-/// Format, lints, documentation, packages, licences and sources of dependencies, advisories, tests.
+/// Format, lints, documentation, packages, licences and sources of dependencies, advisories, tests,
+/// and the pages in a browser if Chromium is installed.
 #[derive(clap::Args)]
 pub struct Args {
     /// Add the slow, full-size tests, every model on a graphics adapter (software will do), and an hour of
@@ -39,6 +40,8 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
     test::run(&test::Args { full: args.full, args: Vec::new() })?;
+    #[cfg(unix)]
+    crate::look::run(&crate::look::Args::usual())?;
     if args.full {
         backends::run(&backends::Args::of("wgpu"))?;
     }

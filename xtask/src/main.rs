@@ -11,6 +11,8 @@ mod campaign;
 mod check;
 mod docs;
 mod fixtures;
+#[cfg(unix)]
+mod look;
 mod outside;
 mod package;
 mod program;
@@ -43,6 +45,8 @@ enum Task {
     #[cfg(unix)]
     Campaign(campaign::Args),
     Fixtures(fixtures::Args),
+    #[cfg(unix)]
+    Look(look::Args),
     Outside(outside::Args),
     Package(package::Args),
     Tch(tch::Args),
@@ -65,6 +69,8 @@ fn main() -> ExitCode {
         #[cfg(unix)]
         Task::Campaign(args) => campaign::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
+        #[cfg(unix)]
+        Task::Look(args) => look::run(&args),
         Task::Outside(args) => outside::run(&args),
         Task::Package(args) => package::run(&args),
         Task::Tch(args) => tch::run(&args),

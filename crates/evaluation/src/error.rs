@@ -117,15 +117,6 @@ pub enum EvaluationError {
         expected: usize,
     },
 
-    /// A picture that could not be drawn.
-    #[error("cannot draw {}: {reason}", path.display())]
-    Plot {
-        /// The picture's file.
-        path: PathBuf,
-        /// The plotting library's message.
-        reason: String,
-    },
-
     /// Translations without any line, or without a reference.
     #[error("nothing to score: there are no lines or no references")]
     NoLines,

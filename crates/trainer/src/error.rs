@@ -419,15 +419,6 @@ pub enum TrainerError {
     /// An evaluation error: tags, metrics. A report file that cannot be written is a [`TrainerError::Io`].
     #[error(transparent)]
     Evaluation(EvaluationError),
-
-    /// The learning curve could not be drawn.
-    #[error("cannot draw the learning curve {}: {reason}", path.display())]
-    Plot {
-        /// The plot's file.
-        path: PathBuf,
-        /// The plotting library's message.
-        reason: String,
-    },
 }
 
 impl TrainerError {

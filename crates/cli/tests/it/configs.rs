@@ -114,6 +114,8 @@ fn run(place: &Workplace, (name, config): (&String, &Table), out: &str, more: &[
     assert!(ran.status.success(), "{name}, {more:?}: {}", String::from_utf8_lossy(&ran.stderr));
     let folder = place.root().join(out);
     assert!(folder.join("model/model.safetensors").is_file(), "{name} leaves no model");
+    let page = std::fs::read_to_string(folder.join("index.html")).unwrap();
+    assert!(page.contains("href=\"model/\"") && page.contains("<svg class=\"chart\""), "{name}: {page}");
     folder
 }
 

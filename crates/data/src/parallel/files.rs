@@ -104,7 +104,8 @@ pub(super) struct Located {
     pub pair: TextPair,
     /// The number of the file, or of the two files, in their order.
     file: usize,
-    line: u64,
+    /// From 1.
+    pub line: u64,
 }
 
 /// A file of pairs, or two.

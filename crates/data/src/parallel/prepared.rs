@@ -80,6 +80,8 @@ impl<'a> PairSettings<'a> {
 pub struct LoadedPairs {
     /// The texts.
     pub texts: Vec<TextPair>,
+    /// Each pair's line in its file, counted from 1.
+    pub lines: Vec<u64>,
     /// The ids of each pair's source and target, with the tokenizers' special tokens.
     pub ids: Vec<[Vec<u32>; 2]>,
     /// The pairs skipped, by reason.
@@ -92,8 +94,9 @@ pub struct LoadedPairs {
 /// Those of [`PreparedPairs::prepare`].
 pub fn load_pairs(from: &ParallelFiles, base: &Path, settings: &PairSettings<'_>) -> Result<LoadedPairs> {
     let mut loaded = LoadedPairs::default();
-    loaded.skipped = each_pair(from, base, settings, &Silent, |texts, ids| {
-        loaded.texts.push(texts.clone());
+    loaded.skipped = each_pair(from, base, settings, &Silent, |at, ids| {
+        loaded.texts.push(at.pair.clone());
+        loaded.lines.push(at.line);
         loaded.ids.push(ids);
         Ok(())
     })?;
@@ -106,7 +109,7 @@ fn each_pair(
     base: &Path,
     settings: &PairSettings<'_>,
     progress: &dyn Progress,
-    mut take: impl FnMut(&TextPair, [Vec<u32>; 2]) -> Result<()>,
+    mut take: impl FnMut(&Located, [Vec<u32>; 2]) -> Result<()>,
 ) -> Result<SkipReport> {
     let around = settings.around()?;
     let mut pairs = Pairs::open(from, base, settings.languages, settings.on_bad_pair)?;
@@ -134,7 +137,7 @@ fn each_pair(
             }
             n_taken += 1;
             n_tokens += sides.iter().map(Vec::len).sum::<usize>() as u64;
-            take(&at.pair, sides)?;
+            take(at, sides)?;
         }
         progress.prepared(pairs.bytes_read(), pairs.bytes_total, n_tokens);
     }

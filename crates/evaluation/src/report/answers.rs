@@ -5,7 +5,7 @@ use std::ops::Range;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Predictions, Table, html, mean};
+use super::{Baseline, Predictions, Table, html, mean};
 use crate::figures::{Figures, shown};
 use crate::squad::{self, Answered};
 
@@ -155,6 +155,16 @@ impl Predictions for AnswerPredictions {
         Figures::new(self.len(), figures)
     }
 
+    /// In SQuAD 2.0, no answer to any question.
+    fn baseline(&self) -> Option<Baseline> {
+        let right = self.examples.iter().map(|example| f64::from(u8::from(example.golds.is_empty())));
+        let share = mean(right);
+        (self.version != SquadVersion::One && !self.is_empty()).then(|| Baseline {
+            rule: "no answer to any question".into(),
+            figures: Figures::new(self.len(), [("f1", share), ("exact", share)]),
+        })
+    }
+
     fn is_error(&self, example: usize) -> bool {
         self.score(example).0 == 0.0
     }
@@ -226,7 +236,7 @@ impl Predictions for AnswerPredictions {
             false => example.golds.join(" / "),
         };
         html! {
-            p.id dir="auto" { (example.id) }
+            (html::name(&example.id))
             p.text.question dir="auto" { (html::clipped(&example.question)) }
             p.verdict {
                 span { "gold " b.label dir="auto" { (html::clipped(&golds)) } }

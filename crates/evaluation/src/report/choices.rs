@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Predictions, Table, html, matrix, mean};
+use super::{Baseline, Predictions, Table, html, matrix, mean};
 use crate::confusion::ConfusionMatrix;
 use crate::figures::Figures;
 
@@ -55,6 +55,19 @@ impl Predictions for ChoicePredictions {
             self.examples.iter().map(|example| f64::from(u8::from(example.gold == example.predicted)));
         let loss = self.examples.iter().map(|example| example.loss);
         Figures::new(self.len(), [("accuracy", mean(right)), ("loss", mean(loss))])
+    }
+
+    /// A choice at random.
+    fn baseline(&self) -> Option<Baseline> {
+        let right = self.examples.iter().map(|example| 1.0 / example.choices.len() as f64);
+        (!self.is_empty()).then(|| Baseline {
+            rule: "a choice at random".into(),
+            figures: Figures::new(self.len(), [("accuracy", mean(right))]),
+        })
+    }
+
+    fn set_rows(&mut self, rows: &[usize]) {
+        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
     }
 
     fn is_error(&self, example: usize) -> bool {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Predictions, Table, html, matrix, mean, text_columns, text_values};
+use super::{Baseline, Predictions, Table, html, matrix, mean, text_columns, text_values, without_losses};
 use crate::confusion::ConfusionMatrix;
 use crate::figures::Figures;
 use crate::scores::{Average, ZeroDivision};
@@ -77,6 +77,27 @@ impl Predictions for ClassPredictions {
         Figures::new(self.len(), figures)
     }
 
+    /// The most frequent gold class for every example.
+    fn baseline(&self) -> Option<Baseline> {
+        let mut counts = vec![0; self.labels.len()];
+        self.examples.iter().for_each(|example| counts[example.gold] += 1);
+        // Of equally frequent ones the first.
+        let most =
+            (0..counts.len()).rev().max_by_key(|class| counts[*class]).filter(|class| counts[*class] > 0)?;
+        let example = |example: &ClassExample| ClassExample {
+            id: String::new(),
+            texts: Vec::new(),
+            predicted: most,
+            ..*example
+        };
+        let examples = self.examples.iter().map(example).collect();
+        let of_one = Self { labels: self.labels.clone(), positive: self.positive, examples };
+        Some(Baseline {
+            rule: format!("the most frequent class `{}` for every example", self.labels[most]),
+            figures: without_losses(&of_one.figures()),
+        })
+    }
+
     fn warning(&self) -> Option<String> {
         let first = self.examples.first()?;
         let is_one = self.examples.iter().all(|example| example.predicted == first.predicted);
@@ -88,6 +109,10 @@ impl Predictions for ClassPredictions {
                 self.labels[first.predicted]
             )
         })
+    }
+
+    fn set_rows(&mut self, rows: &[usize]) {
+        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
     }
 
     fn is_error(&self, example: usize) -> bool {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::{Predictions, Table, html, mean};
+use super::{Baseline, Predictions, Table, html, mean};
 use crate::entities::{EntityCounts, Span};
 use crate::figures::{Figures, shown};
 use crate::scores::{Average, Counts, ZeroDivision};
@@ -88,6 +88,26 @@ impl Predictions for EntityPredictions {
         Figures::new(self.len(), of_all.iter().copied().chain(others))
     }
 
+    /// For word classes, the most frequent one for every word.
+    fn baseline(&self) -> Option<Baseline> {
+        let counts = self.counts();
+        let all = counts.total().gold;
+        // Of equally frequent ones the first.
+        let frequent = |best: Option<(String, u64)>, (label, of): (&str, Counts)| match best {
+            Some((_, most)) if most >= of.gold => best,
+            _ => Some((label.to_owned(), of.gold)),
+        };
+        let (label, most) = counts.types().fold(None, frequent)?;
+        (self.of_words && all > 0).then(|| Baseline {
+            rule: format!("the most frequent class `{label}` for every word"),
+            figures: Figures::new(self.len(), [("accuracy", most as f64 / all as f64)]),
+        })
+    }
+
+    fn set_rows(&mut self, rows: &[usize]) {
+        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
+    }
+
     fn is_error(&self, example: usize) -> bool {
         let EntityExample { gold, predicted, .. } = &self.examples[example];
         let within = |these: &[Span], those: &[Span]| these.iter().all(|span| those.contains(span));
@@ -142,7 +162,7 @@ impl Predictions for EntityPredictions {
     fn show(&self, index: usize) -> Markup {
         let example = &self.examples[index];
         html! {
-            p.id dir="auto" { (example.id) }
+            (html::name(&example.id))
             @if self.is_error(index) {
                 div.line { span { "gold" } (marked(example, &example.gold, &example.predicted, "missed")) }
                 div.line { span { "predicted" } (marked(example, &example.predicted, &example.gold, "wrong")) }

@@ -1,15 +1,11 @@
-//! The page: figures, the task's breakdown, the worst errors, and a sample of all examples.
-//!
-//! It has no script and loads nothing, enforced by its content security policy; maud escapes all text. Only
-//! the map has a script.
+//! A report's page: figures, the task's breakdown, the worst errors, and a sample of all examples.
 
-use maud::{DOCTYPE, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 
-use super::{Predictions, Report};
+use super::page::Page;
+use super::{Baseline, InRun, Predictions, Report, Selection};
 use crate::figures::shown;
-use crate::table;
-
-pub use maud::Markup;
+use crate::table::{self, grouped};
 
 /// Examples in the sample of all.
 const SAMPLE: usize = 50;
@@ -17,65 +13,23 @@ const SAMPLE: usize = 50;
 /// Characters of a text shown on the page; the files have all of it.
 const SHOWN: usize = 1_000;
 
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
-
-/// A page's additions to the common parts.
-#[derive(Default)]
-pub(super) struct Kind<'a> {
-    /// Its own style.
-    pub style: &'a str,
-    /// The SHA-256 in base64 of the one script that may run.
-    pub script: Option<&'a str>,
-}
-
-/// A page with this content, without a script.
-pub(super) fn document(title: &str, content: Markup) -> Markup {
-    document_of(title, &Kind::default(), content)
-}
-
-/// The same, of another kind.
-pub(super) fn document_of(title: &str, kind: &Kind<'_>, content: Markup) -> Markup {
-    let script = kind.script.map(|hash| format!("; script-src 'sha256-{hash}'")).unwrap_or_default();
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content={ (POLICY) (script) };
-                title { (title) }
-                style { (PreEscaped(include_str!("style.css"))) (PreEscaped(kind.style)) }
-            }
-            body { (content) }
-        }
-    }
-}
-
 /// An unescaped picture: its author must have escaped its text.
 pub(super) fn picture(svg: &str) -> Markup {
     html! { div.curve { (PreEscaped(svg)) } }
 }
 
 /// The whole page; `worst` are the worst errors, worst first.
-pub(super) fn page(report: &Report<'_>, worst: &[usize], curve: Option<&str>) -> Markup {
+pub(super) fn page(report: &Report<'_>, worst: &[usize], place: &InRun<'_>, curve: Option<&str>) -> Markup {
     let (main, value) = report.figures.main();
+    let baseline = place.baseline.cloned().or_else(|| report.predictions.and_then(Predictions::baseline));
     let content = html! {
-        header {
-            h1 dir="auto" { (report.title) }
-            dl {
-                @for (name, value) in report.facts {
-                    div { dt { (name) } dd dir="auto" { (value) } }
-                }
-                div { dt { "examples" } dd { (report.figures.examples()) } }
-            }
-        }
         main {
             section {
                 h2 { "Figures" }
                 div.figures {
-                    div.tile.main { span { (main) } strong { (shown(value)) } }
+                    (tile(main, value, baseline.as_ref(), true))
                     @for (name, value) in report.figures.iter().filter(|(name, _)| *name != main) {
-                        div.tile { span { (name) } strong { (shown(value)) } }
+                        (tile(name, value, baseline.as_ref(), false))
                     }
                 }
             }
@@ -85,40 +39,75 @@ pub(super) fn page(report: &Report<'_>, worst: &[usize], curve: Option<&str>) ->
             @if let Some(predictions) = report.predictions { (examples(predictions, worst)) }
         }
     };
-    document(report.title, content)
+    let facts: Vec<(&str, String)> = report
+        .facts
+        .iter()
+        .cloned()
+        .chain([("examples", grouped(report.figures.examples() as u64))])
+        .collect();
+    let summary = Some(report.summary(baseline.as_ref()));
+    let page = Page {
+        kind: "evaluation",
+        title: report.title,
+        summary,
+        facts: &facts,
+        run: place.index,
+        ..Page::default()
+    };
+    page.with(content)
 }
 
-/// The page's part on the examples.
-fn examples(predictions: &dyn Predictions, worst: &[usize]) -> Markup {
-    let sample = sample(predictions.len(), SAMPLE);
-    let errors = (0..predictions.len()).filter(|example| predictions.is_error(*example)).count();
+/// A figure, with the baseline's if there is one.
+pub(super) fn tile(name: &str, value: f64, baseline: Option<&Baseline>, main: bool) -> Markup {
+    let theirs = baseline.and_then(|baseline| baseline.figures.get(name)).filter(|value| value.is_finite());
     html! {
-        (predictions.breakdown())
-        section {
-            h2 { "Worst errors" }
-            @if worst.is_empty() {
-                p.note { "There are none." }
-            } @else {
-                p.note { (worst.len()) " of " (errors) " errors, by their loss." }
-            }
-            @for (rank, example) in worst.iter().enumerate() { (card(predictions, *example, Some(rank + 1))) }
-        }
-        section {
-            h2 { "A sample of all" }
-            p.note { (sample.len()) " of " (predictions.len()) " examples, evenly spaced." }
-            @for example in sample { (card(predictions, example, None)) }
+        div.tile.main[main] {
+            span { (name) }
+            strong { (shown(value)) }
+            @if let Some(theirs) = theirs { small { "baseline " (shown(theirs)) } }
         }
     }
 }
 
+/// The page's part on the examples.
+fn examples(predictions: &dyn Predictions, worst: &[usize]) -> Markup {
+    html! {
+        (predictions.breakdown())
+        @for selection in predictions.selections(worst) {
+            section {
+                h2 { (selection.title) }
+                p.note { (selection.note) }
+                @for (rank, example) in selection.examples.iter().enumerate() {
+                    (card(predictions, *example, selection.ranked.then_some(rank + 1)))
+                }
+            }
+        }
+    }
+}
+
+/// The worst errors, and examples spread over all of them.
+pub(super) fn selections(predictions: &(impl Predictions + ?Sized), worst: &[usize]) -> Vec<Selection> {
+    let errors = (0..predictions.len()).filter(|example| predictions.is_error(*example)).count();
+    let note = match worst.len() {
+        0 => "There are none.".into(),
+        shown => format!("{shown} of {errors} errors, by their loss."),
+    };
+    let sample = sample(predictions.len(), SAMPLE);
+    let of_all = format!("{} of {} examples, evenly spaced.", sample.len(), predictions.len());
+    vec![
+        Selection { title: "Worst errors".into(), note, examples: worst.to_vec(), ranked: true },
+        Selection { title: "A sample of all".into(), note: of_all, examples: sample, ranked: false },
+    ]
+}
+
 /// An example, with its rank among the worst.
 fn card(predictions: &dyn Predictions, example: usize, rank: Option<usize>) -> Markup {
-    let error = predictions.is_error(example);
+    let (judged, error) = (predictions.is_judged(), predictions.is_error(example));
     html! {
-        article.error[error] {
+        article.right[judged && !error].error[judged && error] {
             p.head {
                 @if let Some(rank) = rank { strong { "#" (rank) } }
-                span { "loss " (shown(predictions.loss(example))) }
+                span { (predictions.corner(example)) }
             }
             (predictions.show(example))
         }
@@ -134,9 +123,15 @@ pub(super) fn sample(total: usize, count: usize) -> Vec<usize> {
 /// An example's name and its texts.
 pub(super) fn texts(id: &str, texts: &[String]) -> Markup {
     html! {
-        p.id dir="auto" { (id) }
+        (name(id))
         @for text in texts { p.text dir="auto" { (clipped(text)) } }
     }
+}
+
+/// An example's name on the page; a number is a row of its file.
+pub(super) fn name(id: &str) -> Markup {
+    let is_row = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+    html! { p.id dir="auto" { @if is_row { "row " } (id) } }
 }
 
 /// The beginning of a text.

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::{Predictions, Table, html, mean, text_columns, text_values};
+use super::{Baseline, Predictions, Table, html, mean, text_columns, text_values, without_losses};
 use crate::embeddings::pairs::average_precision;
 use crate::figures::{Figures, shown};
 use crate::scores::{self, Average, Counts, Scores, ZeroDivision};
@@ -128,6 +128,28 @@ impl Predictions for LabelPredictions {
         )
     }
 
+    /// The most frequent gold label for every example.
+    fn baseline(&self) -> Option<Baseline> {
+        let counts = self.counts();
+        let most = (0..counts.len()).rev().max_by_key(|label| counts[*label].gold);
+        let most = most.filter(|label| counts[*label].gold > 0)?;
+        let scores: Vec<f64> =
+            (0..self.labels.len()).map(|label| f64::from(u8::from(label == most))).collect();
+        let example = |example: &LabelExample| LabelExample {
+            id: String::new(),
+            texts: Vec::new(),
+            gold: example.gold.clone(),
+            scores: scores.clone(),
+            loss: f64::NAN,
+        };
+        let examples = self.examples.iter().map(example).collect();
+        let of_one = Self { labels: self.labels.clone(), threshold: 0.5, examples };
+        Some(Baseline {
+            rule: format!("the most frequent label `{}` for every example", self.labels[most]),
+            figures: without_losses(&of_one.figures()),
+        })
+    }
+
     fn warning(&self) -> Option<String> {
         let counts = self.counts();
         let is_none = counts.iter().all(|counts| counts.predicted == 0);
@@ -138,6 +160,10 @@ impl Predictions for LabelPredictions {
                 self.threshold
             )
         })
+    }
+
+    fn set_rows(&mut self, rows: &[usize]) {
+        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
     }
 
     fn is_error(&self, example: usize) -> bool {

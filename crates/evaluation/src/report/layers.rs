@@ -6,20 +6,12 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::html;
+use super::page::Page;
 use crate::Result;
+use crate::chart::{Chart, ChartLine, ChartPanel, Look, Places};
 use crate::figures::shown;
 use crate::table;
 use cloze_files::write_atomic;
-
-/// The side of the plot, its margins and the height of a legend line, in pixels.
-const WIDTH: f64 = 620.0;
-const HEIGHT: f64 = 240.0;
-const LEFT: f64 = 56.0;
-const TOP: f64 = 8.0;
-const LEGEND: f64 = 18.0;
-
-/// Number of line colours.
-const COLORS: usize = 6;
 
 /// Figures for each layer of a model.
 ///
@@ -122,14 +114,6 @@ impl LayersReport<'_> {
 
     fn page(&self) -> Markup {
         let content = html! {
-            header {
-                h1 dir="auto" { (self.title) }
-                dl {
-                    @for (name, value) in self.facts {
-                        div { dt { (name) } dd dir="auto" { (value) } }
-                    }
-                }
-            }
             main {
                 @for panel in self.panels {
                     section {
@@ -148,7 +132,7 @@ impl LayersReport<'_> {
                 }
             }
         };
-        html::document(self.title, content)
+        Page { kind: "probe", title: self.title, facts: self.facts, ..Page::default() }.with(content)
     }
 
     fn table(&self, panel: &LayerPanel) -> Markup {
@@ -157,52 +141,25 @@ impl LayersReport<'_> {
         html::numbers(&header, &rows)
     }
 
-    /// Lines over the layers, in the page's colours.
+    /// Lines over the layers.
     fn picture(&self, panel: &LayerPanel) -> Markup {
-        let all =
-            || panel.lines.iter().flat_map(|line| line.values.iter().copied()).filter(|y| y.is_finite());
-        let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
-        if low > high {
+        if !panel.lines.iter().flat_map(|line| &line.values).any(|value| value.is_finite()) {
             return html! { p.note { "There are no values to draw." } };
         }
-        // A single value gets an axis around it.
-        let room = if low == high { 0.5 * low.abs().max(1.0) } else { 0.05 * (high - low) };
-        let (low, high) = (low - room, high + room);
-        let last = self.layers.len().saturating_sub(1).max(1) as f64;
-        let x = |at: usize| LEFT + 12.0 + (WIDTH - 24.0) * at as f64 / last;
-        let y = |value: f64| TOP + HEIGHT * (high - value) / (high - low);
-        let px = |value: f64| format!("{value:.1}");
-        let bottom = TOP + HEIGHT;
-        let legend = bottom + 56.0;
-        let height = px(legend + LEGEND * panel.lines.len() as f64);
-        let width = px(LEFT + WIDTH + 12.0);
-        let ticks = (0..=4).map(|i| low + (high - low) * f64::from(i) / 4.0);
-        html! {
-            div.curve {
-                svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="img" aria-label={ (panel.title) " by layer" } {
-                    @for tick in ticks {
-                        line.grid y1=(px(y(tick))) y2=(px(y(tick))) x1=(px(LEFT)) x2=(px(LEFT + WIDTH)) {}
-                        text x=(px(LEFT - 6.0)) y=(px(y(tick) + 4.0)) text-anchor="end" { (shown(tick)) }
-                    }
-                    @for (at, layer) in self.layers.iter().enumerate() {
-                        text x=(px(x(at))) y=(px(bottom + 16.0)) text-anchor="middle" { (layer) }
-                    }
-                    rect.frame x=(px(LEFT)) y=(px(TOP)) width=(px(WIDTH)) height=(px(HEIGHT)) {}
-                    text x=(px(LEFT + WIDTH / 2.0)) y=(px(bottom + 38.0)) text-anchor="middle" { "layer" }
-                    @for (number, line) in panel.lines.iter().enumerate() {
-                        @let points: Vec<(f64, f64)> = line.values.iter().enumerate().filter(|(_, v)| v.is_finite()).map(|(at, v)| (x(at), y(*v))).collect();
-                        @let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-                        @let row = legend + LEGEND * number as f64;
-                        g class={ "series line-" (number % COLORS) } {
-                            polyline points=(path.join(" ")) {}
-                            @for (x, y) in points { circle cx=(px(x)) cy=(px(y)) r="3" {} }
-                            rect x=(px(LEFT)) y=(px(row - 9.0)) width="14" height="8" {}
-                            text x=(px(LEFT + 22.0)) y=(px(row)) { (line.name) }
-                        }
-                    }
-                }
-            }
-        }
+        let line = |(color, line): (usize, &LayerLine)| ChartLine {
+            label: line.name.clone(),
+            look: Look::Marked,
+            color,
+            points: line.values.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect(),
+        };
+        let lines = panel.lines.iter().enumerate().map(line).collect();
+        let chart = Chart {
+            title: String::new(),
+            axis: "layer".into(),
+            places: Places::Names(self.layers.iter().map(usize::to_string).collect()),
+            panels: vec![ChartPanel { axis: panel.title.clone(), lines }],
+        };
+        html! { div.curve { (chart.to_markup()) } }
     }
 }
 
@@ -230,7 +187,8 @@ mod tests {
         for part in ["a&lt;b&gt;", "part &lt;of&gt; speech", "0.8750", "<polyline"] {
             assert!(page.contains(part), "{part} is missing");
         }
-        assert_eq!(page.matches("<circle").count(), 3);
+        // Three values, and a mark for each line in the legend.
+        assert_eq!(page.matches("<circle").count(), 3 + 2);
         assert!(!page.contains("<script") && !page.contains("NaN"));
         let json: Value = serde_json::from_str(&read("probe.json")).unwrap();
         assert_eq!(json["layers"], json!([0, 2]));

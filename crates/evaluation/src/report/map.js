@@ -13,7 +13,7 @@
   // Colours that are told apart on light and dark paper.
   const PALETTE = ["#2f7ed8", "#d9534f", "#2e9e5b", "#9467bd", "#d98c1f", "#17a2b8", "#c2529b", "#8c6d46", "#7d8fa3", "#97a11d"];
   const color = (number) =>
-    number < PALETTE.length ? PALETTE[number] : `hsl(${Math.round((number * 137.508) % 360)} 60% 52%)`;
+    number < PALETTE.length ? PALETTE[number] : `hsl(${Math.round((number * 137.508 + 20) % 360)} 65% ${number % 2 ? 42 : 64}%)`;
   const isShown = (classes.length ? classes : [""]).map(() => true);
   const classOf = (i) => (of.length ? of[i] : 0);
 

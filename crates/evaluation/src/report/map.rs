@@ -8,7 +8,9 @@ use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::html::{self, Kind};
+use super::html;
+use super::page::Page;
+use crate::table::grouped;
 
 /// The page's one script.
 const SCRIPT: &str = include_str!("map.js");
@@ -63,46 +65,18 @@ impl MapReport<'_> {
         let data = Data { points: self.points(), texts, classes, of };
         let json = in_script(&serde_json::to_string(&data).expect("numbers and strings"));
         let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT));
-        let kind = Kind { style: include_str!("map.css"), script: Some(&hash) };
-        html::document_of(self.title, &kind, self.content(&json)).into_string()
-    }
-
-    fn content(&self, json: &str) -> Markup {
-        html! {
-            header {
-                h1 dir="auto" { (self.title) }
-                dl {
-                    @for (name, value) in self.facts {
-                        div { dt { (name) } dd dir="auto" { (value) } }
-                    }
-                    div { dt { "texts" } dd { (self.texts.len()) } }
-                }
-            }
-            main {
-                noscript { p.note { "The map is drawn by a script, which this browser does not run." } }
-                div.tools {
-                    input #search type="search" placeholder="Search the texts" aria-label="Search the texts" autocomplete="off";
-                    output #found {}
-                    button #nearer type="button" aria-label="Nearer" { "+" }
-                    button #farther type="button" aria-label="Farther" { "−" }
-                    button #whole type="button" { "whole map" }
-                }
-                div.view {
-                    canvas #map tabindex="0" role="img" aria-label="The map. Arrow keys move it, + and − zoom, 0 shows all of it." {}
-                    div.said #tip hidden dir="auto" {}
-                }
-                p.said #picked hidden dir="auto" {}
-                section #legend hidden {
-                    button #all type="button" { "all classes" }
-                    " "
-                    button #none type="button" { "no class" }
-                    div #classes {}
-                }
-                p.note { "Drag to move, scroll to zoom, click a point to keep its text." }
-            }
-            script #data type="application/json" { (PreEscaped(json)) }
-            script { (PreEscaped(SCRIPT)) }
-        }
+        let facts: Vec<(&str, String)> =
+            self.facts.iter().cloned().chain([("texts", grouped(self.texts.len() as u64))]).collect();
+        let style = include_str!("map.css");
+        let page = Page {
+            kind: "map",
+            title: self.title,
+            facts: &facts,
+            style,
+            script: Some(&hash),
+            ..Page::default()
+        };
+        page.with(content(&json)).into_string()
     }
 
     /// Integer coordinates, with both axes on the same scale.
@@ -130,6 +104,36 @@ impl MapReport<'_> {
             names.push(other);
         }
         (names, of)
+    }
+}
+
+/// The page below its header.
+fn content(json: &str) -> Markup {
+    html! {
+        main {
+            noscript { p.note { "The map is drawn by a script, which this browser does not run." } }
+            div.tools {
+                input #search type="search" placeholder="Search the texts" aria-label="Search the texts" autocomplete="off";
+                output #found {}
+                button #nearer type="button" aria-label="Nearer" { "+" }
+                button #farther type="button" aria-label="Farther" { "−" }
+                button #whole type="button" { "whole map" }
+            }
+            div.view {
+                canvas #map tabindex="0" role="img" aria-label="The map. Arrow keys move it, + and − zoom, 0 shows all of it." {}
+                div.said #tip hidden dir="auto" {}
+            }
+            p.said #picked hidden dir="auto" {}
+            section #legend hidden {
+                button #all type="button" { "all classes" }
+                " "
+                button #none type="button" { "no class" }
+                div #classes {}
+            }
+            p.note { "Drag to move, scroll to zoom, click a point to keep its text." }
+        }
+        script #data type="application/json" { (PreEscaped(json)) }
+        script { (PreEscaped(SCRIPT)) }
     }
 }
 

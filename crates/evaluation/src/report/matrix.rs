@@ -17,8 +17,8 @@ const ACROSS: usize = 4;
 const CONFUSIONS: usize = 20;
 
 /// A cell's side without a number, and the room for names, in pixels.
-const CELL: usize = 11;
-const NAMES: usize = 120;
+const CELL: usize = 14;
+const NAMES: usize = 140;
 
 /// `confusion.tsv`: rows are gold classes, columns predicted ones.
 pub(super) fn confusion(labels: &[String], matrix: &ConfusionMatrix) -> Table {
@@ -124,7 +124,7 @@ fn map(labels: &[String], matrix: &ConfusionMatrix) -> Markup {
     };
     let cells = (0..n).flat_map(|gold| (0..n).map(move |predicted| (gold, predicted)));
     html! {
-        svg width=(side) height=(side) viewBox={ "0 0 " (side) " " (side) } role="img" aria-label="confusion matrix" {
+        svg.drawn.wide width=(side) height=(side) viewBox={ "0 0 " (side) " " (side) } role="img" aria-label="confusion matrix" {
             g.small {
                 @for (class, label) in labels.iter().enumerate() {
                     text x=(NAMES - 4) y=(at(class) + CELL - 2) text-anchor="end" { (name(label)) }

@@ -8,7 +8,7 @@
 //! confusion.tsv …     the task's tables: a confusion matrix, scores by class or by type
 //! ```
 //!
-//! Each task's examples have their own file here and implement [`Predictions`]; other crates can implement
+//! A run's pages lead to its `index.html`, an [`IndexReport`]. Each task's examples have their own file here and implement [`Predictions`]; other crates can implement
 //! it for further tasks.
 
 mod answers;
@@ -17,14 +17,18 @@ mod classes;
 mod entities;
 mod files;
 mod html;
+mod index;
 mod labels;
 mod layers;
 mod map;
 mod matrix;
+mod page;
 mod scatter;
 mod seeds;
 mod similarities;
+mod translations;
 mod values;
+mod words;
 
 use std::path::Path;
 
@@ -32,15 +36,18 @@ pub use answers::{Answer, AnswerExample, AnswerPredictions, SquadVersion};
 pub use choices::{ChoiceExample, ChoicePredictions};
 pub use classes::{ClassExample, ClassPredictions};
 pub use entities::{EntityExample, EntityPredictions};
-pub use html::Markup;
+pub use index::{IndexLink, IndexReport, IndexSplit};
 pub use labels::{LabelExample, LabelPredictions};
 pub use layers::{LayerLine, LayerPanel, LayersReport};
 pub use map::MapReport;
+pub use maud::Markup;
 pub use seeds::{SeedRun, SeedsReport};
 pub use similarities::{SimilarityExample, SimilarityKind, SimilarityPredictions};
+pub use translations::{TranslationExample, TranslationPredictions};
 pub use values::{ValueExample, ValuePredictions};
 
-use super::figures::Figures;
+use super::figures::{Figures, shown};
+use crate::table;
 use crate::{EvaluationError, Result};
 use cloze_files::write_atomic;
 
@@ -87,6 +94,55 @@ pub trait Predictions {
 
     /// An example for the page, as HTML.
     fn show(&self, example: usize) -> Markup;
+
+    /// Names the examples by these rows of their file, counted from 1, one for each. Examples with names of
+    /// their own keep them.
+    fn set_rows(&mut self, rows: &[usize]) {
+        let _ = rows;
+    }
+
+    /// The number in an example's corner on the page: its loss.
+    fn corner(&self, example: usize) -> String {
+        format!("loss {}", shown(self.loss(example)))
+    }
+
+    /// Whether the page colours an example by [`is_error`](Self::is_error).
+    fn is_judged(&self) -> bool {
+        true
+    }
+
+    /// What a rule without a model scores on the same examples, if there is one to compare with.
+    fn baseline(&self) -> Option<Baseline> {
+        None
+    }
+
+    /// The examples on the page; `worst` are the errors with the highest loss, worst first. By default those,
+    /// and a sample of all.
+    fn selections(&self, worst: &[usize]) -> Vec<Selection> {
+        html::selections(self, worst)
+    }
+}
+
+/// What a rule without a model scores on the examples of an evaluation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Baseline {
+    /// The rule, such as `the class "no" for every example`.
+    pub rule: String,
+    /// Its figures, named as the model's.
+    pub figures: Figures,
+}
+
+/// Examples shown on a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The heading.
+    pub title: String,
+    /// How they were chosen.
+    pub note: String,
+    /// Their indices.
+    pub examples: Vec<usize>,
+    /// Whether they are numbered.
+    pub ranked: bool,
 }
 
 /// A table of a report.
@@ -111,24 +167,72 @@ pub struct Report<'a> {
     pub predictions: Option<&'a dyn Predictions>,
 }
 
+/// A report's place in a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InRun<'a> {
+    /// The run's learning curve, an SVG file. It is inserted unchanged, so its text must already be escaped, as
+    /// in the files that `cloze-trainer` draws.
+    pub curve: Option<&'a Path>,
+    /// The run's page, relative to the report's folder.
+    pub index: Option<&'a str>,
+    /// What a rule without a model scores; by default that of the predictions.
+    pub baseline: Option<&'a Baseline>,
+}
+
 impl Report<'_> {
+    /// The main figure in a sentence, compared with `baseline` or that of the predictions.
+    ///
+    /// ```
+    /// use cloze_evaluation::figures::Figures;
+    /// use cloze_evaluation::report::{Baseline, Report};
+    ///
+    /// let figures = Figures::new(872, [("accuracy", 0.9151)]);
+    /// let report = Report { title: "run: dev", facts: &[], figures: &figures, predictions: None };
+    /// let rule = "the class `no` for every example".to_owned();
+    /// let baseline = Baseline { rule, figures: Figures::new(872, [("accuracy", 0.5092)]) };
+    /// assert_eq!(
+    ///     report.summary(Some(&baseline)),
+    ///     "The model's accuracy is 0.9151 on 872 examples; that of the baseline, the class `no` for every example, is 0.5092."
+    /// );
+    /// ```
+    pub fn summary(&self, baseline: Option<&Baseline>) -> String {
+        let (main, value) = self.figures.main();
+        let n = table::grouped(self.figures.examples() as u64);
+        let examples = if self.figures.examples() == 1 { "example" } else { "examples" };
+        let said = format!("The model's {main} is {} on {n} {examples}", shown(value));
+        let own = || self.predictions.and_then(Predictions::baseline);
+        let Some(Baseline { rule, figures }) = baseline.cloned().or_else(own) else { return said + "." };
+        let comparable = |name: &str| figures.get(name).filter(|value| value.is_finite());
+        if let Some(theirs) = comparable(main) {
+            return format!("{said}; that of the baseline, {rule}, is {}.", shown(theirs));
+        }
+        let first = self.figures.iter().find_map(|(name, ours)| Some((name, ours, comparable(name)?)));
+        match first {
+            Some((name, ours, theirs)) => format!(
+                "{said}. Its {name} is {}; that of the baseline, {rule}, is {}.",
+                shown(ours),
+                shown(theirs)
+            ),
+            None => said + ".",
+        }
+    }
+
     /// Writes the report's files into `folder`, created if missing. Each file is written atomically and
     /// replaces one of the same name; others stay.
     ///
     /// # Errors
     /// [`EvaluationError::Io`].
     pub fn write(&self, folder: &Path) -> Result<()> {
-        self.write_with_curve(folder, None)
+        self.write_in_run(folder, &InRun::default())
     }
 
-    /// The same, with a run's learning curve on the page. `curve` is an SVG file inserted unchanged, so its
-    /// text must already be escaped, as in the files that `cloze-trainer` draws.
+    /// The same for the report of a run: its page has the learning curve, and leads to the run's page.
     ///
     /// # Errors
     /// [`EvaluationError::Io`].
-    pub fn write_with_curve(&self, folder: &Path, curve: Option<&Path>) -> Result<()> {
+    pub fn write_in_run(&self, folder: &Path, place: &InRun<'_>) -> Result<()> {
         let read = |path: &Path| std::fs::read_to_string(path).map_err(EvaluationError::io("read", path));
-        let curve = curve.map(read).transpose()?;
+        let curve = place.curve.map(read).transpose()?;
         std::fs::create_dir_all(folder).map_err(EvaluationError::io("make", folder))?;
         let write = |name: &str, text: String| write_atomic(&folder.join(name), text.as_bytes());
         let figures = serde_json::to_string_pretty(self.figures).expect("figures are strings and numbers");
@@ -144,7 +248,7 @@ impl Report<'_> {
                 write(table.file, files::table(&table.rows))?;
             }
         }
-        Ok(write("report.html", html::page(self, &worst, curve.as_deref()).into_string())?)
+        Ok(write("report.html", html::page(self, &worst, place, curve.as_deref()).into_string())?)
     }
 }
 
@@ -171,6 +275,12 @@ fn text_columns(count: usize) -> Vec<String> {
 /// The texts of an example, padded to `count`.
 fn text_values(texts: &[String], count: usize) -> impl Iterator<Item = serde_json::Value> {
     (0..count).map(|i| texts.get(i).map_or("", String::as_str).into())
+}
+
+/// Figures without those of probabilities, which a rule does not have.
+fn without_losses(figures: &Figures) -> Figures {
+    let kept = figures.iter().filter(|(name, _)| *name != "loss" && !name.starts_with("average_precision"));
+    Figures::new(figures.examples(), kept)
 }
 
 /// The mean; NaN if empty.

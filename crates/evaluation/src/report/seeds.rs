@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use maud::html;
+use maud::{Markup, html};
 use serde_json::json;
 
 use super::html;
+use super::page::Page;
 use crate::Result;
 use crate::figures::shown;
 use crate::seeds::Seeds;
@@ -55,18 +56,21 @@ impl SeedsReport<'_> {
         Ok(write_atomic(&folder.join("seeds.html"), self.page().into_string().as_bytes())?)
     }
 
-    fn page(&self) -> html::Markup {
+    /// The main figure of the first split in a sentence.
+    fn summary(&self) -> Option<String> {
+        let (split, seeds) = self.splits.first()?;
+        let (main, _) = seeds.runs().first()?.figures.main();
+        let spread = seeds.spreads().into_iter().find(|spread| spread.name == main)?;
+        Some(format!(
+            "{main} on {split} over {} runs: {} ± {} (mean and standard deviation).",
+            seeds.runs().len(),
+            shown(spread.mean),
+            shown(spread.deviation)
+        ))
+    }
+
+    fn page(&self) -> Markup {
         let content = html! {
-            header {
-                h1 dir="auto" { (self.title) }
-                dl {
-                    div { dt { "runs" } dd { (self.runs.len()) } }
-                    @if let Some((seed, model)) = self.best {
-                        div { dt { "best seed" } dd { (seed) } }
-                        div { dt { "its model" } dd dir="auto" { (model) } }
-                    }
-                }
-            }
             main {
                 @for (split, seeds) in self.splits {
                     section {
@@ -83,12 +87,17 @@ impl SeedsReport<'_> {
                 }
             }
         };
-        html::document(self.title, content)
+        let mut facts = vec![("runs", self.runs.len().to_string())];
+        if let Some((seed, model)) = self.best {
+            facts.extend([("best seed", seed.to_string()), ("its model", model.to_owned())]);
+        }
+        let summary = self.summary();
+        Page { kind: "seeds", title: self.title, summary, facts: &facts, ..Page::default() }.with(content)
     }
 }
 
 /// Each figure's mean, deviation and value in each run.
-fn figures(seeds: &Seeds) -> html::Markup {
+fn figures(seeds: &Seeds) -> Markup {
     let of_runs = seeds.runs().iter().map(|run| format!("seed {}", run.seed));
     let header: Vec<String> =
         ["figure", "mean", "± deviation"].map(String::from).into_iter().chain(of_runs).collect();

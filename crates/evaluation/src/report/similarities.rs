@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Predictions, Table, html, mean, scatter, text_columns, text_values};
+use super::{Baseline, Predictions, Table, html, mean, scatter, text_columns, text_values};
 use crate::correlation::{pearson, spearman};
 use crate::figures::{Figures, shown};
 
@@ -70,6 +70,20 @@ impl Predictions for SimilarityPredictions {
             }
         };
         Figures::new(self.len(), figures)
+    }
+
+    /// For triplets, one of the other texts at random.
+    fn baseline(&self) -> Option<Baseline> {
+        let right =
+            self.examples.iter().map(|example| 1.0 / example.texts.len().saturating_sub(1).max(1) as f64);
+        (self.kind == SimilarityKind::Triplets && !self.is_empty()).then(|| Baseline {
+            rule: "one of the other texts at random".into(),
+            figures: Figures::new(self.len(), [("accuracy", mean(right))]),
+        })
+    }
+
+    fn set_rows(&mut self, rows: &[usize]) {
+        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
     }
 
     fn is_error(&self, example: usize) -> bool {

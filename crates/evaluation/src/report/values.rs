@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Predictions, Table, html, mean, scatter, text_columns, text_values};
+use super::{Baseline, Predictions, Table, html, mean, scatter, text_columns, text_values};
 use crate::correlation::{pearson, spearman};
 use crate::figures::{Figures, shown};
 
@@ -56,6 +56,22 @@ impl Predictions for ValuePredictions {
             ("mae", mean(errors().map(f64::abs))),
         ];
         Figures::new(self.len(), figures)
+    }
+
+    /// The mean of the gold values for every example.
+    fn baseline(&self) -> Option<Baseline> {
+        let predicted = mean(self.examples.iter().map(|example| example.gold));
+        let errors = || self.examples.iter().map(|example| predicted - example.gold);
+        let figures =
+            [("mse", mean(errors().map(|error| error * error))), ("mae", mean(errors().map(f64::abs)))];
+        (!self.is_empty()).then(|| Baseline {
+            rule: format!("the mean {} for every example", shown(predicted)),
+            figures: Figures::new(self.len(), figures),
+        })
+    }
+
+    fn set_rows(&mut self, rows: &[usize]) {
+        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
     }
 
     fn is_error(&self, example: usize) -> bool {

@@ -32,6 +32,7 @@ pub use bleu::{Bleu, Smoothing};
 pub use by_length::{ByLength, OfLength};
 pub use chrf::Chrf;
 pub use corpus::Corpus;
+pub(crate) use generator::Generator;
 pub use number::{Number, Single, Whole};
 pub use paired::{Compared, PairedTest, compare};
 pub use picture::draw_by_length;

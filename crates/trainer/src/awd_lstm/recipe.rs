@@ -178,6 +178,6 @@ impl Recipe for AwdLstmRecipe<'_> {
         exported: &Exported<'_, StreamedAwdLstm>,
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
-        figures::report(exported, "token", progress)
+        figures::report(exported, "token", self.tokenizer.vocab_size(), progress)
     }
 }

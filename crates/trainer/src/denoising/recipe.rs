@@ -5,7 +5,7 @@ use super::samples::{Sample, samples};
 use super::tables;
 use crate::config::DenoisingRunConfig;
 use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term};
-use crate::metrics::curve::{Line, Panel, Source};
+use crate::metrics::curve::{Line, Panel, Source, TRAINING};
 use crate::metrics::progress::RunProgress;
 use crate::metrics::{Record, printable};
 use crate::pairs::{ModelFormat, PairLoss};
@@ -219,7 +219,7 @@ impl<M: EncoderDecoder> Recipe for DenoisingRecipe<'_, M> {
         let line = |label: &str, source| Line { label: label.into(), source };
         let held_out = |figure: &str| Source::Figure { split: HELD_OUT.into(), figure: figure.into() };
         let losses = vec![
-            line("training (smoothed)", Source::LossTerm(figure::LOSS.into())),
+            line(TRAINING, Source::LossTerm(figure::LOSS.into())),
             line("held out", held_out(figure::LOSS)),
         ];
         let accuracy = vec![line("target tokens, held out", held_out(figure::TOKEN_ACCURACY))];

@@ -3,6 +3,7 @@
 use super::checkpoint::{CursorState, check_parameters};
 use super::extension::Extensions;
 use super::objective::Objective;
+use super::run_folder::INDEX;
 use crate::metrics::Record;
 use crate::metrics::curve::{Panel, usual_panels};
 use crate::metrics::progress::RunProgress;
@@ -11,10 +12,11 @@ use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::{Assemble, DataError, Loader};
 use cloze_evaluation::figures::Figures;
-use cloze_evaluation::report::Report;
+use cloze_evaluation::report::{Baseline, InRun, IndexSplit, Predictions, Report};
 use cloze_evaluation::table::grouped;
 use cloze_model::huggingface::{read_tensors, write_tensors};
 use cloze_model::weights;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 /// A kind of training: everything the engine needs to know. The losses are its [`Objective`].
@@ -245,6 +247,8 @@ pub struct Exported<'a, M> {
     pub figures: Option<&'a Figures>,
     /// The learning curve's file; none for a run without steps.
     pub curve: Option<&'a Path>,
+    /// The pages written so far, for the run's page.
+    pub(super) pages: RefCell<Vec<IndexSplit>>,
 }
 
 impl<M> Exported<'_, M> {
@@ -257,17 +261,42 @@ impl<M> Exported<'_, M> {
         &self,
         split: &str,
         figures: &Figures,
-        predictions: Option<&dyn cloze_evaluation::report::Predictions>,
+        predictions: Option<&dyn Predictions>,
+    ) -> Result<PathBuf> {
+        self.page_with(split, figures, predictions, None, &[])
+    }
+
+    /// The same with a baseline, and with more facts, such as how texts were decoded.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn page_with(
+        &self,
+        split: &str,
+        figures: &Figures,
+        predictions: Option<&dyn Predictions>,
+        baseline: Option<&Baseline>,
+        facts: &[(&str, String)],
     ) -> Result<PathBuf> {
         let folder = self.run.join("report").join(split);
-        let facts = [
+        let own = [
             ("model", self.folder.display().to_string()),
             ("split", split.to_string()),
-            ("step", self.step.to_string()),
+            ("step", grouped(self.step)),
         ];
+        let facts = [&own, facts].concat();
         let title = format!("{}: {split}", self.name);
-        Report { title: &title, facts: &facts, figures, predictions }
-            .write_with_curve(&folder, self.curve)?;
+        let report = Report { title: &title, facts: &facts, figures, predictions };
+        let page = PathBuf::from("report").join(split).join("report.html");
+        // Back out of the folders of the page.
+        let index = "../".repeat(page.components().count() - 1) + INDEX;
+        report.write_in_run(&folder, &InRun { curve: self.curve, index: Some(&index), baseline })?;
+        self.pages.borrow_mut().push(IndexSplit {
+            split: split.into(),
+            figures: figures.clone(),
+            summary: report.summary(baseline),
+            page: page.to_string_lossy().replace('\\', "/"),
+        });
         Ok(folder.join("report.html"))
     }
 }

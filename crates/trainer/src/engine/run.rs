@@ -14,9 +14,12 @@ use crate::metrics::{EvaluationRecord, METRICS_FILE, Record, Timing, TrainRecord
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_evaluation::figures::{Better, Figures};
+use cloze_evaluation::report::{IndexReport, IndexSplit};
+use cloze_evaluation::table::grouped;
 use cloze_files::write_atomic;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -140,6 +143,7 @@ pub fn train_in<R: Recipe>(
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
     forget(&folder.result())?;
+    forget(&folder.index())?;
     let start = Start {
         folder,
         device: options.device.clone().autodiff(),
@@ -461,6 +465,7 @@ impl<R: Recipe> Run<'_, R> {
             step,
             figures: figures.as_ref(),
             curve: (last > 0).then_some(curve.as_path()),
+            pages: RefCell::default(),
         };
         let reported = self.recipe.report(&exported, progress)?;
         let figures: Vec<_> = reported.iter().map(|of| (of.split.clone(), of.figures.clone())).collect();
@@ -477,7 +482,21 @@ impl<R: Recipe> Run<'_, R> {
         let result: BTreeMap<_, _> = figures.iter().map(|(split, figures)| (split, figures)).collect();
         let text = serde_json::to_string_pretty(&result).expect("figures are strings and numbers");
         write_atomic(&self.folder.result(), (text + "\n").as_bytes())?;
+        self.write_index(step, exported.curve, &exported.pages.take())?;
         Ok(Outcome::Done { model: path, figures })
+    }
+
+    /// The run's page, after everything it leads to.
+    fn write_index(&self, step: u64, curve: Option<&Path>, splits: &[IndexSplit]) -> Result<()> {
+        let facts = [
+            ("steps", grouped(self.training.state.step)),
+            ("step of the result", grouped(step)),
+            ("seed", self.settings.seed.to_string()),
+        ];
+        let links = self.folder.links();
+        let title = &self.settings.name;
+        IndexReport { title, facts: &facts, splits, curve, links: &links }.write(&self.folder.index())?;
+        Ok(())
     }
 
     /// Evaluates the mean of the best models, logged as a separate split.

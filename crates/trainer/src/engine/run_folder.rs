@@ -12,12 +12,14 @@
 //! model/            the result, as a Hugging Face folder
 //! report/           the evaluation of the result on each split, a page and files for each
 //! result.json       the metrics of a finished run
+//! index.html        the page of a finished run, which leads to all of these
 //! ```
 
 use crate::engine::folder_config::FolderConfig;
 use crate::engine::origin::{Input, ORIGIN_FILE, Origin, difference};
 use crate::metrics::METRICS_FILE;
 use crate::{Result, TrainerError};
+use cloze_evaluation::report::IndexLink;
 use cloze_files::{PARTIAL, flush, write_atomic};
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -26,6 +28,22 @@ use std::path::{Path, PathBuf};
 
 /// The extension of a folder that is about to be replaced.
 const REPLACED: &str = "replaced";
+/// The page of a run.
+pub(crate) const INDEX: &str = "index.html";
+/// What a run's folder may hold, for its page.
+const CONTENTS: [(&str, &str); 11] = [
+    ("model/", "the result, as a Hugging Face folder"),
+    ("report/", "the evaluation of the result on each split: pages, tables and every prediction"),
+    ("curve.svg", "the learning curve"),
+    ("result.json", "the result's metrics on each split"),
+    ("metrics.jsonl", "the metrics of every logged step and every evaluation"),
+    ("tensorboard/", "the same metrics for TensorBoard"),
+    ("config.toml", "the complete config of the run"),
+    ("run.json", "the files that the run read, with their checksums"),
+    ("tokenizer.json", "the tokenizer"),
+    ("held-out.json", "the training examples that were held out"),
+    ("checkpoints/", "the training state that `--resume` continues from; not needed to use the model"),
+];
 /// The lock file.
 const LOCK: &str = ".lock";
 
@@ -163,6 +181,17 @@ impl RunFolder {
     /// The metrics of a finished run.
     pub fn result(&self) -> PathBuf {
         self.path.join("result.json")
+    }
+
+    /// The page of a finished run.
+    pub fn index(&self) -> PathBuf {
+        self.path.join(INDEX)
+    }
+
+    /// The files and folders that exist, for the run's page.
+    pub(crate) fn links(&self) -> Vec<IndexLink> {
+        let there = CONTENTS.iter().filter(|(path, _)| self.path.join(path).exists());
+        there.map(|(path, what)| IndexLink { path: (*path).into(), what: (*what).into() }).collect()
     }
 
     /// The result, as a Hugging Face folder.

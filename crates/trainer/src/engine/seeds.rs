@@ -3,11 +3,11 @@
 use super::folder_config::FolderConfig;
 use super::origin::{Input, Origin};
 use super::run::{Outcome, RunOptions};
-use super::run_folder::{RunFolder, claim_for_runs, same_inputs};
+use super::run_folder::{INDEX, RunFolder, claim_for_runs, same_inputs};
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use cloze_evaluation::figures::Figures;
-use cloze_evaluation::report::{SeedRun, SeedsReport};
+use cloze_evaluation::report::{IndexLink, IndexReport, SeedRun, SeedsReport};
 use cloze_evaluation::seeds::Seeds;
 use std::collections::BTreeMap;
 use std::fs;
@@ -141,6 +141,8 @@ pub fn train_seeds(
         runs: &runs,
     }
     .write(&options.folder)?;
+    let title = format!("{}: {} seeds", plan.name(), seeds.len());
+    write_index(&options.folder, &title, seeds, best)?;
     for (split, all) in &splits {
         progress.note(&format!("{split}\n{all}"));
     }
@@ -151,6 +153,26 @@ pub fn train_seeds(
     progress.note(&format!("{choice}\n{}", options.folder.join("seeds.html").display()));
     let model = options.folder.join(model);
     Ok(OverSeeds::Done { best, model, splits })
+}
+
+/// The page of all runs.
+fn write_index(folder: &Path, title: &str, seeds: &[u64], best: u64) -> Result<()> {
+    let link = |path: String, what: String| IndexLink { path, what };
+    let page = "every metric's mean and deviation over the seeds, and the learning curves";
+    let mut links = vec![
+        link("seeds.html".into(), page.into()),
+        link("seeds.json".into(), "the same metrics as JSON".into()),
+        link(
+            format!("{}/model/", folder_name(best)),
+            "the best seed's model, or the first one's if nothing was measured".into(),
+        ),
+    ];
+    let run =
+        |seed: &u64| link(format!("{}/{INDEX}", folder_name(*seed)), format!("the run with seed {seed}"));
+    links.extend(seeds.iter().map(run).filter(|link| folder.join(&link.path).exists()));
+    let facts = [("seeds", seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "))];
+    let report = IndexReport { title, facts: &facts, splits: &[], curve: None, links: &links };
+    Ok(report.write(&folder.join(INDEX))?)
 }
 
 /// Validates the seeds.

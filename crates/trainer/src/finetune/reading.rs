@@ -1,7 +1,7 @@
 //! Reads a run's splits: the training data, what is held out of it, and the evaluation files.
 
 use super::config::Tuning;
-use super::held_out::held_out;
+use super::held_out::{held_out, rows_held_out};
 use super::shots;
 use super::task::{Encoded, Task, bad_setting};
 use crate::metrics::progress::RunProgress;
@@ -17,6 +17,9 @@ pub struct TaskData<T: Task> {
     pub train: Encoded<T::Example, T::Features>,
     /// The data evaluated during training.
     pub dev: Option<Encoded<T::Example, T::Features>>,
+    /// If that is held out of the training data, the row of each of its examples among the usable
+    /// ones there, counted from 1.
+    pub dev_rows: Option<Vec<usize>>,
     /// The data that the result is evaluated on.
     pub test: Option<Encoded<T::Example, T::Features>>,
 }
@@ -75,7 +78,7 @@ impl Reading<'_> {
     ) -> Result<TaskData<T>> {
         let (examples, skipped) = train;
         self.note("train", &skipped);
-        let (examples, held) = self.hold_out(examples)?;
+        let (examples, held, dev_rows) = self.hold_out(examples)?;
         let train = encode(select(examples)?)?;
         let held = held.map(&mut encode).transpose()?;
         let section = &self.config.data;
@@ -85,22 +88,22 @@ impl Reading<'_> {
                 Ok((encode(examples)?, skipped))
             })
         });
-        Ok(TaskData { train, dev: held.or(dev?), test: test? })
+        Ok(TaskData { train, dev: held.or(dev?), dev_rows, test: test? })
     }
 
     /// Holds the development data out of the training data, if configured. Writes the indices of held-out
-    /// examples into the run folder.
-    fn hold_out<E>(&self, examples: Vec<E>) -> Result<(Vec<E>, Option<Vec<E>>)> {
+    /// examples into the run folder. Returns the rest, what is held out, and its rows.
+    fn hold_out<E>(&self, examples: Vec<E>) -> Result<HeldOut<E>> {
         let Some(share) = self.config.data.dev_fraction else {
-            return Ok((examples, None));
+            return Ok((examples, None, None));
         };
         let held = held_out(examples.len(), share, self.config.common.run.seed);
-        let places = held.iter().enumerate().filter(|(_, held)| **held).map(|(place, _)| place.to_string());
-        let places = places.collect::<Vec<_>>().join(",");
+        let rows = rows_held_out(&held);
+        let places = rows.iter().map(|row| (row - 1).to_string()).collect::<Vec<_>>().join(",");
         write_atomic(&self.held_out, format!("[{places}]\n").as_bytes())?;
         let (out, kept): (Vec<_>, Vec<_>) = held.into_iter().zip(examples).partition(|(held, _)| *held);
         let [out, kept] = [out, kept].map(|part| part.into_iter().map(|(_, example)| example).collect());
-        Ok((kept, Some(out)))
+        Ok((kept, Some(out), Some(rows)))
     }
 
     fn split<T>(
@@ -118,6 +121,9 @@ impl Reading<'_> {
         Ok(Some(data))
     }
 }
+
+/// Training examples, and those held out with their rows, if any are.
+type HeldOut<E> = (Vec<E>, Option<Vec<E>>, Option<Vec<usize>>);
 
 /// Rewords the error of a split with missing files to name its key.
 pub(super) fn missing(split: &str, error: TrainerError) -> TrainerError {

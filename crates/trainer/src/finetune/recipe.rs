@@ -152,8 +152,11 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
             let Some(data) = data else { continue };
             let start = Instant::now();
             let work = format!("measuring {split}");
-            let (predictions, figures) =
+            let (mut predictions, figures) =
                 self.measure(exported.model, data, exported.device, &mut watched(&work, progress))?;
+            if let Some(rows) = self.data.dev_rows.as_deref().filter(|_| split == "dev") {
+                predictions.set_rows(rows);
+            }
             let page = exported.page(split, &figures, Some(&*predictions))?;
             let step = exported.step;
             progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));

@@ -2,7 +2,7 @@
 
 use super::config::Tuning;
 use super::evaluate::{figures, outputs, outputs_of};
-use super::held_out::held_out;
+use super::held_out::{held_out, rows_held_out};
 use super::predict::{InputKey, PredictTask};
 use super::task::{Encoded, Features, Task, bad_setting};
 use crate::engine::Advance;
@@ -258,15 +258,21 @@ impl<T: PredictTask<Model: Sync> + Send + Sync + 'static> AnyTaskModel for TaskM
             )
         })?;
         let (task, mut examples, skipped) = self.task.labelled(section, source)?;
+        let mut rows = None;
         if let Some(share) = share {
-            let mut held = held_out(examples.len(), share, config.common.run.seed).into_iter();
+            let held = held_out(examples.len(), share, config.common.run.seed);
+            rows = Some(rows_held_out(&held));
+            let mut held = held.into_iter();
             examples.retain(|_| held.next() == Some(true));
         }
         let (data, truncated) = task.tokens(&setup.tokenizer, examples, config.data.max_len)?;
         let batch_tokens = config.eval.batch_tokens;
         let outputs =
             finite_outputs(&task, &self.model, &data.features, batch_tokens, &setup.device, progress)?;
-        let predictions = task.predictions(&data.examples, &data.features, &outputs);
+        let mut predictions = task.predictions(&data.examples, &data.features, &outputs);
+        if let Some(rows) = rows {
+            predictions.set_rows(&rows);
+        }
         if predictions.is_empty() {
             return Err(TrainerError::NoExamples { split: "evaluation" });
         }

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::engine::{Objective, load_parameters, save_parameters};
-use crate::metrics::curve::{Line, Panel, Source};
+use crate::metrics::curve::{Line, Panel, Source, TRAINING};
 use burn::tensor::Device;
 use cloze_data::{PretrainingBatch, UnigramCounts};
 use cloze_evaluation::figures::Figures;
@@ -45,7 +45,7 @@ pub trait EncoderObjective: Objective<Batch = PretrainingBatch> {
     /// the training loss.
     fn panels(&self, split: &str) -> Vec<Panel> {
         let _ = split;
-        let lines = vec![Line { label: "training (smoothed)".into(), source: Source::Loss }];
+        let lines = vec![Line { label: TRAINING.into(), source: Source::Loss }];
         vec![Panel { axis: "loss (nats)".into(), lines }]
     }
 

@@ -278,7 +278,8 @@ impl<O: EncoderObjective> Recipe for PretrainingRecipe<'_, O> {
         }
         let Some(figures) = exported.figures else { return Ok(Vec::new()) };
         progress.note(&self.objective.results(exported.step, figures));
-        exported.page(HELD_OUT, figures, None)?;
+        let baseline = tables::unigram(figures);
+        exported.page_with(HELD_OUT, figures, None, baseline.as_ref(), &[])?;
         Ok(vec![SplitFigures { split: HELD_OUT.into(), figures: figures.clone(), seconds: 0.0 }])
     }
 }

@@ -5,7 +5,7 @@ use super::objective::{MaskedSums, figure, masked_input, save_tokenizer, sum, ve
 use super::tables;
 use crate::Result;
 use crate::engine::{Objective, Term, load_parameters, save_parameters};
-use crate::metrics::curve::{Line, Panel, Source};
+use crate::metrics::curve::{Line, Panel, Source, TRAINING};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::{PretrainingBatch, UnigramCounts};
 use cloze_evaluation::figures::Figures;
@@ -162,7 +162,7 @@ impl<A: Attention, P: Positions> EncoderObjective for ReplacedTokenPretraining<A
     fn panels(&self, split: &str) -> Vec<Panel> {
         let source = Source::LossTerm(figure::REPLACED_LOSS.into());
         let detection = vec![
-            Line { label: "training (smoothed)".into(), source },
+            Line { label: TRAINING.into(), source },
             tables::held_out(split, "held out", figure::REPLACED_LOSS),
         ];
         let mut accuracies = tables::accuracy_panel(split);

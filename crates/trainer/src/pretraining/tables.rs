@@ -1,10 +1,11 @@
 //! Tables of a pretraining run: data statistics and results.
 
 use super::objective::figure;
-use crate::metrics::curve::{Line, Panel, Source};
+use crate::metrics::curve::{Line, Panel, Source, TRAINING};
 use cloze_data::parallel::PairReport;
 use cloze_data::{AttentionStats, BatchStats, LanguageSampling, PrepareReport};
 use cloze_evaluation::figures::Figures;
+use cloze_evaluation::report::Baseline;
 use cloze_evaluation::table::{duration, facts, grouped, numbers, percent};
 use std::collections::BTreeMap;
 
@@ -180,11 +181,22 @@ fn baseline(split: &str, figure: &str) -> Line {
     Line { label: "unigram baseline".into(), source }
 }
 
+/// The unigram baseline of an evaluation that has its metrics.
+pub fn unigram(figures: &Figures) -> Option<Baseline> {
+    let value = |name: &str| figures.get(name).filter(|value| value.is_finite());
+    let theirs = [
+        (figure::MASKED_LOSS, value(figure::UNIGRAM_LOSS)?),
+        (figure::MASKED_ACCURACY, value(figure::UNIGRAM_ACCURACY)?),
+    ];
+    let rule = "the frequencies of single tokens in the training text".into();
+    Some(Baseline { rule, figures: Figures::new(figures.examples(), theirs) })
+}
+
 /// The masked-token loss in training and on `split`, and the unigram baseline's.
 pub fn loss_panel(split: &str) -> Panel {
     let source = Source::LossTerm(figure::MASKED_LOSS.into());
     let lines = vec![
-        Line { label: "training (smoothed)".into(), source },
+        Line { label: TRAINING.into(), source },
         held_out(split, "held out", figure::MASKED_LOSS),
         baseline(split, figure::UNIGRAM_LOSS),
     ];

@@ -3,9 +3,10 @@
 use super::figure::{BITS_PER_BYTE, BITS_PER_CHARACTER, LOSS, PERPLEXITY};
 use crate::Result;
 use crate::engine::{Exported, SplitFigures};
-use crate::metrics::curve::{Line, Panel, Source};
+use crate::metrics::curve::{Line, Panel, Source, TRAINING};
 use crate::metrics::progress::RunProgress;
 use cloze_evaluation::figures::Figures;
+use cloze_evaluation::report::Baseline;
 use cloze_evaluation::table::{facts, grouped};
 use cloze_tokenizer::Tokenizer;
 
@@ -64,7 +65,7 @@ pub(crate) fn evaluation_line(step: u64, figures: &Figures) -> String {
 pub(crate) fn panels(has_bits: bool) -> Vec<Panel> {
     let line = |label: &str, source| Line { label: label.into(), source };
     let held_out = |figure: &str| Source::Figure { split: HELD_OUT.into(), figure: figure.into() };
-    let losses = vec![line("training (smoothed)", Source::Loss), line("held out", held_out(LOSS))];
+    let losses = vec![line(TRAINING, Source::Loss), line("held out", held_out(LOSS))];
     let mut panels = vec![Panel { axis: "loss (nats)".into(), lines: losses }];
     if has_bits {
         let lines = vec![
@@ -76,13 +77,15 @@ pub(crate) fn panels(has_bits: bool) -> Vec<Panel> {
     panels
 }
 
-/// Shows and writes the result's metrics. `prediction` is the unit of the loss, such as `"token"`.
+/// Shows and writes the result's metrics. `prediction` is the unit of the loss, such as `"token"`; a
+/// prediction is one of `vocab_size` tokens.
 ///
 /// # Errors
 /// A file that cannot be written.
 pub(crate) fn report<M>(
     exported: &Exported<'_, M>,
     prediction: &str,
+    vocab_size: usize,
     progress: &mut dyn RunProgress,
 ) -> Result<Vec<SplitFigures>> {
     let Some(figures) = exported.figures else { return Ok(Vec::new()) };
@@ -96,6 +99,13 @@ pub(crate) fn report<M>(
     ];
     let rows = rows.into_iter().filter_map(|(name, value)| Some((name, value?)));
     progress.note(&facts(&format!("held out, after step {}", grouped(exported.step)), rows));
-    exported.page(HELD_OUT, figures, None)?;
+    let uniform = Baseline {
+        rule: format!("the same probability for each of the {} tokens", grouped(vocab_size as u64)),
+        figures: Figures::new(
+            figures.examples(),
+            [(LOSS, (vocab_size as f64).ln()), (PERPLEXITY, vocab_size as f64)],
+        ),
+    };
+    exported.page_with(HELD_OUT, figures, None, Some(&uniform), &[])?;
     Ok(vec![SplitFigures { split: HELD_OUT.into(), figures: figures.clone(), seconds: 0.0 }])
 }

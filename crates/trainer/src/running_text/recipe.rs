@@ -149,6 +149,6 @@ where
         exported: &Exported<'_, O::Model>,
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
-        figures::report(exported, O::PREDICTION, progress)
+        figures::report(exported, O::PREDICTION, self.tokenizer.vocab_size(), progress)
     }
 }

@@ -9,7 +9,7 @@ use crate::engine::{
     Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term, watched,
 };
 use crate::metrics::Record;
-use crate::metrics::curve::{Line, Panel, Source};
+use crate::metrics::curve::{Line, Panel, Source, TRAINING};
 use crate::metrics::progress::RunProgress;
 use crate::pairs::{ModelFormat, PairLoss};
 use crate::periodic_notes::PeriodicNotes;
@@ -20,6 +20,7 @@ use cloze_data::parallel::{
 };
 use cloze_data::{Loader, derive_seed};
 use cloze_evaluation::figures::Figures;
+use cloze_evaluation::report::{Predictions, TranslationExample, TranslationPredictions};
 use cloze_files::write_atomic;
 use cloze_model::seq2seq::EncoderDecoder;
 use cloze_ops::CrossEntropy;
@@ -138,6 +139,18 @@ impl<'a, M: EncoderDecoder> TranslationRecipe<'a, M> {
         Ok((self.figures(pairs, figures)?, translated))
     }
 
+    /// The translations of a split's pairs beside their references.
+    fn predictions(&self, pairs: &LoadedPairs, translated: &[String]) -> TranslationPredictions {
+        let examples = pairs.texts.iter().zip(&pairs.lines).zip(translated);
+        let examples = examples.map(|((pair, line), translation)| TranslationExample {
+            id: line.to_string(),
+            source: pair.source.clone(),
+            reference: pair.target.clone(),
+            translation: translation.clone(),
+        });
+        TranslationPredictions::new(examples.collect(), self.config.common.run.seed)
+    }
+
     /// Whether the development set is translated after a step.
     fn translates_after(&self, step: u64) -> bool {
         let TranslationEval { every, bleu_every, .. } = self.config.eval;
@@ -151,6 +164,14 @@ impl<'a, M: EncoderDecoder> TranslationRecipe<'a, M> {
             metric if figures.get(metric).is_some() => Ok(figures.with_main(metric)?),
             _ => Ok(figures),
         }
+    }
+}
+
+/// How translations are found, for people.
+fn decoding(beams: usize) -> String {
+    match beams {
+        0 | 1 => "greedy search (1 beam)".into(),
+        beams => format!("the best of a beam search with {beams} beams"),
     }
 }
 
@@ -206,11 +227,13 @@ impl<M: EncoderDecoder> Recipe for TranslationRecipe<'_, M> {
     fn panels(&self, _: &[Record]) -> Vec<Panel> {
         let line = |label: &str, source| Line { label: label.into(), source };
         let dev = |figure: &str| Source::Figure { split: "dev".into(), figure: figure.into() };
-        let smoothed = if self.config.train.label_smoothing > 0.0 { ", smoothed targets" } else { "" };
-        let losses = vec![
-            line(&format!("training (smoothed{smoothed})"), Source::LossTerm(figure::LOSS.into())),
-            line("dev", dev(figure::LOSS)),
-        ];
+        // With label smoothing the training loss is that of other targets, and higher than that of dev.
+        let training = match self.config.train.label_smoothing {
+            0.0 => TRAINING.to_owned(),
+            smoothing => format!("training (running mean, label smoothing {smoothing})"),
+        };
+        let losses =
+            vec![line(&training, Source::LossTerm(figure::LOSS.into())), line("dev", dev(figure::LOSS))];
         let accuracy = vec![line("target tokens, dev", dev(figure::TOKEN_ACCURACY))];
         let bleu = vec![line("dev", dev(figure::BLEU))];
         let mut panels = vec![
@@ -252,7 +275,15 @@ impl<M: EncoderDecoder> Recipe for TranslationRecipe<'_, M> {
                 exported.device,
                 &mut watched(&work, progress),
             )?;
-            let page = exported.page(split, &figures, None)?;
+            let predictions = translated.as_ref().map(|texts| self.predictions(pairs, texts));
+            let decoded = [("decoding", decoding(self.config.eval.beams))];
+            let page = exported.page_with(
+                split,
+                &figures,
+                predictions.as_ref().map(|predictions| predictions as &dyn Predictions),
+                None,
+                if translates { &decoded } else { &[] },
+            )?;
             if let Some(texts) = translated {
                 let path = page.with_file_name("translations.txt");
                 write_atomic(&path, (texts.join("\n") + "\n").as_bytes())?;

@@ -465,6 +465,8 @@ fn a_config_of_one_s_own_runs_with_several_seeds() {
     let OverSeeds::Done { best, model, .. } = &all else { panic!("{all:?}") };
     assert_eq!(Some(*best), seeds.best().map(|run| run.seed));
     assert!(model.join("model.safetensors").exists() && path.join("seeds.html").exists());
+    let page = fs::read_to_string(path.join("index.html")).unwrap();
+    assert!(page.contains("href=\"seeds.html\"") && page.contains("href=\"seed-4/index.html\""), "{page}");
     assert_ne!(weights(&path.join("seed-4")), weights(&path.join("seed-2")));
     // Figures of two data sets do not meet in one table.
     fs::write(&points, "x³").unwrap();

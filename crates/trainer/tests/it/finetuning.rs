@@ -599,10 +599,19 @@ fn what_is_held_out_and_how_it_went_is_in_the_folder() {
     for (place, row) in held.iter().zip(predicted.lines().skip(1)) {
         let text = lines[*place].split('\t').next().unwrap();
         assert!(row.contains(text), "{row}: not {text}");
+        assert!(row.starts_with(&format!("{}\t", place + 1)), "{row}: not named by its row {place} + 1");
     }
     let curve = read("curve.svg");
     assert!(curve.contains("pearson, dev"), "{curve}");
-    assert!(read("report/dev/report.html").contains("<svg"));
+    let page = read("report/dev/report.html");
+    assert!(page.contains("<svg") && page.contains("href=\"../../index.html\""), "{page}");
+    assert!(page.contains("that of the baseline, the mean"), "{page}");
+    let index = read("index.html");
+    for link in
+        ["report/dev/report.html", "model/", "curve.svg", "config.toml", "held-out.json", "checkpoints/"]
+    {
+        assert!(index.contains(&format!("href=\"{link}\"")), "{link} is missing in {index}");
+    }
 }
 
 #[test]

@@ -166,6 +166,37 @@ fn a_model_of_one_s_own_is_trained_measured_and_saved() {
 }
 
 #[test]
+fn a_report_has_translations_beside_their_references() {
+    let _held = crate::generator();
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path());
+    let path = folder.path().join("run");
+    let sets = ["train.steps=10", "eval.bleu_every=1", "eval.beams=2"];
+    let outcome = run(&config(folder.path(), &sets), &path, |options| options, &mut Silent).unwrap();
+    assert!(outcome.figures("dev").unwrap().get("bleu").is_some());
+    let read = |name: &str| fs::read_to_string(path.join("report/dev").join(name)).unwrap();
+    let page = read("report.html");
+    for part in [
+        "Best translations",
+        "Worst translations",
+        "Random translations",
+        "row 1<",
+        "the best of a beam search with 2 beams",
+        "the source left untranslated",
+        "<mark class=\"missed\">",
+    ] {
+        assert!(page.contains(part), "{part} is missing in {page}");
+    }
+    let rows = read("predictions.tsv");
+    assert_eq!(rows.lines().count(), 61);
+    assert!(rows.starts_with("id\tsource\treference\ttranslation\tchrf\n1\tThe "), "{rows}");
+    let translations: Vec<&str> = rows.lines().skip(1).map(|row| row.split('\t').nth(3).unwrap()).collect();
+    assert_eq!(read("translations.txt").lines().collect::<Vec<_>>(), translations);
+    let curve = fs::read_to_string(path.join("curve.svg")).unwrap();
+    assert!(curve.contains("training (running mean, label smoothing 0.1)"), "{curve}");
+}
+
+#[test]
 fn separate_vocabularies_lie_in_folders_of_their_own() {
     let _held = crate::generator();
     let folder = tempfile::tempdir().unwrap();
@@ -212,6 +243,11 @@ fn an_interrupted_run_ends_with_the_same_bits() {
             run(&config, &path, |options| options.resume(true), &mut Silent).unwrap();
             assert_eq!(weights_of(&path), weights_of(&whole), "{average}, stopped after step {at}");
             assert_eq!(records(&path), records(&whole), "{average}, stopped after step {at}");
+            for page in ["index.html", "curve.svg"] {
+                let [resumed, expected] =
+                    [&path, &whole].map(|run| fs::read_to_string(run.join(page)).unwrap());
+                assert_eq!(resumed, expected, "{average}, stopped after step {at}, {page}");
+            }
         }
     }
     // Training is the same, the results are not.

@@ -1,0 +1,69 @@
+//! The frame of every page: its policy, its style and its header.
+//!
+//! A page loads nothing, and has no script but the map's one, enforced by its content security policy; maud
+//! escapes all text.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::chart;
+
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// What a page says first.
+#[derive(Default)]
+pub(super) struct Page<'a> {
+    /// What kind of page it is, such as `evaluation`.
+    pub kind: &'a str,
+    /// Its title, such as the run's name.
+    pub title: &'a str,
+    /// The result in a sentence or two.
+    pub summary: Option<String>,
+    /// What it is about, such as the model and the data.
+    pub facts: &'a [(&'a str, String)],
+    /// The way to the page of its run, relative to the page.
+    pub run: Option<&'a str>,
+    /// Its own style.
+    pub style: &'a str,
+    /// The SHA-256 in base64 of the one script that may run.
+    pub script: Option<&'a str>,
+}
+
+impl Page<'_> {
+    /// The page with this content after its header.
+    pub(super) fn with(&self, content: Markup) -> Markup {
+        let script = self.script.map(|hash| format!("; script-src 'sha256-{hash}'")).unwrap_or_default();
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta http-equiv="Content-Security-Policy" content={ (POLICY) (script) };
+                    title { (self.title) }
+                    style { (PreEscaped(include_str!("style.css"))) (PreEscaped(chart::STYLE)) (PreEscaped(self.style)) }
+                }
+                body { (self.header()) (content) }
+            }
+        }
+    }
+
+    fn header(&self) -> Markup {
+        html! {
+            header {
+                p.kind {
+                    "cloze · " (self.kind)
+                    @if let Some(run) = self.run { " · " a href=(run) { "the whole run" } }
+                }
+                h1 dir="auto" { (self.title) }
+                @if let Some(summary) = &self.summary { p.summary dir="auto" { (summary) } }
+                @if !self.facts.is_empty() {
+                    dl {
+                        @for (name, value) in self.facts {
+                            div { dt { (name) } dd dir="auto" { (value) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
