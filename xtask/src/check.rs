@@ -1,5 +1,7 @@
 //! `cargo xtask check`: all that must hold before a change goes in.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use crate::{backends, package, step, test};
@@ -11,6 +13,10 @@ pub struct Args {
     /// `cargo xtask campaign`.
     #[arg(long)]
     full: bool,
+    /// An interpreter with transformers and sentence-transformers, for the book's commands that need Python (default:
+    /// leave those out).
+    #[arg(long, value_name = "PYTHON", requires = "full")]
+    python: Option<PathBuf>,
     /// Leave the tests out.
     #[arg(long, conflicts_with = "full")]
     no_tests: bool,
@@ -38,7 +44,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.no_tests {
         return Ok(());
     }
-    test::run(&test::Args { full: args.full, args: Vec::new() })?;
+    test::run(&test::Args { full: args.full, python: args.python.clone(), args: Vec::new() })?;
     if args.full {
         backends::run(&backends::Args::of("wgpu"))?;
     }

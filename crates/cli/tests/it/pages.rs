@@ -75,6 +75,7 @@ pages! {
     use_tag: "docs/src/use/tag.md",
     use_tokenizers: "docs/src/use/tokenizers.md",
     use_train_embeddings: "docs/src/use/train-embeddings.md",
+    use_train_translator: "docs/src/use/train-translator.md",
     use_translate: "docs/src/use/translate.md",
 }
 
@@ -258,7 +259,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn of(page: &Page, full: bool) -> Self {
+    fn of(name: &str, page: &Page, full: bool) -> Self {
         let reader = Self { place: Workplace::new() };
         let shared = repository().join("../shared");
         if full && shared.is_dir() {
@@ -272,7 +273,41 @@ impl Reader {
         }
         reader.models();
         reader.programs();
+        if name == "README.md" {
+            reader.files_of_readme();
+        }
         reader
+    }
+
+    /// What README.md names and does not show.
+    fn files_of_readme(&self) {
+        let root = self.place.root();
+        let sample = |name: &str| fs::read_to_string(root.join("datasets").join(name)).unwrap();
+        let phrases = sample("phrases.tsv");
+        let column = |n: usize| -> Vec<&str> {
+            phrases.lines().skip(1).map(|line| line.split('\t').nth(n).unwrap()).collect()
+        };
+        let (english, german) = (column(0), column(1));
+        let lines = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        let documents = english.chunks(9).map(lines).collect::<Vec<_>>().join("\n");
+        let asked = r#"{"question": "Where is it?", "context": "It is in the sea."}"#;
+        let sense = r#"{"tokens": ["a", "bank"], "senses": [{"index": 1, "lemma": "bank", "pos": "n", "sense": "s"}]}"#;
+        for (name, text) in [
+            ("texts.txt", lines(&english)),
+            ("english.txt", lines(&english[..9])),
+            ("test.de", lines(&german)),
+            ("translations.de", lines(&german)),
+            ("my/text/phrases.txt", documents.clone()),
+            ("corpus/phrases.txt", documents),
+            ("pairs.csv", sample("questions.csv").replacen("question,passage", "query,text", 1)),
+            ("new.csv", "id,review\n1,Wonderful.\n".to_owned()),
+            ("asked.jsonl", format!("{asked}\n")),
+            ("semcor.jsonl", format!("{sense}\n")),
+            ("probe.toml", fs::read_to_string(root.join("configs/probe-ud-ewt.toml")).unwrap()),
+        ] {
+            fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            fs::write(root.join(name), text).unwrap();
+        }
     }
 
     fn beside(&self, name: &str) -> PathBuf {
@@ -319,9 +354,7 @@ impl Reader {
         let real = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         program("cargo", format!("{CARGO}cd '{}'\nexec '{real}' \"$@\"\n", repository().display()));
         if let Ok(python) = std::env::var("CLOZE_PYTHON") {
-            // Not its target: a virtual environment is found by its link's place.
-            let python = std::path::absolute(repository().join(python)).unwrap();
-            program("python", format!("exec '{}' \"$@\"\n", python.display()));
+            program("python", format!("exec '{python}' \"$@\"\n"));
         }
     }
 
@@ -379,7 +412,7 @@ fn run(page: &str, full: bool) {
             "{page}: what needs Python is not run: CLOZE_PYTHON names no interpreter with transformers"
         );
     }
-    let reader = Reader::of(&parsed, full);
+    let reader = Reader::of(page, &parsed, full);
     parsed.blocks.iter().filter(runs).for_each(|block| reader.run(page, block, full));
 }
 
