@@ -3,20 +3,22 @@
 //! A page's blocks of `sh` run with `bash -eu -o pipefail`, in their order and in one folder, so that a block finds
 //! the files of those before it. The folder is like a clone: it has `configs/` and `datasets/`, and beside it lies
 //! `../shared` with small stand-ins for public data sets. `cloze` is the program under test, `cargo xtask train` is
-//! `cloze train`, and models that a page calls by their public names are small ones with random weights. Commands
-//! that stand as code in a table run too, as one block.
+//! `cloze train`, and models that a page calls by their public names are small ones with random weights.
 //!
-//! A comment in HTML on the line before a block or a table says how it runs:
+//! A comment in HTML before a block says how it runs. Before a table it makes a block of the commands that stand there
+//! as code.
 //!
 //! | comment | meaning |
 //! | --- | --- |
 //! | none | as written, in CI |
-//! | `<!-- run: KEY=VALUE … -->` | in CI; `--set KEY=VALUE` is added to each `cloze train` and `cloze probe` |
-//! | `<!-- run: steps=N -->` | in CI; each `cloze train` takes N steps, or one epoch if it fine-tunes; with `KEY=VALUE` too |
-//! | `<!-- run: full -->`, `<!-- run: full KEY=VALUE … -->` | only in `cargo xtask check --full`, with real models and data where `../shared` has them |
-//! | `<!-- run: python -->` | as `full`, if `CLOZE_PYTHON` names an interpreter with transformers |
+//! | `<!-- run: steps=N -->` | in CI; `cloze train` takes N steps, or one epoch to fine-tune, and `cloze probe` one epoch |
+//! | `<!-- run: KEY=VALUE … -->` | in CI, each `cloze train` and `cloze probe` with `--set KEY=VALUE`; `steps=N` may be among them |
+//! | `<!-- run: full -->` | only in `cargo xtask check --full`; `KEY=VALUE` may follow |
+//! | `<!-- run: python -->` | the same, if `CLOZE_PYTHON` names an interpreter with transformers |
 //! | `<!-- run: no, because … -->` | never; [`NOT_RUN`] counts them |
-//! | `<!-- file: NAME -->` | the block, of any language, is the content of a file that the page's reader has |
+//! | `<!-- file: NAME -->` | the block, of any language, is a file that the page's reader has |
+//!
+//! `check --full` runs all pages anew, with the real models and data that lie in `../shared`.
 
 use crate::workplace::{self, Workplace};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,19 +88,21 @@ const NOT_RUN: &[(&str, usize)] =
 /// `cloze`, but for its last line: a marked block's runs are short.
 const CLOZE: &str = r#"
 set -f
-if [ "${1-}" = train ] || [ "${1-}" = probe ]; then
-  tunes=yes
-  if [ -f "$2" ] && ! grep -q '^\[task\]' "$2"; then tunes=; fi
-  for value in $PAGE_SETS; do
-    case $value in
-      steps=*)
-        if [ "$tunes" ]; then set -- "$@" --set train.epochs=1
-        else set -- "$@" --set "train.$value" --set schedule.warmup_steps=1
-        fi ;;
-      *) set -- "$@" --set "$value" ;;
-    esac
-  done
-fi
+case ${1-} in
+  probe) short='probe.epochs=1 structure.epochs=1' ;;
+  train)
+    short=train.epochs=1
+    if [ -f "$2" ] && ! grep -q '^\[task\]' "$2"; then short='train.steps=N schedule.warmup_steps=1'; fi ;;
+  *) PAGE_SETS= ;;
+esac
+for value in $PAGE_SETS; do
+  case $1,$value in
+    *,steps=*) for key in $short; do set -- "$@" --set "${key/N/${value#*=}}"; done ;;
+    probe,probe.* | probe,structure.* | probe,geometry.*) set -- "$@" --set "$value" ;;
+    probe,*) ;;
+    *) set -- "$@" --set "$value" ;;
+  esac
+done
 "#;
 
 /// `cargo`, but for its last two lines, which are for `check --full`.
@@ -163,8 +167,8 @@ impl Page {
                 let below = std::iter::from_fn(|| lines.next_if(|(_, line)| line.starts_with('|')));
                 let rows = std::iter::once(line).chain(below.map(|(_, line)| line));
                 let commands: String = rows.flat_map(in_row).map(|command| command + "\n").collect();
-                if !commands.is_empty() || note.is_some() {
-                    page.block(number, "sh", note.take(), commands);
+                if let Some(note) = note.take() {
+                    page.block(number, "sh", Some(note), commands);
                 }
             } else {
                 let in_list = |c: char| c.is_ascii_digit() || " -*>.".contains(c);
