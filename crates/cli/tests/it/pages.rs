@@ -174,14 +174,12 @@ impl Page {
                 let in_list = |c: char| c.is_ascii_digit() || " -*>.".contains(c);
                 let fence = line.trim_start_matches(in_list).starts_with("```");
                 assert!(!fence, "line {number}: a block in a list is not run; begin it at the margin");
-                assert!(
-                    note.is_none() || line.is_empty(),
-                    "line {number}: no block after `{}`",
-                    note.unwrap()
-                );
+                if let Some(note) = note.filter(|_| !line.is_empty()) {
+                    panic!("line {number}: no block after `{note}`");
+                }
             }
         }
-        assert!(note.is_none(), "no block after `{}`", note.unwrap());
+        assert_eq!(note, None, "no block after the comment");
         page
     }
 
@@ -196,7 +194,7 @@ impl Page {
             "line {line}: a block of `{language}`; expected `sh` or `text`"
         );
         if language != "sh" {
-            assert!(note.is_none(), "line {line}: `{}` before a block of `{language}`", note.unwrap());
+            assert_eq!(note, None, "line {line}: a block of `{language}` is not run");
             return;
         }
         assert!(!commands.is_empty(), "line {line}: no commands");
