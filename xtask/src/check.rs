@@ -9,8 +9,8 @@ use crate::{backends, package, step, test};
 /// Format, lints, documentation, packages, licences and sources of dependencies, advisories, tests.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Add the slow, full-size tests, README's and the book's long commands, every model on a graphics adapter (software will do), and an hour of
-    /// `cargo xtask campaign`.
+    /// Add the slow, full-size tests, README's and the book's long commands, every model on a graphics adapter
+    /// (software will do), and an hour of `cargo xtask campaign`.
     #[arg(long)]
     full: bool,
     /// An interpreter with transformers and sentence-transformers, for the book's commands that need Python (default:
