@@ -40,13 +40,12 @@ const SMALL_ELMO: [&str; 4] = [
 ];
 
 /// The same of a translation run.
-const SHORT_TRANSLATION: [&str; 7] = [
+const SHORT_TRANSLATION: [&str; 6] = [
     "train.steps=2",
     // Devices round differently in bf16.
     "train.precision=\"f32\"",
     "train.batch_tokens=100",
     "schedule.warmup_steps=1",
-    "average.every=1",
     "tokenizer.vocab_size=100",
     "model.d_model=32",
 ];
@@ -90,6 +89,7 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
         sets.extend(narrow(config["model"]["kind"].as_str().unwrap()));
     }
     sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));
+    sets.extend((translates && has("average", "every")).then_some("average.every=1"));
     // The stand-ins for captions have a line each, and are short: they are to be several documents.
     sets.extend(has("corpus", "languages").then_some("corpus.max_document_bytes=300"));
     let small: &[&str] = match config.contains_key("streams") {
