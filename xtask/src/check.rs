@@ -1,5 +1,7 @@
 //! `cargo xtask check`: all that must hold before a change goes in.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use crate::{backends, package, step, test};
@@ -8,10 +10,14 @@ use crate::{backends, package, step, test};
 /// and the pages in a browser if Chromium is installed.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Add the slow, full-size tests, every model on a graphics adapter (software will do), and an hour of
-    /// `cargo xtask campaign`.
+    /// Add the slow, full-size tests, README's and the book's long commands, every model on a graphics adapter
+    /// (software will do), and an hour of `cargo xtask campaign`.
     #[arg(long)]
     full: bool,
+    /// An interpreter with transformers and sentence-transformers, for the book's commands that need Python (default:
+    /// leave those out).
+    #[arg(long, value_name = "PYTHON", requires = "full")]
+    python: Option<PathBuf>,
     /// Leave the tests out.
     #[arg(long, conflicts_with = "full")]
     no_tests: bool,
@@ -39,7 +45,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.no_tests {
         return Ok(());
     }
-    test::run(&test::Args { full: args.full, args: Vec::new() })?;
+    test::run(&test::Args { full: args.full, python: args.python.clone(), args: Vec::new() })?;
     #[cfg(unix)]
     crate::look::run(&crate::look::Args::usual())?;
     if args.full {

@@ -94,4 +94,37 @@ mod tests {
         use clap::CommandFactory;
         Xtask::command().debug_assert();
     }
+
+    /// The lines of blocks of `sh` in README.md and the book that begin with `cargo xtask`.
+    fn commands() -> Vec<String> {
+        let (mut files, mut folders) =
+            (vec![step::root().join("README.md")], vec![step::root().join("docs/src")]);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { folders.push(path) } else { files.push(path) }
+            }
+        }
+        let mut commands = Vec::new();
+        for file in files {
+            let text = std::fs::read_to_string(file).unwrap();
+            let blocks = text.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("sh\n"));
+            let lines = blocks.flat_map(str::lines).map(|line| line.split('#').next().unwrap().trim_end());
+            commands.extend(lines.filter(|line| line.starts_with("cargo xtask")).map(str::to_owned));
+        }
+        commands
+    }
+
+    #[test]
+    fn pages_name_tasks_that_exist() {
+        let commands = commands();
+        assert!(commands.len() > 8, "{commands:?}");
+        for command in commands {
+            // Words in quotes are values, and a line may go on.
+            let words = command.split_whitespace().skip(1).filter(|word| *word != "\\");
+            if let Err(error) = Xtask::try_parse_from(words) {
+                panic!("`{command}`: {error}");
+            }
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! `cargo xtask test`: every test that is cheap.
 
-use anyhow::Result;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
 
 use crate::step;
 
@@ -13,6 +15,9 @@ pub struct Args {
     /// Run the slow, full-size tests too.
     #[arg(long)]
     pub full: bool,
+    /// An interpreter with transformers and sentence-transformers, for the book's commands that need Python.
+    #[arg(long, value_name = "PYTHON", requires = "full")]
+    pub python: Option<PathBuf>,
     /// Passed on to the test runner, such as a filter; leaves the documentation examples out.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub args: Vec<String>,
@@ -63,7 +68,13 @@ pub const PROFILE: [&str; 29] = [
 /// So many generated inputs for a test that asks the environment, in place of its few.
 const CASES: (&str, &str) = ("CLOZE_CASES", "20000");
 
+/// Names the interpreter to the tests of the book's pages.
+const PYTHON: &str = "CLOZE_PYTHON";
+
 pub fn run(args: &Args) -> Result<()> {
+    // The tests run in other folders. A virtual environment's interpreter is a link, which has to stay one.
+    let python = args.python.as_ref().map(std::path::absolute).transpose().context("--python")?;
+    let python = python.map(|python| (PYTHON, python));
     if args.args.is_empty() {
         // Cargo says what it builds here; while it tests documentation it would be silent about that.
         let mut build = step::cargo("build");
@@ -79,7 +90,7 @@ pub fn run(args: &Args) -> Result<()> {
         nextest.args(["nextest", "run", "--workspace", "--no-fail-fast", "--manifest-path"]);
         nextest.arg(step::root().join("Cargo.toml")).args(PROFILE).args(FEATURES);
         if args.full {
-            nextest.args(["--run-ignored", "all"]).env(CASES.0, CASES.1);
+            nextest.args(["--run-ignored", "all"]).env(CASES.0, CASES.1).envs(python);
         }
         step::run("tests (cargo nextest)", nextest.args(&args.args))
     } else {
@@ -90,7 +101,7 @@ pub fn run(args: &Args) -> Result<()> {
         test.args(&args.args);
         if args.full {
             let separator = (!args.args.iter().any(|arg| arg == "--")).then_some("--");
-            test.args(separator).arg("--include-ignored").env(CASES.0, CASES.1);
+            test.args(separator).arg("--include-ignored").env(CASES.0, CASES.1).envs(python);
         }
         step::run("tests (cargo test)", &mut test)
     }

@@ -47,7 +47,7 @@ pub fn make(folder: &Path) -> Made {
     fs::create_dir_all(&at)?;
     tokenizer.save(&at)?;
 
-    let config = BertConfig::new(tokenizer.vocab_size(), 2, 32).with_d_ff(64).with_n_heads(2);
+    let config = BertConfig::new(tokenizer.vocab_size(), 4, 32).with_d_ff(64).with_n_heads(2);
     // Weights that are large enough for answers that differ.
     let init = &mut ParamInit::new(&Device::flex(), 7).with_std(0.5);
     let save = |name: &str, model: &dyn Fn(&Path) -> Made| {
@@ -95,7 +95,7 @@ pub fn make(folder: &Path) -> Made {
     let generator = config.init(init);
     save(GENERATOR, &|at| Ok(save_published(at, &generator, &config, FloatType::F32).map(drop)?))?;
 
-    let config = BertConfig::new(tokenizer.vocab_size(), 2, 32).with_d_ff(64).with_n_heads(2);
+    let config = BertConfig::new(tokenizer.vocab_size(), 4, 32).with_d_ff(64).with_n_heads(2);
     let head = architecture.sequence_head(Family::default(), &config, 1, 0.1, init);
     let reranker = BertForSequenceClassification::new(config.init_encoder(init), head);
     save(RERANKER, &|at| {

@@ -34,7 +34,7 @@ const fn job(to: &'static str, run: &'static str, page: &'static str) -> Job {
     Job { to, run, page }
 }
 
-const THEMES: [Theme; 5] = [
+const THEMES: [Theme; 6] = [
     Theme {
         title: "Texts and their meaning",
         jobs: &[
@@ -44,6 +44,11 @@ const THEMES: [Theme; 5] = [
             job("rerank candidates", "rerank", "rerank"),
             job("draw a map of texts", "map", "map"),
             job("measure embeddings", "eval-embeddings sts", "evaluate-embeddings"),
+            job(
+                "train an embedding model",
+                "cloze train embedding --model sentence-transformers/all-MiniLM-L6-v2 --data datasets/questions.csv --columns text=question,pair=passage",
+                "train-embeddings",
+            ),
             job("mine hard negatives to train with", "mine-negatives", "rerank"),
         ],
     },
@@ -51,13 +56,8 @@ const THEMES: [Theme; 5] = [
         title: "Classes, tags and answers",
         jobs: &[
             job(
-                "classify, tag, answer",
-                "cloze train configs/sst2.toml --set model.path=sentence-transformers/all-MiniLM-L6-v2",
-                "fine-tune",
-            ),
-            job(
                 "train on a spreadsheet",
-                "cloze train classification --model MODEL --data reviews.csv --columns text=review,label=stars --out runs/reviews",
+                "cloze train classification --model sentence-transformers/all-MiniLM-L6-v2 --data datasets/reviews.csv --columns text=review,label=sentiment --out runs/reviews",
                 "tables",
             ),
             job(
@@ -65,9 +65,24 @@ const THEMES: [Theme; 5] = [
                 "cloze predict --model runs/reviews/model --columns text=review --input new.csv --output labelled.csv",
                 "tables",
             ),
+            job(
+                "tag words",
+                "cloze train tagging --model sentence-transformers/all-MiniLM-L6-v2 --data datasets/people.conll --out runs/people",
+                "tag",
+            ),
+            job(
+                "answer questions",
+                "cloze predict --model deepset/bert-base-cased-squad2 --input asked.jsonl --output answered.jsonl",
+                "answer",
+            ),
+            job(
+                "fine-tune with a configuration",
+                "cloze train configs/sst2.toml --set model.path=sentence-transformers/all-MiniLM-L6-v2",
+                "fine-tune",
+            ),
             job("measure a fine-tuned model", "eval", "fine-tune"),
             job("disambiguate word senses", "senses train", "senses"),
-            job("see what layers know", "probe", "probe"),
+            job("see what layers know", "cloze probe probe.toml", "probe"),
         ],
     },
     Theme {
@@ -77,6 +92,11 @@ const THEMES: [Theme; 5] = [
                 "pretrain on your own text",
                 "cloze train configs/bert-mini-corpus.toml --set 'corpus.files=[\"my/text/*.txt\"]'",
                 "pretrain",
+            ),
+            job(
+                "adapt an encoder to a domain",
+                "cloze train configs/domain-mlm.toml --set model.path=google-bert/bert-base-uncased --set 'corpus.files=[\"my/text/*.txt\"]'",
+                "domain",
             ),
             job("fill masks", "fill-mask", "pretrain"),
             job(
@@ -96,9 +116,20 @@ const THEMES: [Theme; 5] = [
     Theme {
         title: "Translation",
         jobs: &[
-            job("train a translator", "cloze train configs/multi30k-transformer.toml", "translate"),
+            job("train a translator", "cloze train configs/phrases-transformer.toml", "train-translator"),
             job("translate", "translate", "translate"),
             job("score translations", "score bleu", "score"),
+        ],
+    },
+    Theme {
+        title: "Models elsewhere",
+        jobs: &[
+            job(
+                "exchange models with Python",
+                "cloze convert --model google-bert/bert-base-uncased --out bert-bf16 --dtype bf16",
+                "python",
+            ),
+            job("see which devices there are, and train on a GPU", "devices", "gpu"),
         ],
     },
     Theme {

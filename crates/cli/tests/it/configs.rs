@@ -1,6 +1,6 @@
-//! Every config runs for a few steps, on a second backend too, and so do the book's commands for fine-tuning.
+//! Every config runs for a few steps, on a second backend too.
 
-use crate::workplace::{self, Workplace};
+use crate::workplace::Workplace;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -40,13 +40,12 @@ const SMALL_ELMO: [&str; 4] = [
 ];
 
 /// The same of a translation run.
-const SHORT_TRANSLATION: [&str; 7] = [
+const SHORT_TRANSLATION: [&str; 6] = [
     "train.steps=2",
     // Devices round differently in bf16.
     "train.precision=\"f32\"",
     "train.batch_tokens=100",
     "schedule.warmup_steps=1",
-    "average.every=1",
     "tokenizer.vocab_size=100",
     "model.d_model=32",
 ];
@@ -90,6 +89,7 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
         sets.extend(narrow(config["model"]["kind"].as_str().unwrap()));
     }
     sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));
+    sets.extend((translates && has("average", "every")).then_some("average.every=1"));
     // The stand-ins for captions have a line each, and are short: they are to be several documents.
     sets.extend(has("corpus", "languages").then_some("corpus.max_document_bytes=300"));
     let small: &[&str] = match config.contains_key("streams") {
@@ -392,40 +392,4 @@ fn pretraining_takes_several_seeds_and_ends_early() {
     let metrics = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
     let last: serde_json::Value = serde_json::from_str(metrics.lines().last().unwrap()).unwrap();
     assert!(last["step"].as_u64().unwrap() < 60, "{last}");
-}
-
-/// The commands of a page of the book.
-#[cfg(feature = "hub")]
-fn commands(page: &str) -> Vec<String> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(page);
-    let page = std::fs::read_to_string(page).unwrap();
-    let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("sh\n"));
-    blocks.flat_map(str::lines).map(str::to_owned).collect()
-}
-
-#[test]
-#[cfg(all(unix, feature = "hub"))]
-fn the_books_commands_for_fine_tuning_run() {
-    let place = Workplace::new();
-    let model = place.root().join(workplace::CHECKPOINT);
-    let files = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
-    let bytes = files.map(|name| std::fs::read(model.join(name)).unwrap());
-    let files: Vec<(&str, &[u8])> = files.into_iter().zip(bytes.iter().map(Vec::as_slice)).collect();
-    let server = crate::server::Server::new(&[("sentence-transformers/all-MiniLM-L6-v2", &files)]);
-    let program = Path::new(env!("CARGO_BIN_EXE_cloze")).parent().unwrap();
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    let commands = commands("use/fine-tune.md");
-    assert!(commands.len() >= 3, "{commands:?}");
-    for command in commands {
-        let ran = Command::new("sh")
-            .args(["-c", &command])
-            .current_dir(place.root())
-            .env("PATH", &path)
-            .env("HF_HOME", place.root().join("hf"))
-            .env("HF_ENDPOINT", &server.url)
-            .env_remove("HF_HUB_OFFLINE")
-            .output()
-            .unwrap();
-        assert!(ran.status.success(), "{command}: {}", String::from_utf8_lossy(&ran.stderr));
-    }
 }

@@ -20,6 +20,8 @@ mod limits;
 mod lines;
 #[cfg(all(feature = "program", feature = "flex"))]
 mod map;
+#[cfg(all(unix, feature = "program", feature = "flex", feature = "hub"))]
+mod pages;
 #[cfg(all(feature = "program", target_os = "linux"))]
 mod peak;
 #[cfg(all(feature = "program", feature = "flex"))]

@@ -71,7 +71,8 @@ fn every_config_resolves_and_reads_back_as_itself() {
     let (tuned, translating) = (read_back::<FineTuneRun>(), read_back::<TranslationRun>());
     assert_eq!(encoders, expected);
     let left_to_right = read_back::<LanguageModelRun>();
-    assert_eq!(left_to_right, ["gpt-mini-corpus", "gpt-shakespeare-char", "llama-mini-corpus"]);
+    let expected = ["gpt-char-sample", "gpt-mini-corpus", "gpt-shakespeare-char", "llama-mini-corpus"];
+    assert_eq!(left_to_right, expected);
     let denoising = read_back::<DenoisingRun>();
     assert_eq!(denoising, ["bart-mini-corpus", "t5-mini-corpus"]);
     let others = [
