@@ -138,7 +138,6 @@ mod tests {
     #[test]
     fn the_crate_has_the_workspaces_profile() {
         let profile = profile(&step::root()).unwrap();
-        assert!(profile.contains(&"profile.release.lto=\"off\"".to_owned()), "{profile:?}");
         assert!(profile.contains(&"profile.release.package.burn-nn.opt-level=0".to_owned()), "{profile:?}");
     }
 

@@ -132,7 +132,7 @@ fn sentence_end(text: &str) -> usize {
         let next = text[at + 2..].chars().next();
         next.is_some_and(|next| {
             next.is_uppercase() || next.is_ascii_digit() || matches!(next, '`' | '"' | '[')
-        }) && text[..*at].matches('`').count() % 2 == 0
+        }) && text[..*at].matches('`').count().is_multiple_of(2)
             && !text[..*at].ends_with("al")
     });
     ends.next().map_or(text.len(), |at| at + 1)

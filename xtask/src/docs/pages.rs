@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn pictures_stand_beside_their_pages() {
         let (root, place) = (step::root(), tempfile::tempdir().unwrap());
-        gather(&root, place.path(), "# Every command\n").unwrap();
+        gather(&root, place.path(), ["# Every command\n", "# Every key\n"]).unwrap();
         let pictures: Vec<PathBuf> = own(&root).unwrap().into_iter().filter(|file| !is_page(file)).collect();
         assert!(!pictures.is_empty());
         for picture in pictures {

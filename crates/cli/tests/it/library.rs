@@ -1,7 +1,7 @@
 //! The package's library, with small models of random weights in the places of published ones.
 
 #[path = "../../../../tests/outside/src/models.rs"]
-mod models;
+pub mod models;
 
 use std::fmt::Debug;
 use std::path::Path;

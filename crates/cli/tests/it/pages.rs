@@ -20,17 +20,13 @@
 //!
 //! `check --full` runs all pages anew, with the real models and data that lie in `../shared`.
 
+use crate::library::models;
 use crate::workplace::{self, Workplace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-// The program outside of the workspace has these models for the same pages.
-#[allow(dead_code, reason = "some are only for the library")]
-#[path = "../../../../tests/outside/src/models.rs"]
-mod models;
 
 /// Pages with commands, and the names of their tests.
 macro_rules! pages {
