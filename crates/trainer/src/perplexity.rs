@@ -457,7 +457,7 @@ mod tests {
         let filler = FillMask::load(folder.path(), &device).unwrap();
         let message = Perplexity::load(folder.path(), Some(3), &device).unwrap_err().to_string();
         assert!(
-            message.contains("`--stride` is 3; expected none: the model of `--model` is a masked one"),
+            message.contains("`stride` is 3; expected none: the model of `--model` is a masked one"),
             "{message}"
         );
         let model = Perplexity::load(folder.path(), None, &device).unwrap();
