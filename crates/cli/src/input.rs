@@ -165,15 +165,11 @@ impl InputArgs {
     /// The columns of all fields.
     fn columns(&self, asked: &Asked, format: RowFormat) -> Result<Columns> {
         let wrong = |error: Error| Err(WrongUsage::new(error).into());
-        let known = || asked.fields.iter().map(|key| key.name).collect::<Vec<_>>().join(", ");
+        let names = |of: &[&InputKey]| of.iter().map(|key| key.name).collect::<Vec<_>>();
+        self.rows.check_known(&names(&asked.fields.iter().collect::<Vec<_>>()))?;
+        self.rows.check_once(&names(&asked.fields.iter().filter(|key| key.list).collect::<Vec<_>>()))?;
         let given = &self.rows.columns;
-        for (place, (field, column)) in given.iter().enumerate() {
-            let Some(key) = asked.fields.iter().find(|key| key.name == field) else {
-                return wrong(anyhow!("--columns: no field `{field}`; expected one of {}", known()));
-            };
-            if !key.list && given[..place].iter().any(|(other, _)| other == field) {
-                return Err(rows::twice(field));
-            }
+        for (field, column) in given {
             if format == RowFormat::Lines {
                 return wrong(anyhow!(
                     "lines of text have no columns for --columns; set the input's format with --input-format"
@@ -222,13 +218,8 @@ impl InputArgs {
     }
 
     fn table(&self, format: DataFormat, asked: &Asked, columns: Columns) -> Result<Source> {
-        let source = LabelledSource {
-            format,
-            delimiter: self.rows.delimiter,
-            quoting: self.rows.quoting,
-            header: Some(!self.rows.no_header),
-            ..self.rows.bad.source()
-        };
+        let files = self.input.iter().map(|path| path.display().to_string());
+        let source = LabelledSource { format, ..self.rows.source(files)? };
         let requested = self.requested(asked, &columns);
         let table = match &self.input {
             _ if format == DataFormat::Parquet => Table::open(self.file("Parquet")?, &source, requested)?,
@@ -299,7 +290,7 @@ impl Input {
             }
         };
         let mut all = self.refused.clone();
-        rows::add(&mut all, skipped);
+        all.add(skipped);
         rows::say_skipped(&name, &all);
     }
 
@@ -367,6 +358,17 @@ impl Bad<'_> {
         }
         Ok(())
     }
+
+    /// The fields of the row at `place`; none if they cannot be used, and such rows are skipped.
+    ///
+    /// # Errors
+    /// What is wrong with the fields, if such rows are not skipped.
+    fn fields(&mut self, place: &str, fields: Result<Vec<Value>, String>) -> Result<Option<Vec<Value>>> {
+        match fields {
+            Ok(fields) => Ok(Some(fields)),
+            Err(problem) => self.refuse("bad field", anyhow!("{place}: {problem}")).map(|()| None),
+        }
+    }
 }
 
 /// Rows from lines: objects if there are columns. No row is read only at the end.
@@ -420,13 +422,9 @@ fn of_records(
             _ => None,
         });
         let object: Map<String, Value> = named.collect();
-        match fields(cells, columns, asked) {
-            Ok(fields) => {
-                let kept = kept(Value::Object(object.clone()).to_string(), object, columns, asked);
-                rows.push(Row { place, fields: Some(fields), kept, goes_on: false, bytes: 0 });
-            }
-            Err(problem) => bad.refuse("bad field", anyhow!("{place}: {problem}"))?,
-        }
+        let Some(fields) = bad.fields(&place, fields(cells, columns, asked))? else { continue };
+        let kept = kept(Value::Object(object.clone()).to_string(), object, columns, asked);
+        rows.push(Row { place, fields: Some(fields), kept, goes_on: false, bytes: 0 });
     }
     Ok(())
 }
@@ -529,13 +527,7 @@ fn of_table(
         let place = format!("{}:{line}", table.path().display());
         let cell = |place: &Option<usize>| place.map_or(Value::Null, |place| cells[place].clone());
         let read = table.places().iter().map(cell).collect();
-        let fields = match fields(read, columns, asked) {
-            Ok(fields) => fields,
-            Err(problem) => {
-                bad.refuse("bad field", anyhow!("{place}: {problem}"))?;
-                continue;
-            }
-        };
+        let Some(fields) = bad.fields(&place, fields(read, columns, asked))? else { continue };
         let kept = match (are_lines, table.names()) {
             (false, Some(names)) => {
                 let object: Map<String, Value> = names.iter().cloned().zip(cells).collect();

@@ -71,6 +71,21 @@ pub enum RowFormat {
     Xml,
 }
 
+impl RowFormat {
+    /// The format of a table's file; none for lines of text, which are no table.
+    pub fn of_table(self) -> Option<DataFormat> {
+        match self {
+            Self::Auto => Some(DataFormat::Auto),
+            Self::Lines => None,
+            Self::Jsonl => Some(DataFormat::Jsonl),
+            Self::Csv => Some(DataFormat::Csv),
+            Self::Tsv => Some(DataFormat::Tsv),
+            Self::Parquet => Some(DataFormat::Parquet),
+            Self::Xml => Some(DataFormat::Xml),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum BadRow {
     /// Fail.
@@ -163,13 +178,9 @@ impl RowArgs {
     /// The format of a file, or of standard input if there is none: as given, else by the extension, else
     /// `usual`.
     pub fn format(&self, file: Option<&Path>, usual: RowFormat) -> RowFormat {
-        let of_file = || match DataFormat::of(file?)? {
-            DataFormat::Jsonl => Some(RowFormat::Jsonl),
-            DataFormat::Csv => Some(RowFormat::Csv),
-            DataFormat::Tsv => Some(RowFormat::Tsv),
-            DataFormat::Parquet => Some(RowFormat::Parquet),
-            DataFormat::Xml => Some(RowFormat::Xml),
-            _ => None,
+        let of_file = || {
+            let data = DataFormat::of(file?)?;
+            RowFormat::value_variants().iter().find(|format| format.of_table() == Some(data)).copied()
         };
         match self.input_format {
             RowFormat::Auto => of_file().unwrap_or(usual),
@@ -187,18 +198,10 @@ impl RowArgs {
     /// # Errors
     /// [`WrongUsage`] for lines of text, which have no columns.
     pub fn source<T: Into<String>>(&self, files: impl IntoIterator<Item = T>) -> Result<LabelledSource> {
-        let format = match self.input_format {
-            RowFormat::Auto => DataFormat::Auto,
-            RowFormat::Lines => {
-                let error = anyhow!("--input-format lines: lines of text have no columns for this command");
-                return Err(WrongUsage::new(error).into());
-            }
-            RowFormat::Jsonl => DataFormat::Jsonl,
-            RowFormat::Csv => DataFormat::Csv,
-            RowFormat::Tsv => DataFormat::Tsv,
-            RowFormat::Parquet => DataFormat::Parquet,
-            RowFormat::Xml => DataFormat::Xml,
-        };
+        let format = self.input_format.of_table().ok_or_else(|| {
+            let error = anyhow!("--input-format lines: lines of text have no columns for this command");
+            WrongUsage::new(error)
+        })?;
         Ok(LabelledSource {
             files: files.into_iter().map(Into::into).collect(),
             format,
@@ -219,8 +222,17 @@ impl RowArgs {
     /// # Errors
     /// [`WrongUsage`].
     pub fn check_fields(&self, known: &[&str]) -> Result<()> {
+        self.check_known(known)?;
+        self.check_once(&[])
+    }
+
+    /// Checks that `--columns` names these fields only.
+    ///
+    /// # Errors
+    /// [`WrongUsage`].
+    pub fn check_known(&self, known: &[&str]) -> Result<()> {
         match self.columns.iter().find(|(field, _)| !known.contains(&field.as_str())) {
-            None => self.check_once(),
+            None => Ok(()),
             Some((field, _)) => {
                 let known = known.join(", ");
                 let error =
@@ -230,17 +242,19 @@ impl RowArgs {
         }
     }
 
-    /// Checks that `--columns` names no field twice.
+    /// Checks that `--columns` names no field twice but `lists`, whose items may lie in several columns.
     ///
     /// # Errors
     /// [`WrongUsage`].
-    pub fn check_once(&self) -> Result<()> {
-        let is_named_before =
-            |i: &usize| self.columns[..*i].iter().any(|(field, _)| *field == self.columns[*i].0);
-        match (0..self.columns.len()).find(is_named_before) {
-            Some(i) => Err(twice(&self.columns[i].0)),
-            None => Ok(()),
-        }
+    pub fn check_once(&self, lists: &[&str]) -> Result<()> {
+        let is_named_before = |at: &usize| {
+            let (field, _) = &self.columns[*at];
+            !lists.contains(&field.as_str()) && self.columns[..*at].iter().any(|(other, _)| other == field)
+        };
+        let Some(at) = (0..self.columns.len()).find(is_named_before) else { return Ok(()) };
+        let field = &self.columns[at].0;
+        let error = anyhow!("--columns: the field `{field}` is given twice; expected one column for it");
+        Err(WrongUsage::new(error).into())
     }
 
     /// Refuses options for tables where rows are lines of text.
@@ -272,12 +286,6 @@ impl RowArgs {
             _ => Ok(()),
         }
     }
-}
-
-/// The error for a field whose column is given twice.
-pub fn twice(field: &str) -> Error {
-    WrongUsage::new(anyhow!("--columns: the field `{field}` is given twice; expected one column for it"))
-        .into()
 }
 
 /// The error for columns of lines.
@@ -416,7 +424,7 @@ impl Rows {
                     records.skipped()
                 }
             };
-            add(&mut self.skipped, skipped);
+            self.skipped.add(skipped);
             self.rest.pop();
         }
         if found.is_empty() {
@@ -436,9 +444,4 @@ impl Rows {
         }
         Ok(())
     }
-}
-
-/// Adds the rows that one file skipped to those of all.
-pub fn add(all: &mut SkipReport, one: &SkipReport) {
-    one.0.iter().for_each(|(reason, n)| *all.0.entry(reason.clone()).or_default() += n);
 }

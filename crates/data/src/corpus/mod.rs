@@ -168,6 +168,11 @@ impl SkipReport {
     pub fn count(&mut self, reason: &str) {
         *self.0.entry(reason.to_string()).or_default() += 1;
     }
+
+    /// Adds what another report counted.
+    pub fn add(&mut self, other: &Self) {
+        other.0.iter().for_each(|(reason, n)| *self.0.entry(reason.clone()).or_default() += n);
+    }
 }
 
 impl std::fmt::Display for SkipReport {

@@ -184,7 +184,7 @@ impl Args {
             Some(Ok(document)) => Some(Ok(document.text().to_owned())),
             Some(Err(error)) => Some(Err(told(error).into())),
             None => {
-                rows::add(&mut skipped.borrow_mut(), documents.skipped());
+                skipped.borrow_mut().add(documents.skipped());
                 None
             }
         })))
@@ -200,7 +200,7 @@ impl Args {
                     Some(Ok(record)) => record,
                     Some(Err(error)) => return Some(Err(error.into())),
                     None => {
-                        rows::add(&mut skipped.borrow_mut(), records.skipped());
+                        skipped.borrow_mut().add(records.skipped());
                         return None;
                     }
                 };

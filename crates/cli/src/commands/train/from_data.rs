@@ -101,7 +101,7 @@ impl DataArgs {
         if self.data.is_empty() {
             return Err(missing("--data FILE, the labelled data").into());
         }
-        self.rows.check_once()?;
+        self.rows.check_once(&[])?;
         let (source, found) = self.read(task)?;
         let width = width(&model::folder(model)?)?;
         let plan = Plan::of(found.rows, self.dev.is_empty() && found.is_measurable, width)?;
