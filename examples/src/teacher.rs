@@ -5,16 +5,18 @@
 //! loss = (1 − λ) · loss of the task + λ · T² · Σ_rows KL(softmax(t / T) ‖ softmax(s / T))
 //! ```
 //!
-//! A row of one number, as that of a regression, has the square of the difference in place of the divergence.
+//! A row of one number, as that of a regression, has the square of the difference in place of the divergence. A config's
+//! `[distillation]` does the same without any code; this is how a task is put round another one, and a term added to its
+//! loss.
 
 use crate::own_task::{bench, config};
 use burn::module::Module;
-use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::{Device, Tensor};
 use cloze_data::labelled::LabelSet;
 use cloze_evaluation::report::Predictions;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
+use cloze_model::distillation::{soft_targets, squared_distance};
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_tokenizer::Tokenizer;
@@ -43,14 +45,11 @@ pub struct Taught<T: Task> {
 impl<T: Task<Scores: ScoreRows>> Taught<T> {
     /// How far scores are from the teacher's, summed over the rows, `[1]`.
     fn distance(&self, taught: &Tensor<2>, of_teacher: Tensor<2>) -> Tensor<1> {
-        let t = self.temperature;
         let [_, width] = taught.dims();
-        if width == 1 {
-            return (taught.clone() - of_teacher).powf_scalar(2.0).sum();
+        match width {
+            1 => squared_distance(taught.clone(), of_teacher),
+            _ => soft_targets(taught.clone(), of_teacher, self.temperature),
         }
-        let (log_q, p) = (log_softmax(taught.clone() / t, 1), softmax(of_teacher.clone() / t, 1));
-        let log_p = log_softmax(of_teacher / t, 1);
-        (p * (log_p - log_q)).sum() * t.powi(2)
     }
 }
 

@@ -137,7 +137,11 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 pub fn report_usage(error: &clap::Error) -> ExitCode {
     let help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !help {
-        print(&spellings::in_message(&usage_line(&error.render().to_string())));
+        let hint = match error.kind() {
+            ErrorKind::InvalidSubcommand => "; `cloze help jobs` lists the commands by what they are for",
+            _ => "",
+        };
+        print(&(spellings::in_message(&usage_line(&error.render().to_string())) + hint));
     } else if let Err(failed) = error.print().and_then(|()| io::stdout().flush()) {
         // Nobody is left to be told when the reader of the help has gone away.
         if failed.kind() != io::ErrorKind::BrokenPipe {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::WrongUsage;
 use crate::lines::{Batch, Line, Lines, Longer};
-use crate::rows::{self, RowArgs, RowFormat};
+use crate::rows::{self, BadRowArgs, RowArgs, RowFormat};
 
 /// The field of commands that read one text per row.
 pub const TEXT: [InputKey; 1] = [InputKey { name: "text", required: true, list: false }];
@@ -414,7 +414,7 @@ fn of_records(
     while rows.len() < most
         && let Some(record) = records.next()
     {
-        let Record { line, cells } = record?;
+        let Record { line, cells } = record.map_err(BadRowArgs::told)?;
         let path = records.path().map(|path| path.display().to_string()).unwrap_or_default();
         let place = format!("{path}:{line}");
         let named = columns.iter().zip(&cells).filter_map(|((_, column), cell)| match column {
@@ -523,7 +523,7 @@ fn of_table(
     while rows.len() < most
         && let Some(record) = table.next()
     {
-        let Record { line, cells } = record?;
+        let Record { line, cells } = record.map_err(BadRowArgs::told)?;
         let place = format!("{}:{line}", table.path().display());
         let cell = |place: &Option<usize>| place.map_or(Value::Null, |place| cells[place].clone());
         let read = table.places().iter().map(cell).collect();

@@ -98,6 +98,10 @@ fn checked(folder: PathBuf, hint: &'static str) -> Result<PathBuf> {
     if !folder.exists() {
         return Err(Error::NoFolder { folder, hint });
     }
+    if !folder.is_dir() {
+        let hint = ": it is a file; name the folder that it is in";
+        return Err(Error::NoFolder { folder, hint });
+    }
     let has_config = |folder: &Path| folder.join("config.json").exists();
     let model = folder.join("model");
     match !has_config(&folder) && has_config(&model) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
 use cloze_data::labelled::{
-    Column, DataFormat, LabelledSource, Named, OnBadRow, RecordColumn, Records, records,
+    Column, DataFormat, LabelledSource, Named, OnBadRow, RecordColumn, Records, found_delimiter, records,
 };
 use cloze_data::{DataError, SkipReport, check_no_spreadsheet};
 use cloze_trainer::TrainerError;
@@ -42,7 +42,7 @@ pub struct RowArgs {
 /// What happens to rows that cannot be used.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BadRowArgs {
-    /// What to do with an unusable row, such as one without a text.
+    /// What to do with a row that cannot be used, such as one with too few columns or one that is not UTF-8.
     #[arg(long, value_enum, default_value_t = BadRow::Error)]
     on_bad_row: BadRow,
     /// Maximum bytes of a line. A longer one is an unusable row; if the text would be truncated anyway, its
@@ -92,6 +92,14 @@ enum BadRow {
     Error,
     /// Leave it out and count it.
     Skip,
+}
+
+/// Says what separates columns.
+pub fn columns_between(delimiter: char) -> String {
+    match delimiter {
+        '\t' => "columns between tabs".to_owned(),
+        other => format!("columns between `{other}`"),
+    }
 }
 
 /// Parses an option that gives a field's column.
@@ -193,23 +201,52 @@ impl RowArgs {
         self.input_format != RowFormat::Auto
     }
 
-    /// A source of rows in a table with these settings. [`RowFormat::Auto`] goes by the extension.
+    /// A source of rows in a table with these settings. [`RowFormat::Auto`] goes by the extension. Says what
+    /// separates the columns of the first file, if it is not what its extension says.
     ///
     /// # Errors
     /// [`WrongUsage`] for lines of text, which have no columns.
     pub fn source<T: Into<String>>(&self, files: impl IntoIterator<Item = T>) -> Result<LabelledSource> {
+        let source = self.source_untold(files)?;
+        if let Some(found) = source.delimiter.filter(|_| self.delimiter.is_none()) {
+            say(format_args!("{}: {}", source.files[0], columns_between(found)));
+        }
+        Ok(source)
+    }
+
+    /// [`source`](Self::source) without a word.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn source_untold<T: Into<String>>(
+        &self,
+        files: impl IntoIterator<Item = T>,
+    ) -> Result<LabelledSource> {
         let format = self.input_format.of_table().ok_or_else(|| {
             let error = anyhow!("--input-format lines: lines of text have no columns for this command");
             WrongUsage::new(error)
         })?;
+        let files: Vec<String> = files.into_iter().map(Into::into).collect();
+        let delimiter = self.delimiter.or_else(|| self.found_delimiter(Path::new(files.first()?), format));
         Ok(LabelledSource {
-            files: files.into_iter().map(Into::into).collect(),
+            files,
             format,
-            delimiter: self.delimiter,
+            delimiter,
             quoting: self.quoting,
             header: self.no_header.then_some(false),
             ..self.bad.source()
         })
+    }
+
+    /// What separates the columns of a table with a header, if it is not what its format says.
+    fn found_delimiter(&self, file: &Path, format: DataFormat) -> Option<char> {
+        let format = if format == DataFormat::Auto { DataFormat::of(file)? } else { format };
+        let usual = match format {
+            DataFormat::Csv => ',',
+            DataFormat::Tsv => '\t',
+            _ => return None,
+        };
+        (!self.no_header && file.is_file()).then(|| found_delimiter(file, usual))?
     }
 
     /// The column of a field, if it is given.
@@ -416,7 +453,7 @@ impl Rows {
                     lines.skipped()
                 }
                 Source::Records(records) => {
-                    if let Some(record) = records.next().transpose()? {
+                    if let Some(record) = records.next().transpose().map_err(BadRowArgs::told)? {
                         let path = records.path().map(|path| path.display().to_string()).unwrap_or_default();
                         found.push(Placed { place: format!("{path}:{}", record.line), cells: record.cells });
                         continue;

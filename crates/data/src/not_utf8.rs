@@ -2,12 +2,16 @@
 
 use std::str::Utf8Error;
 
-/// `not UTF-8 (byte 3 is 0xff)`, counted from 1; for a file's first line also a hint about UTF-16, which
-/// spreadsheets write.
+/// `not UTF-8 (byte 3 is 0xff)`, counted from 1, with a hint at what it may be: UTF-16 in a file's first line,
+/// which spreadsheets write, or one of the encodings of one byte a letter, such as Windows-1252.
 pub fn not_utf8(text: &[u8], error: Utf8Error, first: bool) -> String {
     let at = error.valid_up_to();
     let hint = match text {
         [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] if first => "; it looks like UTF-16: save it as UTF-8",
+        // In UTF-8 a letter beyond ASCII has two bytes beyond it at least.
+        _ if text.get(at + 1).is_some_and(u8::is_ascii) => {
+            "; it looks like Windows-1252: save it as UTF-8, or run iconv -f WINDOWS-1252 -t UTF-8"
+        }
         _ => "",
     };
     format!("not UTF-8 (byte {} is 0x{:02x}){hint}", at + 1, text[at])
@@ -20,7 +24,11 @@ mod tests {
     #[test]
     fn the_byte_is_named_and_utf16_known() {
         let said = |bytes: &[u8], first| not_utf8(bytes, std::str::from_utf8(bytes).unwrap_err(), first);
-        assert_eq!(said(b"ab\xFFc", true), "not UTF-8 (byte 3 is 0xff)");
+        assert_eq!(said(b"ab\xFF\xC3", true), "not UTF-8 (byte 3 is 0xff)");
+        assert_eq!(
+            said(b"caf\xE9 noir", false),
+            "not UTF-8 (byte 4 is 0xe9); it looks like Windows-1252: save it as UTF-8, or run iconv -f WINDOWS-1252 -t UTF-8"
+        );
         assert_eq!(said(b"caf\xC3", false), "not UTF-8 (byte 4 is 0xc3)");
         for (mark, byte) in [(b"\xFF\xFE", "0xff"), (b"\xFE\xFF", "0xfe")] {
             let plain = format!("not UTF-8 (byte 1 is {byte})");

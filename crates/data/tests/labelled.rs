@@ -232,7 +232,7 @@ fn bad_rows_have_their_place_or_are_counted() {
             b"text\tlabel\na\xFF\t1\nb\t1\n",
             json!({}),
             Labels::Found,
-            "a.tsv:2: not UTF-8 (byte 2 is 0xff)",
+            "a.tsv:2: not UTF-8 (byte 2 is 0xff); it looks like Windows-1252: save it as UTF-8, or run iconv -f WINDOWS-1252 -t UTF-8",
             "1 + 1 × bad UTF-8",
         ),
         (

@@ -54,7 +54,7 @@ pub enum EvaluationError {
     },
 
     /// Too few vectors.
-    #[error("there are too few vectors: {found}; expected {expected} or more")]
+    #[error("there are too few texts or vectors: {found}; expected {expected} or more")]
     FewVectors {
         /// The minimum.
         expected: usize,

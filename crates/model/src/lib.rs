@@ -27,6 +27,7 @@ pub mod awd_lstm;
 mod backbone;
 pub mod bert;
 pub mod blocks;
+pub mod distillation;
 pub mod elmo;
 mod error;
 mod freeze;

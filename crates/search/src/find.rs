@@ -81,7 +81,9 @@ impl Index {
         unknown.map_or(Ok(()), |condition| {
             let names: Vec<String> = fields.iter().map(|field| format!("{field:?}")).collect();
             let known = match &names[..] {
-                [] => "its rows were added without fields".into(),
+                [] => {
+                    "its rows were added without fields: name them with --field where rows are added".into()
+                }
                 names => format!("there are {}", names.join(", ")),
             };
             Err(SearchError::UnknownField { field: condition.key.clone(), known })

@@ -66,6 +66,11 @@ const THEMES: [Theme; 6] = [
                 "tables",
             ),
             job(
+                "make a smaller model with a teacher",
+                "cloze train runs/reviews/config.toml --set model.path=runs/reviews/model --set 'model.layers=[0,2,4]' --set 'distillation.teacher=\"runs/reviews/model\"' --out runs/small",
+                "distil",
+            ),
+            job(
                 "tag words",
                 "cloze train tagging --model sentence-transformers/all-MiniLM-L6-v2 --data datasets/people.conll --out runs/people",
                 "tag",

@@ -42,10 +42,48 @@ fn a_spreadsheet_becomes_a_model() {
     run(&["train", &config, "--out", &again], b"").done();
     let weights = |run: &str| fs::read(folder.path().join(run).join("model/model.safetensors")).unwrap();
     assert_eq!(weights("out"), weights("again"));
-    let more = ["--columns", "text=review text", "--delimiter", ";"];
+    let more = ["--columns", "text=review text"];
     let saved = path(folder.path(), "out/model");
     let printed = run(&[&["predict", "--model", &saved, "--input", &data][..], &more].concat(), b"").done();
     assert!(printed.starts_with("id;review text;sentiment;label;score;scores\n"), "{printed}");
+}
+
+#[test]
+fn a_row_that_cannot_be_used_is_told_whatever_separates_columns() {
+    let (_model, model) = encoder();
+    let folder = tempfile::tempdir().unwrap();
+    let [data, out] = ["reviews.csv", "out"].map(|name| path(folder.path(), name));
+    fs::write(&data, reviews(20) + "20;\"fine; z\";\r\n21;good;YES\r\n").unwrap();
+    let columns = ["--columns", "text=review text,label=sentiment"];
+    let args =
+        [&["train", "classification", "--model", &model, "--data", &data, "--out", &out][..], &columns];
+    let ran = run(&args.concat(), b"");
+    let failed = ran.error_line(1);
+    assert!(
+        failed.contains(
+            "reviews.csv:22: column `sentiment` (`--columns label=COLUMN`): empty, expected a label"
+        ),
+        "{failed}"
+    );
+    assert!(failed.contains("--on-bad-row skip"), "{failed}");
+    let skipping = ["--on-bad-row", "skip", "--set", "data.max_len=20", "--set", "train.epochs=1"];
+    let ran = run(&[&args.concat()[..], &skipping].concat(), b"");
+    assert!(ran.err.contains("columns between `;`, 21 rows, labels yes 13, no 7, YES 1"), "{}", ran.err);
+    assert!(
+        ran.err.contains("warning: the labels YES, yes differ in case or white space only"),
+        "{}",
+        ran.err
+    );
+    ran.done();
+    // The column's name is wrong, and not what separates columns.
+    let wrong = ["--columns", "text=review text,label=Sentiment"];
+    let args = [&["train", "classification", "--model", &model, "--data", &data, "--out", &out][..], &wrong];
+    let ran = run(&args.concat(), b"");
+    let failed = ran.error_line(1);
+    assert!(
+        failed.contains("no column `Sentiment` (the header has: id, review text, sentiment)"),
+        "{failed}"
+    );
 }
 
 #[test]

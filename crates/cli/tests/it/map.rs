@@ -199,7 +199,12 @@ fn failures_are_one_line() {
         (&["--model", "model", "none.jsonl"], "", 1, "no texts to draw"),
         (&["--model", "model"], "", 1, "no texts to draw"),
         (&["--model", "model", "one.txt"], "", 1, "only one text; expected two or more"),
-        (&["--model", "model", "three.txt"], "", 1, "there are too few vectors: 3; expected 4 or more"),
+        (
+            &["--model", "model", "three.txt"],
+            "",
+            1,
+            "there are too few texts or vectors: 3; expected 4 or more",
+        ),
         (
             &["--model", "model", "--perplexity", "30", "lines.txt"],
             "",

@@ -62,6 +62,7 @@ pages! {
     reference_commands: "docs/src/reference/commands.md",
     use_answer: "docs/src/use/answer.md",
     use_denoising: "docs/src/use/denoising.md",
+    use_distil: "docs/src/use/distil.md",
     use_domain: "docs/src/use/domain.md",
     use_embed: "docs/src/use/embed.md",
     use_evaluate_embeddings: "docs/src/use/evaluate-embeddings.md",

@@ -295,14 +295,8 @@ fn tables_that_cannot_be_read_are_one_line() {
     let (_folder, model) = classifier();
     for (file, more, status, problem) in [
         (
-            ("a.csv", &b"id;text\n1;a\n"[..]),
+            ("a.csv", &b"text,label\na,b\n"[..]),
             &[][..],
-            1,
-            "a.csv:1: no column `text` (the header has: id;text); set `--delimiter ';'` if that separates these",
-        ),
-        (
-            ("a.csv", b"text,label\na,b\n"),
-            &[],
             1,
             "a.csv: the input has a column `label` already, as the answer has",
         ),
@@ -339,9 +333,14 @@ fn tables_that_cannot_be_read_are_one_line() {
         assert!(ran.error_line(status).contains(problem), "{problem}: {}", ran.err);
         assert_eq!(ran.out, "", "{problem}");
     }
+    // What separates columns is found in the header, and the output has it too.
+    let found = with_file("predict", &model, ("a.csv", b"id;text\n1;a, b\n"), &[]);
+    assert!(found.err.contains("a.csv: columns between `;`"), "{}", found.err);
+    assert!(found.done().starts_with("id;text;label;score;scores\n1;a, b;"));
     // Rows before a bad one have their answers.
     let short = with_file("predict", &model, ("a.csv", b"id,text\n1,a\n2\n3,b\n"), &[]);
     assert!(short.error_line(1).contains("a.csv:3: 1 columns, expected 2"), "{}", short.err);
+    assert!(short.err.contains("skip such rows with --on-bad-row skip"), "{}", short.err);
     assert_eq!(short.out.lines().count(), 2);
     let (_folder, tagger) = asked(Architecture::TokenClassification, &["O", "B-x"]);
     let none = with_file("predict", &tagger, ("a.csv", b"title\na\n"), &[]);

@@ -94,6 +94,14 @@ impl Lines {
         self.read.load(Ordering::Relaxed)
     }
 
+    /// The last line with its bytes that are not UTF-8 replaced, if it was refused for them.
+    pub fn last_lossy(&self) -> Option<String> {
+        match std::str::from_utf8(&self.buffer) {
+            Err(_) => Some(String::from_utf8_lossy(&self.buffer).into_owned()),
+            Ok(_) => None,
+        }
+    }
+
     /// The next line without its line ending; `None` at the end of the file.
     pub fn next(&mut self) -> Option<Result<(u64, &str), Problem>> {
         self.buffer.clear();

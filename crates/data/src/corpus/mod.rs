@@ -244,6 +244,17 @@ pub(crate) struct Problem {
     pub ends_file: bool,
 }
 
+impl Problem {
+    /// The error of a file of rows: a row that may be skipped, or the end of the file.
+    pub fn in_file(self, path: &Path) -> DataError {
+        let (path, line, problem) = (path.to_owned(), self.line, self.detail);
+        match self.ends_file {
+            true => DataError::LabelledFile { path, line, problem },
+            false => DataError::BadRow { path, line, problem },
+        }
+    }
+}
+
 /// Iterator over the documents of a corpus.
 pub struct DocumentStream {
     config: CorpusConfig,

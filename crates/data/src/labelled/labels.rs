@@ -56,6 +56,17 @@ impl LabelSet {
         Ok(Self { names, ids })
     }
 
+    /// The labels that differ from another one in their case or in white space only, and are probably meant to be
+    /// the same: each group in order.
+    pub fn alike(&self) -> Vec<Vec<&str>> {
+        let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for name in &self.names {
+            let plain = name.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+            groups.entry(plain).or_default().push(name);
+        }
+        groups.into_values().filter(|group| group.len() > 1).collect()
+    }
+
     /// The labels of a Hugging Face `config.json`, whose `id2label` has ids as strings.
     ///
     /// # Errors
@@ -127,6 +138,13 @@ impl LabelSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_that_are_meant_to_be_one_are_found() {
+        let set = LabelSet::found(["billing", "Billing", "on  time", "On time", "late"]).unwrap();
+        assert_eq!(set.alike(), [vec!["Billing", "billing"], vec!["On time", "on  time"]]);
+        assert!(LabelSet::found(["yes", "no"]).unwrap().alike().is_empty());
+    }
 
     #[test]
     fn the_order_is_that_of_numbers_or_of_bytes() {

@@ -38,7 +38,7 @@ pub use labels::LabelSet;
 pub use questions::{Answer, Question, questions};
 pub use records::{Record, RecordColumn, Records, records};
 pub use retrieval::{RetrievalSet, retrieval_set};
-pub use rows::{Named, object_cell};
+pub use rows::{Named, found_delimiter, object_cell};
 pub use sentences::{SentenceExample, classified_sentences, sentences};
 pub use source::{Column, Columns, DataFormat, LabelledSource, Loaded, OnBadRow};
 pub use table::{Layout, Table};

@@ -106,10 +106,7 @@ impl Records {
                 Some(Err(problem)) if !problem.ends_file && self.source.on_bad_row == OnBadRow::Skip => {
                     self.skipped.count(problem.kind);
                 }
-                Some(Err(problem)) => {
-                    let (path, line) = (path.clone(), problem.line);
-                    return Err(DataError::LabelledFile { path, line, problem: problem.detail });
-                }
+                Some(Err(problem)) => return Err(problem.in_file(path)),
                 None => self.current = None,
             }
         }
@@ -157,7 +154,10 @@ mod tests {
         assert_eq!(next().unwrap().unwrap(), (3, r#"["two","2",null]"#.into()));
         assert_eq!(next().unwrap().unwrap(), (1, r#"["three",null,3]"#.into()));
         let error = next().unwrap().unwrap_err().to_string();
-        assert!(error.ends_with("b.jsonl:2: no column `text` (it has: id); set `columns.text`"), "{error}");
+        assert!(
+            error.contains("b.jsonl:2: no column `text` (it has: id); set `columns.text`; correct it"),
+            "{error}"
+        );
         assert!(next().is_none());
     }
 

@@ -98,10 +98,9 @@ impl Iterator for Table {
                 Err(problem) if self.on_bad_row == OnBadRow::Skip && !problem.ends_file => {
                     self.skipped.count(problem.kind);
                 }
-                Err(Problem { line, detail, .. }) => {
+                Err(problem) => {
                     self.failed = true;
-                    let path = self.path.clone();
-                    return Some(Err(DataError::LabelledFile { path, line, problem: detail }));
+                    return Some(Err(problem.in_file(&self.path)));
                 }
             }
         }
@@ -156,6 +155,7 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rows::found_delimiter;
     use super::*;
     use crate::labelled::Column;
     use serde_json::{Value, json};
@@ -244,7 +244,7 @@ mod tests {
         assert!(message(b"text\n\"a\n", DataFormat::Csv).contains("input:2: a quoted field is not closed"));
         let long = LabelledSource { max_line_bytes: 4, ..source(DataFormat::Csv) };
         let long = read(b"text\nabcde\n", &long, text()).unwrap().next().unwrap().unwrap_err().to_string();
-        assert_eq!(long, "input:2: the line is longer than `--max-line-bytes` = 4");
+        assert!(long.starts_with("input:2: the line is longer than `--max-line-bytes` = 4; "), "{long}");
     }
 
     #[test]
@@ -254,6 +254,48 @@ mod tests {
         let lines: Vec<u64> = table.by_ref().map(|row| row.unwrap().line).collect();
         assert_eq!(lines, [2, 4]);
         assert_eq!(table.skipped().0.values().sum::<u64>(), 1);
+    }
+
+    #[test]
+    fn the_rest_of_a_quoted_cell_is_no_row() {
+        // The first line of the cell, or a later one, is not UTF-8.
+        for spoilt in [&b"\"caf\xE9 shut\nx,9\nPeter\",1\n"[..], b"\"cafe shut\nx,9 \xE9\nPeter\",1\n"] {
+            let bytes = [b"text,n\na,1\n", spoilt, b"b,2\n"].concat();
+            let skipping = LabelledSource { on_bad_row: OnBadRow::Skip, ..source(DataFormat::Csv) };
+            let mut table = read(&bytes, &skipping, text()).unwrap();
+            let lines: Vec<u64> = table.by_ref().map(|row| row.unwrap().line).collect();
+            assert_eq!(lines, [2, 6]);
+            assert_eq!(table.skipped().to_string(), "1 × bad UTF-8");
+            let failing = read(&bytes, &source(DataFormat::Csv), text()).unwrap();
+            let error = failing.last().unwrap().unwrap_err();
+            assert!(matches!(error, DataError::BadRow { .. }), "{error}");
+        }
+        // A quotation mark that is never closed ends no other row, and a bad line is still none.
+        let bytes = b"text,n\n\"a,1\nb \xE9,2\nc,3\n";
+        let skipping = LabelledSource { on_bad_row: OnBadRow::Skip, ..source(DataFormat::Csv) };
+        let mut table = read(bytes, &skipping, text()).unwrap();
+        assert_eq!(table.by_ref().map(|row| row.unwrap().line).collect::<Vec<_>>(), [4]);
+        assert_eq!(table.skipped().to_string(), "1 × bad UTF-8, 1 × unclosed quote");
+    }
+
+    #[test]
+    fn the_header_tells_what_separates_columns() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        for (header, usual, found) in [
+            ("id;a text;label\n1;a, b, c, d;x\n", ',', Some(';')),
+            ("\u{feff}\n\"a;b\"|c|d\n", ',', Some('|')),
+            ("id\ttext\n", ',', Some('\t')),
+            ("id,text;more\n", ',', None),
+            ("text\na;b\n", ',', None),
+            ("\"a;b\"\n", ',', None),
+            ("id,text\n", '\t', Some(',')),
+            ("", ',', None),
+        ] {
+            fs::write(&path, header).unwrap();
+            assert_eq!(found_delimiter(&path, usual), found, "{header:?}");
+        }
+        assert_eq!(found_delimiter(&folder.path().join("b.csv"), ','), None);
     }
 
     #[test]

@@ -227,7 +227,7 @@ mod tests {
         for perplexity in [0.5, f64::NAN, f64::INFINITY] {
             assert!(made(7, perplexity).is_err());
         }
-        assert_eq!(made(3, 1.0).unwrap_err(), "there are too few vectors: 3; expected 4 or more");
+        assert_eq!(made(3, 1.0).unwrap_err(), "there are too few texts or vectors: 3; expected 4 or more");
         assert_eq!(TsneConfig::of(4).unwrap().perplexity, 1.0);
         assert_eq!(TsneConfig::of(1_000).unwrap().perplexity, 30.0);
     }

@@ -238,7 +238,7 @@ impl LocalAttention {
         self
     }
 
-    fn is_global(&self, layer: usize) -> bool {
+    pub(super) fn is_global(&self, layer: usize) -> bool {
         match &self.layers {
             Some(layers) => !layers[layer],
             None => layer.is_multiple_of(self.global_every),

@@ -3,6 +3,7 @@
 //! The other published [families](crate::huggingface::Family) of encoders, from RoBERTa to ModernBERT, are
 //! the same encoder with different switches in [`BertConfig`].
 
+mod chosen_layers;
 mod config;
 mod electra;
 mod embeddings;

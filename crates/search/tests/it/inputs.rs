@@ -112,7 +112,7 @@ fn conditions_on_fields_that_no_row_has_are_refused() {
     let query = [1.0, 0.0, 0.0];
     assert_eq!(writer.index().find(&query, &asked("group")).unwrap(), [vec![]]);
     writer.add(&[NewRow::default()], &query, OnId::Error).unwrap();
-    let expected = "no row of the index has a field \"group\": its rows were added without fields";
+    let expected = "no row of the index has a field \"group\": its rows were added without fields: name them with --field where rows are added";
     assert_eq!(message(writer.index().find(&query, &asked("group"))), expected);
     writer.add(&rows([7]), &query, OnId::Error).unwrap();
     writer.compact(&mut |_, _| {}).unwrap();

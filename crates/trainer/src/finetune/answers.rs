@@ -103,8 +103,7 @@ impl AnswerTask {
         examples: Vec<Question>,
         max_len: usize,
     ) -> Result<Encoded<Question, QuestionFeatures>> {
-        let Self { stride, max_question, .. } = *self;
-        let features = encode_questions(tokenizer, &examples, Windows { max_len, stride, max_question })?;
+        let features = self.encode_again(tokenizer, &examples, max_len)?;
         Ok(Encoded { examples, features })
     }
 
@@ -228,6 +227,20 @@ impl Task for AnswerTask {
         };
         let (starts, ends) = (side(|window| window.answer.0), side(|window| window.answer.1));
         span_loss(logits, starts, ends).sum()
+    }
+
+    fn rows_are_of_tokens(&self) -> bool {
+        true
+    }
+
+    fn encode_again(
+        &self,
+        tokenizer: &Tokenizer,
+        examples: &[Question],
+        max_len: usize,
+    ) -> Result<Vec<QuestionFeatures>> {
+        let Self { stride, max_question, .. } = *self;
+        Ok(encode_questions(tokenizer, examples, Windows { max_len, stride, max_question })?)
     }
 
     fn outputs(&self, model: &Self::Model, batch: &[&QuestionFeatures], device: &Device) -> Vec<SpanScores> {

@@ -115,6 +115,15 @@ impl Task for ChoiceTask {
         classification_loss(scores, right, &CrossEntropy::default()).sum()
     }
 
+    fn encode_again(
+        &self,
+        tokenizer: &Tokenizer,
+        examples: &[ChoiceExample],
+        max_len: usize,
+    ) -> Result<Vec<ChoiceFeatures>> {
+        Ok(encode_choices(tokenizer, examples, max_len)?)
+    }
+
     fn outputs(&self, model: &Self::Model, batch: &[&ChoiceFeatures], device: &Device) -> Vec<Vec<f32>> {
         let scores: Vec<f32> = scores(model, batch, device).into_data().iter::<f32>().collect();
         let mut scores = scores.into_iter();

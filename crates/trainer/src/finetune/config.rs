@@ -1,5 +1,6 @@
 //! A fine-tuning run's configuration, read as strictly as a [pretraining run's](crate::config).
 
+use super::distillation::DistillationSection;
 use super::recurrent::section::RecurrentSection;
 use super::section::TaskSection;
 use crate::config::{Common, NonFinite, Precision, Run};
@@ -30,6 +31,9 @@ pub struct FineTuneRun<S = TaskSection> {
     pub data: DataSection,
     /// `[train]`: epochs and batches.
     pub train: FineTuneTrain,
+    /// `[distillation]`: a teacher. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distillation: Option<DistillationSection>,
     /// `[eval]`: when to evaluate, by which metric, and when to stop.
     #[serde(default)]
     pub eval: FineTuneEval,
@@ -46,6 +50,8 @@ pub struct Tuning<'a> {
     pub data: &'a DataSection,
     /// `[train]`
     pub train: &'a FineTuneTrain,
+    /// `[distillation]`
+    pub distillation: Option<&'a DistillationSection>,
     /// `[eval]`
     pub eval: &'a FineTuneEval,
 }
@@ -53,8 +59,8 @@ pub struct Tuning<'a> {
 impl<S> Run<FineTuneRun<S>> {
     /// All sections except the task.
     pub(super) fn tuning(&self) -> Tuning<'_> {
-        let FineTuneRun { model, data, train, eval, .. } = &self.kind;
-        Tuning { common: &self.common, model, data, train, eval }
+        let FineTuneRun { model, data, train, distillation, eval, .. } = &self.kind;
+        Tuning { common: &self.common, model, data, train, distillation: distillation.as_ref(), eval }
     }
 }
 
@@ -78,6 +84,10 @@ pub struct FineTuneModel {
     /// the same tokenizer, which shows the effect of pretraining. Default false.
     #[serde(default)]
     pub untrained: bool,
+    /// The layers to keep of the checkpoint, counted from 0, in order: `[0, 2, 4]` starts a student of three
+    /// layers from every other layer of six. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<Vec<usize>>,
     /// Dropout probabilities that replace the checkpoint's.
     #[serde(default)]
     pub dropout: DropoutOverrides,

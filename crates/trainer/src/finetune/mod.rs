@@ -8,6 +8,7 @@ mod answers;
 mod choices;
 mod config;
 mod cross_encoder;
+mod distillation;
 mod embedding;
 mod evaluate;
 mod form;
@@ -40,6 +41,7 @@ pub use choices::ChoiceTask;
 pub use config::{
     DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneRun, FineTuneTrain, Tuning,
 };
+pub use distillation::DistillationSection;
 pub use embedding::{
     EmbeddingBatch, EmbeddingFeatures, EmbeddingLoss, EmbeddingScores, EmbeddingSection, EmbeddingTask,
     LossSection, MatryoshkaSection, PromptsSection, SentenceEncoder, TripletDistance, pair_features,
@@ -59,7 +61,7 @@ pub use run::{fine_tune, fine_tune_task};
 pub use saved_model::{OpenedModel, SavedModel};
 pub use section::{PromptSection, TaggingSection, TaskSection, ValueLoss};
 pub use tags::{SentenceFeatures, SentenceTags, TagScores, TagTask, Tagger, Tags};
-pub use task::{Encoded, Features, PretrainedTask, ScoreRows, Task, TokenFeatures, input};
+pub use task::{Encoded, Features, PretrainedTask, RowKind, ScoreRows, Task, TokenFeatures, input};
 pub use task_model::{Answered, Measurement, Predicted};
 pub use task_run::TaskRun;
 pub use template::{PromptFeatures, Template};

@@ -72,6 +72,17 @@ impl<S> TaskFile<S> {
 }
 
 impl TaskFile {
+    /// The task of a folder: that of its file, else of its [other files](Self::of_config).
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read) and [`of_config`](Self::of_config).
+    pub fn of_folder(folder: &Path, config: &PretrainedConfig, tokenizer: &Tokenizer) -> Result<Self> {
+        match Self::read(folder)? {
+            Some(file) => Ok(file),
+            None => Self::of_config(folder, config, tokenizer),
+        }
+    }
+
     /// Infers the task of a folder saved by transformers from its other files: `architectures`, `problem_type`
     /// and `id2label`, and the tokenizer's maximum length. Texts with answers are split as in transformers'
     /// examples, in windows of at most 384 tokens.

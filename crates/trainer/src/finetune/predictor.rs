@@ -17,6 +17,7 @@ use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_model::huggingface::PretrainedFolder;
 use cloze_tokenizer::Tokenizer;
+use serde::Serialize;
 use serde_json::Value;
 use std::any::Any;
 use std::fmt::Debug;
@@ -75,10 +76,7 @@ impl Predictor {
             });
         }
         let pretrained = PretrainedFolder::open(folder)?;
-        let file = match TaskFile::read(folder)? {
-            Some(file) => file,
-            None => TaskFile::of_config(folder, &pretrained.config, &tokenizer)?,
-        };
+        let file = TaskFile::of_folder(folder, &pretrained.config, &tokenizer)?;
         let section = Some(file.task.clone());
         Ok(Self { section, ..Self::open(file, folder, tokenizer, pretrained, device, int8)? })
     }
@@ -249,7 +247,7 @@ impl Respond for Predictor {
 }
 
 /// A task's `kind` in a config.
-fn kind_of<S: TaskSettings>(task: &S) -> String {
+pub(super) fn kind_of<S: Serialize>(task: &S) -> String {
     let task = serde_json::to_value(task).expect("strings and numbers");
     task["kind"].as_str().unwrap_or_default().to_owned()
 }

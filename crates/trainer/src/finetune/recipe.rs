@@ -1,6 +1,7 @@
 //! Fine-tuning as an engine recipe: a task's examples in batches, and a model's evaluation on them.
 
 use super::config::Tuning;
+use super::distillation::Distillation;
 use super::evaluate::{figures, predict};
 use super::form::Form;
 use super::reading::TaskData;
@@ -29,6 +30,7 @@ pub(super) struct TaskRecipe<'a, T: Task> {
     pub buckets: Buckets,
     pub epochs: Epochs,
     pub form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
+    pub distillation: Option<Distillation<'a>>,
 }
 
 type Split<T> = Encoded<<T as Task>::Example, <T as Task>::Features>;
@@ -62,16 +64,26 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
     type Batch = Vec<usize>;
 
     fn terms(&self, _: u64) -> Vec<Term> {
-        vec![Term::new("loss")]
+        match &self.distillation {
+            None => vec![Term::new("loss")],
+            Some(Distillation { section, .. }) => vec![
+                Term::new("labels").with_weight(section.hard()),
+                Term::new("teacher").with_weight(section.soft),
+            ],
+        }
     }
 
     fn counts(&self, batch: &Vec<usize>) -> Vec<f64> {
-        vec![self.task.weight(&self.features(batch))]
+        let features = self.features(batch);
+        let rows = self.distillation.as_ref().map(|_| self.task.n_rows(&features) as f64);
+        std::iter::once(self.task.weight(&features)).chain(rows).collect()
     }
 
     fn sums(&self, model: &T::Model, batch: &Vec<usize>, device: &Device) -> Vec<Tensor<1>> {
         let features = self.features(batch);
-        vec![self.task.loss(self.task.scores(model, &features, device), &features)]
+        let scores = self.task.scores(model, &features, device);
+        let distance = self.distillation.as_ref().map(|taught| taught.distance(&scores, batch));
+        std::iter::once(self.task.loss(scores, &features)).chain(distance).collect()
     }
 
     fn gradients(
@@ -82,6 +94,9 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
         seed: u64,
         device: &Device,
     ) -> Option<(Vec<f64>, GradientsParams)> {
+        if self.distillation.is_some() {
+            return None;
+        }
         let features = self.features(batch);
         let (sum, gradients) = self.task.gradients(model, &features, factors[0], seed, device)?;
         Some((vec![sum], gradients))

@@ -75,6 +75,9 @@ fn inputs_of<S: TaskSettings>(config: &FineTuneRun<S>) -> Result<Vec<Input>> {
             }
         }
     }
+    if let Some(section) = &config.distillation {
+        paths.extend(model_files(&section.teacher)?);
+    }
     for path in config.task.kind().models() {
         paths.extend(model_files(path)?);
     }

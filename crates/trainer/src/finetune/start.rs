@@ -1,6 +1,7 @@
 //! Preparation of a fine-tuning run before its first step.
 
 use super::config::Tuning;
+use super::distillation::Distillation;
 use super::evaluate::figures;
 use super::form::{Form, PretrainedForm};
 use super::model_folder::{ModelFolder, TaskFile};
@@ -24,7 +25,7 @@ use cloze_data::labelled::{BatchSize, Buckets};
 use cloze_evaluation::table;
 use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::PretrainedFolder;
-use cloze_model::{Backbone, HasBackbone, ParamInit, first_layers, freeze};
+use cloze_model::{Backbone, HasBackbone, ModelError, ParamInit, first_layers, freeze};
 use cloze_tokenizer::Tokenizer;
 use std::time::Instant;
 
@@ -78,6 +79,7 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     }
     let (family, languages) = (pretrained.config.family, pretrained.config.languages.clone());
     let (encoder, model, report) = task.model(pretrained, &config.model.dropout, &mut init)?;
+    let (encoder, model) = chosen_layers(config, task, encoder, model)?;
     check_fit(tokenizer, &encoder, &config.model.path, task.has_pairs())?;
     if config.data.max_len > encoder.max_positions {
         let expected = format!("at most {}, the checkpoint's positions", encoder.max_positions);
@@ -106,7 +108,11 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
         ModelFolder { family, encoder: encoder.clone(), languages, tokenizer, file, saved_as, labels };
     folder.check()?;
     let form = Box::new(PretrainedForm { config, task, folder });
-    let mut recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form };
+    let distillation = match config.distillation {
+        Some(section) => Some(Distillation::open::<T, T>(section, task, &data, max_len, &options.device)?),
+        None => None,
+    };
+    let mut recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation };
     let new = if config.model.untrained { "all".into() } else { report.missing.join(", ") };
     let origin = [
         ("checkpoint", config.model.path.display().to_string()),
@@ -179,7 +185,7 @@ fn prepare_with<'a, T: Task>(
     let mut settings = settings(config, epochs.clone(), steps);
     settings.optimizer.groups.extend(groups(&model, &epochs, progress));
     let fingerprint = fingerprint(&data.train.features);
-    let recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form };
+    let recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation: None };
     introduce(&recipe, &model, steps, origin, progress);
     Ok(Prepared { recipe, model, settings })
 }
@@ -246,6 +252,23 @@ fn settings(config: Tuning<'_>, epochs: Epochs, steps: u64) -> RunSettings {
     // A short run has a learning curve too.
     settings.log = LogSection { every: config.common.log.every.min(steps.div_ceil(20)).max(1) };
     settings
+}
+
+/// The model with the configured layers of its encoder.
+fn chosen_layers<T: PretrainedTask>(
+    config: Tuning<'_>,
+    task: &T,
+    encoder: BertConfig,
+    model: T::Model,
+) -> Result<(BertConfig, T::Model)> {
+    let Some(layers) = &config.model.layers else { return Ok((encoder, model)) };
+    let refused = |error| match error {
+        ModelError::Setting { found, expected, .. } => bad_setting("model.layers", found, expected),
+        error => error.into(),
+    };
+    let encoder = encoder.with_chosen_layers(layers).map_err(refused)?;
+    let model = task.map_encoder(model, |bert| Ok(bert.with_layers(layers)))?;
+    Ok((encoder, model))
 }
 
 /// Freezes parts of the model and attaches adapters, as configured.
@@ -350,6 +373,10 @@ fn introduce<T: Task>(
             ("training examples", table::grouped(data.train.examples.len() as u64)),
             ("development, test", format!("{}, {}", count(&data.dev), count(&data.test))),
             ("steps", table::grouped(steps)),
+            (
+                "teacher",
+                recipe.distillation.as_ref().map_or_else(String::new, |taught| taught.origin.clone()),
+            ),
         ]
         .into_iter()
         .filter(|(_, value)| !value.is_empty()),

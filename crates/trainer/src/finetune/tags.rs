@@ -251,8 +251,18 @@ impl<M: Tagger> Tags<M> {
         examples: Vec<TaggedSentence>,
         max_len: usize,
     ) -> Result<(Encoded<TaggedSentence, SentenceFeatures>, TagReport)> {
+        let (features, report) = self.features(tokenizer, &examples, max_len)?;
+        Ok((Encoded { examples, features }, report))
+    }
+
+    fn features(
+        &self,
+        tokenizer: &Tokenizer,
+        examples: &[TaggedSentence],
+        max_len: usize,
+    ) -> Result<(Vec<SentenceFeatures>, TagReport)> {
         let long = self.section.long_sentences;
-        let (windows, report) = encode_tags(tokenizer, &examples, &self.labels, max_len, long)?;
+        let (windows, report) = encode_tags(tokenizer, examples, &self.labels, max_len, long)?;
         let mut features: Vec<SentenceFeatures> = Vec::with_capacity(examples.len());
         for window in windows.into_iter().filter(|window| !window.words.is_empty()) {
             match features.last_mut().filter(|last| last.sentence == window.sentence) {
@@ -266,7 +276,7 @@ impl<M: Tagger> Tags<M> {
         for features in &mut features {
             features.labels = self.labels_of(features, &examples[features.sentence])?;
         }
-        Ok((Encoded { examples, features }, report))
+        Ok((features, report))
     }
 
     /// The labels of the words in the windows.
@@ -449,6 +459,19 @@ impl<M: Tagger> Task for Tags<M> {
 
     fn loss(&self, TagScores { logits, crf }: TagScores, batch: &[&SentenceFeatures]) -> Tensor<1> {
         tagging_loss(crf.as_ref(), logits, &labels(batch), &n_words(batch), &self.loss).sum()
+    }
+
+    fn n_rows(&self, batch: &[&SentenceFeatures]) -> usize {
+        n_words(batch).iter().sum()
+    }
+
+    fn encode_again(
+        &self,
+        tokenizer: &Tokenizer,
+        examples: &[TaggedSentence],
+        max_len: usize,
+    ) -> Result<Vec<SentenceFeatures>> {
+        Ok(self.features(tokenizer, examples, max_len)?.0)
     }
 
     /// In parts if a sentence exceeds what is processed at once; a CRF's loss needs whole sentences.

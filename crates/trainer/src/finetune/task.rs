@@ -1,5 +1,6 @@
 //! The interface between fine-tuning and a kind of task.
 
+use super::section::TaskSection;
 use crate::engine::Advance;
 use crate::engine::optimizer::ParamGroup;
 use crate::{Result, TrainerError};
@@ -12,6 +13,7 @@ use cloze_model::bert::{Bert, BertConfig, BertInput};
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::{HasBackbone, ParamInit};
+use cloze_tokenizer::Tokenizer;
 use serde::Serialize;
 use std::path::Path;
 
@@ -26,7 +28,7 @@ pub trait Task: Sync {
     /// The unit of model input: in most tasks an example's tokens.
     type Features: Features;
     /// The model's result for a batch, on the device: logits, embeddings.
-    type Scores: Clone;
+    type Scores: Clone + ScoreRows;
     /// The model's output for one item of a batch, on the host.
     type Output: Send;
     /// The task's section in a config and in a model folder.
@@ -52,6 +54,34 @@ pub trait Task: Sync {
         _device: &Device,
     ) -> Option<(f64, GradientsParams)> {
         None
+    }
+
+    /// What a row of the [scores](Self::scores) is, which decides how a student is drawn to a teacher.
+    fn row_kind(&self) -> RowKind {
+        RowKind::Classes
+    }
+
+    /// The number of rows in a batch's scores.
+    fn n_rows(&self, batch: &[&Self::Features]) -> usize {
+        batch.len()
+    }
+
+    /// Whether rows are of single tokens, so that only a teacher with the same tokenizer has the same.
+    fn rows_are_of_tokens(&self) -> bool {
+        false
+    }
+
+    /// Examples with a teacher's tokens, at most `max_len` of them in a sequence.
+    ///
+    /// # Errors
+    /// Lengths too short for a token; a task that takes no teacher, which is the default.
+    fn encode_again(
+        &self,
+        _tokenizer: &Tokenizer,
+        _examples: &[Self::Example],
+        _max_len: usize,
+    ) -> Result<Vec<Self::Features>> {
+        Err(no_teacher())
     }
 
     /// Whether batches mix lengths, as in [`Buckets::mixed`](cloze_data::labelled::Buckets::mixed), instead of
@@ -189,6 +219,17 @@ pub trait PretrainedTask: Task<Model: HasBackbone<Backbone = Bert>> {
         init: &mut ParamInit,
     ) -> Result<(BertConfig, Self::Model, LoadReport)>;
 
+    /// The task of a saved model, as its `task.json` or its other files describe it: that of a teacher.
+    ///
+    /// # Errors
+    /// Another kind of task; a task that takes no teacher, which is the default.
+    fn of_saved(_section: &TaskSection, _pairs: Option<bool>) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        Err(no_teacher())
+    }
+
     /// The model to save: without training-only parts.
     fn without_training_parts(&self, model: Self::Model) -> Self::Model {
         model
@@ -215,6 +256,23 @@ pub trait PretrainedTask: Task<Model: HasBackbone<Backbone = Bert>> {
         *encoder = change(encoder.clone())?;
         Ok(model)
     }
+}
+
+/// What a row of scores is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowKind {
+    /// Logits of classes that exclude each other.
+    Classes,
+    /// Logits of labels, each of which applies or not.
+    Labels,
+    /// Numbers.
+    Values,
+}
+
+/// The error of a task without support for teachers.
+fn no_teacher() -> TrainerError {
+    let expected = "no such section: this kind of task takes no teacher";
+    bad_setting("distillation", "given", expected.into())
 }
 
 /// Scores that are rows of numbers, which can be paired with another model's scores of the same batch.

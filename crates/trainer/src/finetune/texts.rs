@@ -8,8 +8,8 @@ use super::reading::{TaskData, draw_shots};
 use super::saved_model::{OpenedModel, SavedModel};
 use super::section::{TaskSection, ValueLoss, check_loss};
 use super::task::{
-    Encoded, PretrainedTask, Task, TokenFeatures, argmax, bad_setting, input, labels, pretrained_encoder,
-    rows, sequences, softmax,
+    Encoded, PretrainedTask, RowKind, Task, TokenFeatures, argmax, bad_setting, input, labels,
+    pretrained_encoder, rows, sequences, softmax,
 };
 use super::task_run::TaskRun;
 use crate::Result;
@@ -339,6 +339,13 @@ impl TaskKind for TextKind<'_> {
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         let tokenizer = run.tokenizer()?;
         let (task, examples, skipped) = TextTask::read(self.0, &run.config.data.train)?;
+        for alike in task.labels.iter().flat_map(LabelSet::alike) {
+            progress.note(&format!(
+                "warning: the labels {} differ in case or white space only, and are {} classes; correct the data if they are one",
+                alike.join(", "),
+                alike.len()
+            ));
+        }
         let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
         run.train(&task, data, &tokenizer, progress)
     }
@@ -392,6 +399,23 @@ impl<M: TextClassifier> Task for Texts<M> {
             }
             _ => model.logits(&sequences(batch), device),
         }
+    }
+
+    fn row_kind(&self) -> RowKind {
+        match (&self.labels, self.threshold, self.value_loss) {
+            (Some(_), None, _) => RowKind::Classes,
+            (None, _, ValueLoss::SquaredError) => RowKind::Values,
+            (Some(_), Some(_), _) | (None, _, ValueLoss::BinaryCrossEntropy) => RowKind::Labels,
+        }
+    }
+
+    fn encode_again(
+        &self,
+        tokenizer: &Tokenizer,
+        examples: &[TextExample],
+        max_len: usize,
+    ) -> Result<Vec<TextInput>> {
+        Ok(encode_texts(tokenizer, examples, max_len)?.into_iter().map(TextInput::from).collect())
     }
 
     fn loss(&self, logits: Tensor<2>, batch: &[&TextInput]) -> Tensor<1> {
@@ -523,6 +547,10 @@ impl PretrainedTask for TextTask {
         let pooler = <BertForSequenceClassification>::path_of("pooler.*");
         let (model, report) = pretrained.load_into(model, ARCHITECTURE, &["head.*", &pooler])?;
         Ok((config, model, report))
+    }
+
+    fn of_saved(section: &TaskSection, pairs: Option<bool>) -> Result<Self> {
+        Self::saved(section, pairs)
     }
 
     fn save_more(&self, _: &BertConfig, _: usize, folder: &Path) -> Result<()> {

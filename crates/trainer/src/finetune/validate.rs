@@ -12,6 +12,9 @@ pub(super) fn validate(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     kind.check(config)?;
     model(kind, config)?;
     data(kind, config)?;
+    if let Some(section) = config.distillation {
+        section.check()?;
+    }
     let train = &config.train;
     // Only a prompt says something without having been trained.
     let least = u64::from(kind.needs_training());

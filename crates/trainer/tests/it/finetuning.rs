@@ -740,3 +740,103 @@ fn a_head_for_other_labels_is_made_anew_and_the_run_says_so() {
     fs::write(&path, file.replace("\"good\"\n", "\"good\", \"x\"\n")).unwrap();
     assert!(Predictor::load(&bench.path("two/model"), &Device::flex(), false).is_err());
 }
+
+#[test]
+fn a_student_is_drawn_to_its_teacher() {
+    let bench = Bench::new();
+    let task = "{ kind = \"classification\" }";
+    let teacher = bench.config(task, "label", &[]);
+    bench.run_whole("taught", &teacher);
+    let path = bench.path("taught/model").display().to_string();
+    let of = |name: &str, sets: &[&str]| {
+        let teacher = format!("distillation.teacher={path:?}");
+        let sets = [&["model.layers=[1]", "train.epochs=2", &teacher], sets].concat();
+        let config = bench.config(task, "label", &sets);
+        bench.run_whole(name, &config);
+        parameters(&bench.path(name).join("model"))
+    };
+    // Of two layers one is left, and its folder says so.
+    let alone = of("teacher-alone", &["distillation.soft=1"]);
+    let config: serde_json::Value =
+        serde_json::from_slice(&fs::read(bench.path("teacher-alone/model/config.json")).unwrap()).unwrap();
+    assert_eq!(config["num_hidden_layers"], 1);
+    assert!(alone.keys().all(|name| !name.contains("layer.1.")));
+    let metrics = fs::read_to_string(bench.path("teacher-alone/metrics.jsonl")).unwrap();
+    assert!(metrics.contains("\"teacher\"") && metrics.contains("\"labels\""), "{metrics}");
+    // The labels are not read where they do not count: other ones give the same bits.
+    let train = fs::read_to_string(bench.path("train.tsv")).unwrap();
+    let swapped =
+        train.replace("\tbad\t", "\t-\t").replace("\tgood\t", "\tbad\t").replace("\t-\t", "\tgood\t");
+    fs::write(bench.path("train.tsv"), swapped).unwrap();
+    let other = of("other-labels", &["distillation.soft=1"]);
+    assert_eq!(alone, other);
+    let both = of("both", &["distillation.soft=0.5"]);
+    assert!(both != alone);
+    fs::write(bench.path("train.tsv"), train).unwrap();
+    // Without weight the teacher changes nothing.
+    let plain = bench.config(task, "label", &["model.layers=[1]", "train.epochs=2"]);
+    bench.run_whole("plain", &plain);
+    assert_eq!(of("unheard", &["distillation.soft=0"]), parameters(&bench.path("plain/model")));
+}
+
+#[test]
+fn labels_of_a_teacher_are_matched_by_their_names() {
+    let bench = Bench::new();
+    let task = |labels: &str| format!("{{ kind = \"classification\", labels = {labels} }}");
+    bench.run_whole("one", &bench.config(&task("[\"bad\", \"good\"]"), "label", &[]));
+    let model = bench.path("one/model");
+    let student = |name: &str, labels: &str, teacher: &Path| {
+        let teacher = format!("distillation.teacher={:?}", teacher.display().to_string());
+        let sets = ["train.epochs=1", "distillation.soft=1", &teacher];
+        let config = bench.config(&task(labels), "label", &sets);
+        bench.run(name, &config, false, &mut Silent, &AtomicBool::new(false))
+    };
+    // The same teacher with its classes the other way round.
+    let turned = bench.path("turned");
+    fs::create_dir(&turned).unwrap();
+    for entry in fs::read_dir(&model).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), turned.join(entry.file_name())).unwrap();
+    }
+    let mut tensors = parameters(&model);
+    for name in ["classifier.weight", "classifier.bias"] {
+        let data = &tensors[name];
+        let (mut values, shape) = (data.iter::<f32>().collect::<Vec<_>>(), data.shape().to_vec());
+        let half = values.len() / 2;
+        values.rotate_left(half);
+        tensors.insert(name.into(), burn::tensor::TensorData::new(values, shape));
+    }
+    cloze_model::huggingface::write_tensors(&turned.join("model.safetensors"), &tensors, &[]).unwrap();
+    for file in ["config.json", "task.json"] {
+        let text = fs::read_to_string(turned.join(file)).unwrap();
+        let text = text.replace("bad", "-").replace("good", "bad").replace("\"-\"", "\"good\"");
+        fs::write(turned.join(file), text).unwrap();
+    }
+    student("straight", "[\"bad\", \"good\"]", &model).unwrap();
+    student("crossed", "[\"bad\", \"good\"]", &turned).unwrap();
+    let of = |name: &str| parameters(&bench.path(name).join("model"));
+    assert_eq!(of("straight"), of("crossed"));
+    let error = student("third", "[\"bad\", \"fair\", \"good\"]", &model).unwrap_err().to_string();
+    assert!(error.contains("expected a model with the label \"fair\": its labels are bad, good"), "{error}");
+}
+
+#[test]
+fn a_teacher_that_cannot_teach_is_told_by_name() {
+    let bench = Bench::new();
+    let [classes, numbers] = ["{ kind = \"classification\" }", "{ kind = \"regression\" }"];
+    bench.run_whole("numbers", &bench.config(numbers, "score", &["train.epochs=1"]));
+    let error = |task: &str, label: &str, teacher: &str, sets: &[&str]| {
+        let teacher = format!("distillation.teacher={:?}", bench.path(teacher).display().to_string());
+        let config = bench.config(task, label, &[&[&*teacher], sets].concat());
+        bench.run("failed", &config, false, &mut Silent, &AtomicBool::new(false)).unwrap_err().to_string()
+    };
+    let told = error(classes, "label", "numbers/model", &[]);
+    assert!(
+        told.contains("expected a model for the task `classification`: this one is for `regression`"),
+        "{told}"
+    );
+    let told = error(numbers, "score", "model", &[]);
+    assert!(told.contains("model"), "{told}");
+    let told = error(numbers, "score", "numbers/model", &["model.layers=[0, 2]"]);
+    assert!(told.contains("`model.layers` is [0, 2]; expected layers from 0 to 1"), "{told}");
+}

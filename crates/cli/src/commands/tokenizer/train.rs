@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::failure::WrongUsage;
 use crate::output::{Output, say, write_atomic};
 use crate::progress::{LiveLine, live_line};
-use crate::rows::{self, BadRowArgs, NO_TEXT, RowArgs, RowFormat, say_skipped};
+use crate::rows::{BadRowArgs, NO_TEXT, RowArgs, RowFormat, say_skipped};
 
 /// Train a tokenizer on text files.
 ///

@@ -18,7 +18,7 @@ use toml::{Table, Value};
 use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::say;
-use crate::rows::{BadRowArgs, RowArgs};
+use crate::rows::{BadRowArgs, RowArgs, columns_between};
 
 /// A task that `cloze train` makes a config for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -119,7 +119,7 @@ impl DataArgs {
     fn read(&self, task: NamedTask) -> Result<(LabelledSource, Found)> {
         let columns = self.rows.columns.iter();
         let columns = columns.map(|(field, column)| (field.clone(), Columns::One(column.clone())));
-        let mut source = self.rows.source(&self.data)?;
+        let mut source = self.rows.source_untold(&self.data)?;
         source.columns = columns.collect();
         let format = DataFormat::of(Path::new(&self.data[0]));
         // What is said of the file is not guessed.
@@ -147,10 +147,7 @@ impl DataArgs {
     }
 
     fn tell(&self, task: NamedTask, source: &LabelledSource, found: &Found, plan: &Plan) {
-        let separated = source.delimiter.map(|delimiter| match delimiter {
-            '\t' => ", columns between tabs".to_owned(),
-            other => format!(", columns between `{other}`"),
-        });
+        let separated = source.delimiter.map(|delimiter| format!(", {}", columns_between(delimiter)));
         let quotes = if source.quoting == Some(false) { ", quotation marks read as text" } else { "" };
         let rows = grouped(found.rows as u64);
         say(format_args!(

@@ -9,6 +9,17 @@ use crate::labelled::source::{Column, LabelledSource};
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 use serde_json::Value;
 use std::collections::VecDeque;
+use std::path::Path;
+
+/// What may separate columns.
+const DELIMITERS: [char; 4] = [',', ';', '\t', '|'];
+
+/// A line with its number, and what is wrong with it; its bytes that are not UTF-8 are replaced.
+struct ReadLine {
+    number: u64,
+    text: String,
+    problem: Option<Problem>,
+}
 
 /// The fields of a row and the line it begins on.
 type Fields = (u64, Vec<String>);
@@ -16,7 +27,7 @@ type Fields = (u64, Vec<String>);
 pub(super) struct Delimited {
     lines: Lines,
     /// Lines after an unclosed quotation mark, to be read again.
-    again: VecDeque<(u64, String)>,
+    again: VecDeque<ReadLine>,
     /// A row read ahead.
     first: Option<Fields>,
     delimiter: char,
@@ -34,6 +45,27 @@ pub(super) struct Delimited {
     header: bool,
     parser: csv_core::Reader,
     ended: bool,
+}
+
+/// What separates the columns of a file with a header, if it is not the `usual` character: the one of the others
+/// that occurs most often in the header, outside quotation marks. None if the usual one occurs there, or no other.
+///
+/// A file that cannot be read has none: whoever reads it tells why.
+pub fn found_delimiter(path: &Path, usual: char) -> Option<char> {
+    const LONGEST_HEADER: usize = 1 << 20;
+    let mut lines = Lines::open(path, LONGEST_HEADER, "the header").ok()?;
+    let header = loop {
+        let (_, line) = lines.next()?.ok()?;
+        if !line.trim().is_empty() {
+            break line;
+        }
+    };
+    let outside = header.split('"').step_by(2);
+    let n = |of: char| outside.clone().map(|part| part.matches(of).count()).sum::<usize>();
+    if n(usual) > 0 {
+        return None;
+    }
+    DELIMITERS.into_iter().filter(|of| n(*of) > 0).max_by_key(|of| n(*of))
 }
 
 impl Delimited {
@@ -125,7 +157,7 @@ impl Delimited {
     /// quoted.
     fn hint(&self, names: &[String], wanted: &str) -> String {
         let of = |delimiter: char| names.iter().map(|name| name.matches(delimiter).count()).sum::<usize>();
-        let others = [',', ';', '\t', '|'].into_iter().filter(|other| *other != self.delimiter);
+        let others = DELIMITERS.into_iter().filter(|other| *other != self.delimiter);
         let best = others.max_by_key(|other| of(*other)).filter(|other| names.len() == 1 && of(*other) > 0);
         match best {
             Some(other) => format!("{} if that separates these, or ", self.named.delimiter(other)),
@@ -136,16 +168,25 @@ impl Delimited {
         }
     }
 
-    fn line(&mut self) -> Option<Result<(u64, String), Problem>> {
+    /// The next line; one that is not UTF-8 is a line all the same, because it may begin or end a quoted cell.
+    fn line(&mut self) -> Option<Result<ReadLine, Problem>> {
         if let Some(line) = self.again.pop_front() {
             return Some(Ok(line));
         }
         if self.ended {
             return None;
         }
-        let line = self.lines.next();
-        self.ended = line.is_none();
-        line.map(|line| line.map(|(number, line)| (number, line.to_owned())))
+        let Some(line) = self.lines.next() else {
+            self.ended = true;
+            return None;
+        };
+        Some(match line {
+            Ok((number, text)) => Ok(ReadLine { number, text: text.to_owned(), problem: None }),
+            Err(problem) => match self.lines.last_lossy() {
+                Some(text) => Ok(ReadLine { number: self.lines.number(), text, problem: Some(problem) }),
+                None => Err(problem),
+            },
+        })
     }
 
     /// The fields of the next row.
@@ -156,34 +197,34 @@ impl Delimited {
         loop {
             match self.line()? {
                 Err(problem) => return Some(Err(problem)),
-                Ok((_, line))
-                    if line.trim_matches([' ', '\t']).is_empty() && !line.contains(self.delimiter) => {}
-                Ok((number, line)) if self.quoting => return Some(self.quoted(number, line)),
-                Ok((number, line)) => {
+                Ok(ReadLine { text, .. })
+                    if text.trim_matches([' ', '\t']).is_empty() && !text.contains(self.delimiter) => {}
+                Ok(line) if self.quoting => return Some(self.quoted(line)),
+                Ok(ReadLine { problem: Some(problem), .. }) => return Some(Err(problem)),
+                Ok(ReadLine { number, text, .. }) => {
                     let columns = self.split_into.unwrap_or(usize::MAX);
-                    return Some(Ok((
-                        number,
-                        line.splitn(columns, self.delimiter).map(Into::into).collect(),
-                    )));
+                    let fields = text.splitn(columns, self.delimiter).map(Into::into).collect();
+                    return Some(Ok((number, fields)));
                 }
             }
         }
     }
 
     /// The fields of a row that begins on a line and continues while a quoted field is open.
-    fn quoted(&mut self, number: u64, first: String) -> Result<Fields, Problem> {
+    fn quoted(&mut self, first: ReadLine) -> Result<Fields, Problem> {
+        let number = first.number;
         self.parser.reset();
         // As many bytes and fields as the row can have, so that neither place runs out.
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         let (mut n_bytes, mut n_ends) = (0, 0);
-        let mut read: Vec<(u64, String)> = Vec::new();
-        let mut line = (number, first);
+        let mut read: Vec<ReadLine> = Vec::new();
+        let mut line = first;
         let mut len = 0;
         loop {
-            len += line.1.len() + 1;
+            len += line.text.len() + 1;
             bytes.resize(len, 0);
             ends.resize(len + 1, 0);
-            let mut input = [line.1.as_bytes(), b"\n"].concat();
+            let mut input = [line.text.as_bytes(), b"\n"].concat();
             read.push(line);
             let ended = loop {
                 let (result, n_read, wrote, ended) =
@@ -215,6 +256,10 @@ impl Delimited {
                     return Err(row_problem(Some(number), "unclosed quote", detail));
                 }
             };
+        }
+        // Of a row that is not UTF-8 nothing is left: the rest of a quoted cell is no row of its own.
+        if let Some(problem) = read.into_iter().find_map(|line| line.problem) {
+            return Err(problem);
         }
         let mut start = 0;
         let fields = ends[..n_ends].iter().map(|end| {

@@ -6,6 +6,7 @@ mod jsonl;
 mod parquet;
 mod xml;
 
+pub use delimited::found_delimiter;
 pub use jsonl::object_cell;
 
 use super::source::{Column, DataFormat, LabelledSource, Loaded, OnBadRow};
@@ -204,12 +205,10 @@ pub(super) fn load<R, T>(
             any = true;
             match found.and_then(&mut convert) {
                 Ok(example) => loaded.examples.push(example),
-                Err(problem) if problem.ends_file => return Err(whole(problem.line, problem.detail)),
-                Err(problem) if source.on_bad_row == OnBadRow::Skip => loaded.skipped.count(problem.kind),
-                Err(problem) => {
-                    let (path, line) = (path.clone(), problem.line);
-                    return Err(DataError::BadRow { path, line, problem: problem.detail });
+                Err(problem) if source.on_bad_row == OnBadRow::Skip && !problem.ends_file => {
+                    loaded.skipped.count(problem.kind);
                 }
+                Err(problem) => return Err(problem.in_file(path)),
             }
         }
         if !any {
