@@ -32,6 +32,10 @@ pub enum Element {
     F32,
     /// Unsigned 32-bit integers, little-endian.
     U32,
+    /// Bytes with a sign.
+    I8,
+    /// Bytes.
+    U8,
 }
 
 impl Element {
@@ -40,6 +44,16 @@ impl Element {
         match self {
             Self::F32 => "<f4",
             Self::U32 => "<u4",
+            Self::I8 => "|i1",
+            Self::U8 => "|u1",
+        }
+    }
+
+    /// Its bytes.
+    fn size(self) -> u64 {
+        match self {
+            Self::F32 | Self::U32 => 4,
+            Self::I8 | Self::U8 => 1,
         }
     }
 }
@@ -71,8 +85,7 @@ impl Npy {
 
     /// Finishes an array of rows of `width` elements each, or of scalars without a width.
     pub fn finish(mut self, width: Option<usize>) -> Result<()> {
-        // Elements of either kind have four bytes.
-        let elements = self.bytes / 4;
+        let elements = self.bytes / self.element.size();
         let shape = match width {
             Some(width) => format!("({}, {width})", elements / width.max(1) as u64),
             None => format!("({elements},)"),

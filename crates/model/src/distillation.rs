@@ -3,8 +3,9 @@
 use burn::tensor::Tensor;
 use burn::tensor::activation::{log_sigmoid, log_softmax, softmax};
 
-/// What is put in place of the logit −∞ of a choice that is not there, so that its share is 0 and not NaN.
-const ABSENT: f32 = -1e30;
+/// The logit of a choice that is not there. [`soft_targets`] takes any smaller one, such as −∞, for this, so that its
+/// share is 0 and not NaN.
+pub const ABSENT: f32 = -1e30;
 
 /// `T²·KL(softmax(t/T) ‖ softmax(s/T))`, summed over the rows, `[1]` (Hinton, Vinyals & Dean 2015, §2). `T²` makes
 /// up for gradients that shrink with `1/T²`.

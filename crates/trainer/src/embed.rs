@@ -1,5 +1,7 @@
 //! Sentence embeddings: a pretrained encoder's states, pooled.
 
+mod quantized;
+
 use crate::fit::check_fit;
 use crate::input::input;
 use crate::requests::Respond;
@@ -17,6 +19,7 @@ use std::ops::Range;
 use std::path::Path;
 
 pub use cloze_model::bert::{Pooling, SentencePooling};
+pub use quantized::{VectorRanges, VectorType};
 
 /// Overrides for the settings in a model folder.
 #[derive(Debug, Clone, PartialEq, Eq)]

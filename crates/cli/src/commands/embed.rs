@@ -3,22 +3,24 @@
 mod tokens;
 
 use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use cloze_tokenizer::{Error, Sequence};
 use cloze_trainer::TrainerError;
-use cloze_trainer::embed::{self, EmbedConfig, Embedder, Prompt, SentencePooling};
+use cloze_trainer::embed::{self, EmbedConfig, Embedder, Prompt, SentencePooling, VectorRanges, VectorType};
 use cloze_trainer::token_vectors::Layers;
 use indicatif::HumanCount;
 use serde::Serialize;
 
 use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
+use crate::failure::WrongUsage;
 use crate::failure::by_option;
 use crate::input::{Asked, Input, InputArgs, Row, TEXT};
-use crate::lines::{BATCH, Longer};
+use crate::lines::{BATCH, Batch, Lines, Longer};
 use crate::model;
 use crate::npy::{Element, Npy};
 use crate::output::say;
@@ -89,6 +91,13 @@ pub struct Args {
     /// What to print.
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
+    /// The type of the vectors' numbers.
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = Vectors::F32, conflicts_with = "tokens")]
+    vectors: Vectors,
+    /// Texts, one per line, whose vectors give the range of each feature for --vectors int8 and uint8: a thousand
+    /// like those to be embedded. Vectors that are compared need the same ones.
+    #[arg(long, value_name = "FILE", conflicts_with = "tokens")]
+    calibrate: Option<PathBuf>,
     /// Tokens processed at a time.
     #[arg(
         long,
@@ -114,6 +123,33 @@ enum Pooling {
     Last4,
 }
 
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Vectors {
+    /// 32-bit floats.
+    F32,
+    /// 8 bits with a sign for each feature, from −128 at the least value to 127 at the greatest.
+    Int8,
+    /// The same from 0 to 255.
+    Uint8,
+    /// A bit for each feature, 1 above 0: bytes of eight bits, with 128 taken off.
+    Binary,
+    /// The same with nothing taken off.
+    Ubinary,
+}
+
+impl Vectors {
+    /// The type, if vectors do not stay as they are.
+    fn quantized(self) -> Option<VectorType> {
+        match self {
+            Self::F32 => None,
+            Self::Int8 => Some(VectorType::Int8),
+            Self::Uint8 => Some(VectorType::Uint8),
+            Self::Binary => Some(VectorType::Binary),
+            Self::Ubinary => Some(VectorType::Ubinary),
+        }
+    }
+}
+
 /// How a word's vector is made from its tokens' vectors.
 #[derive(Clone, Copy, ValueEnum)]
 enum Words {
@@ -128,8 +164,8 @@ enum Format {
     /// {"embedding": [...]} for each text, as soon as it is computed; with --tokens {"tokens": [{"text": "...",
     /// "start": 0, "end": 3, "vector": [...]}, ...]}, or "words". In CSV and TSV it is a cell.
     Jsonl,
-    /// One array of 32-bit floats in NumPy's format, [texts, features], once all texts are read; with --tokens
-    /// one row per token or word, in order.
+    /// One array in NumPy's format, [texts, features], once all texts are read; with --tokens one row per token
+    /// or word, in order. Its numbers are 32-bit floats, or those of --vectors.
     Npy,
 }
 
@@ -157,13 +193,23 @@ fn run_on_lines(args: &Args) -> Result<()> {
         batch_tokens: args.batch_tokens,
         int8: args.compute.int8,
     };
+    let quantized = args.vectors.quantized();
+    check_calibration(quantized, args.calibrate.as_deref())?;
     let device = args.compute.open()?;
     args.input.check()?;
     let embedder = Embedder::load(&model::folder(&args.model)?, config, &device).map_err(by_option)?;
+    let ranges = args.calibrate.as_deref().map(|path| ranges(args, path, &embedder)).transpose()?;
     let mut input = args.input.open(asked(Longer::Cut))?;
     let mut sink = match args.format {
         Format::Jsonl => Sink::Rows(Answers::new(&args.answers, &input, vec!["embedding"])?),
-        Format::Npy => Sink::Npy(Npy::new(Element::F32, "embeddings", args.answers.output()?)?),
+        Format::Npy => {
+            let element = match quantized.map(VectorType::is_signed) {
+                None => Element::F32,
+                Some(true) => Element::I8,
+                Some(false) => Element::U8,
+            };
+            Sink::Npy(Npy::new(element, "embeddings", args.answers.output()?)?)
+        }
     };
     let mut progress = Progress::new("lines", args.answers.is_stdout() && io::stdout().is_terminal());
     let (mut count, mut truncated) = (0, 0);
@@ -175,7 +221,12 @@ fn run_on_lines(args: &Args) -> Result<()> {
         let embed = |texts: &[Sequence]| args.compute.run(|| embedder.embed_sequences(texts));
         let (embeddings, failed) = embedded(&mut input, &mut rows, embed)?;
         for (row, embedding) in rows.iter().zip(embeddings.values.chunks_exact(embedder.width())) {
-            sink.embedding(row, embedding)?;
+            match quantized {
+                None => sink.embedding(row, embedding)?,
+                Some(kind) => {
+                    sink.integers(row, kind, &kind.quantize(embedding, ranges.as_ref()))?;
+                }
+            }
         }
         sink.flush()?;
         if let Some(error) = failed {
@@ -194,7 +245,45 @@ fn run_on_lines(args: &Args) -> Result<()> {
             embedder.max_len()
         ));
     }
-    sink.finish(embedder.width())
+    sink.finish(quantized.map_or(embedder.width(), |kind| kind.n_bytes(embedder.width())))
+}
+
+/// Checks that there are texts to calibrate with where they are needed, and only there.
+fn check_calibration(quantized: Option<VectorType>, file: Option<&Path>) -> Result<()> {
+    let problem = match (quantized.is_some_and(VectorType::needs_ranges), file.is_some()) {
+        (true, false) => {
+            "--vectors int8 and uint8 need the range of each feature: give --calibrate FILE, a thousand texts like \
+             those to be embedded, one per line"
+        }
+        (false, true) => "--calibrate is for --vectors int8 and uint8; leave it out, or set one of them",
+        _ => return Ok(()),
+    };
+    Err(WrongUsage::new(anyhow!("{problem}")).into())
+}
+
+/// The ranges of the vectors of a file's lines.
+fn ranges(args: &Args, path: &Path, embedder: &Embedder) -> Result<VectorRanges> {
+    /// Fewer texts leave ranges that others will often exceed.
+    const FEW: usize = 100;
+    let mut lines = Lines::of(Some(path), args.input.rows.bad.max_line_bytes)?.with_longer(Longer::Cut);
+    let (mut ranges, mut batch, mut n_lines) = (VectorRanges::new(embedder.width()), Batch::default(), 0);
+    while lines.read(BATCH, &mut batch)? {
+        let texts: Vec<Sequence> = batch.numbered().map(|(_, line)| Sequence::from(line)).collect();
+        n_lines += texts.len();
+        let embeddings = args.compute.run(|| embedder.embed_sequences(&texts))?;
+        embeddings.values.chunks_exact(embedder.width()).for_each(|vector| ranges.widen(vector));
+    }
+    match n_lines {
+        0 => bail!("{}: it has no line; expected texts to calibrate with", path.display()),
+        n if n < FEW => {
+            say(format_args!(
+                "{}: {n} texts are few to calibrate with; a thousand are better",
+                path.display()
+            ));
+        }
+        _ => {}
+    }
+    Ok(ranges)
 }
 
 /// The fields to read from the input.
@@ -246,8 +335,8 @@ enum Sink {
 }
 
 #[derive(Serialize)]
-struct Object<'a> {
-    embedding: &'a [f32],
+struct Object<T> {
+    embedding: T,
 }
 
 impl Sink {
@@ -258,6 +347,17 @@ impl Sink {
                 let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
                 array.append(&bytes)
             }
+        }
+    }
+
+    /// Writes a vector of bytes, which may have a sign.
+    fn integers(&mut self, row: &Row, kind: VectorType, bytes: &[u8]) -> Result<()> {
+        let number = |byte: &u8| if kind.is_signed() { i16::from(*byte as i8) } else { i16::from(*byte) };
+        match self {
+            Self::Rows(answers) => {
+                answers.write(row, &Object { embedding: bytes.iter().map(number).collect::<Vec<_>>() })
+            }
+            Self::Npy(array) => array.append(bytes),
         }
     }
 
@@ -284,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_line_is_json_with_as_many_digits_as_needed() {
-        let line = serde_json::to_string(&Object { embedding: &[0.1, -2.0, 1e-9] }).unwrap();
+        let line = serde_json::to_string(&Object { embedding: [0.1f32, -2.0, 1e-9] }).unwrap();
         assert_eq!(line, r#"{"embedding":[0.1,-2.0,1e-9]}"#);
     }
 }

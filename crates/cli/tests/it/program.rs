@@ -581,6 +581,75 @@ fn masks_are_filled_alike_in_bf16() {
     assert!(exact.iter().zip(&bf16).all(|(a, b)| (a - b).abs() < 0.05 * a), "{exact:?}\n{bf16:?}");
 }
 
+#[test]
+fn vectors_are_written_as_integers_and_bits() {
+    let (folder, model) = encoder();
+    let lines = b"a b c\n\nzz y\nq\n";
+    let texts = folder.path().join("texts.txt");
+    fs::write(&texts, "abc d\nx y z\nq\n").unwrap();
+    let calibrate = ["--calibrate", texts.to_str().unwrap()];
+    let embed =
+        |more: &[&str], input: &[u8]| ran::run(&[&["embed", "--model", &model][..], more].concat(), input);
+    let values = |printed: String| -> Vec<Vec<f32>> {
+        let value = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["embedding"].clone();
+        printed.lines().map(|line| serde_json::from_value(value(line)).unwrap()).collect()
+    };
+    let floats = values(embed(&[], lines).done());
+    let seen = values(embed(&[], &fs::read(&texts).unwrap()).done());
+    let ran = embed(&[&["--vectors", "int8"][..], &calibrate].concat(), lines);
+    assert!(ran.err.contains("texts.txt: 3 texts are few to calibrate with"), "{}", ran.err);
+    let bytes = values(ran.done());
+    for (float, byte) in floats.iter().zip(&bytes) {
+        for (place, (x, byte)) in float.iter().zip(byte).enumerate() {
+            let of = seen.iter().map(|vector| vector[place]);
+            let (least, most) = of.fold((f32::MAX, f32::MIN), |(a, b), x| (a.min(x), b.max(x)));
+            let expected = ((x - least) / ((most - least) / 255.0)).floor().clamp(0.0, 255.0) - 128.0;
+            assert_eq!(*byte, expected);
+        }
+    }
+    let unsigned = values(embed(&[&["--vectors", "uint8"][..], &calibrate].concat(), lines).done());
+    assert!(unsigned.iter().flatten().zip(bytes.iter().flatten()).all(|(a, b)| *a == b + 128.0));
+    // One text alone has the bytes that it has among others.
+    let alone = values(embed(&[&["--vectors", "int8"][..], &calibrate].concat(), b"zz y\n").done());
+    assert_eq!(alone[0], bytes[2]);
+    let bits = values(embed(&["--vectors", "ubinary"], lines).done());
+    for (float, bits) in floats.iter().zip(&bits) {
+        assert_eq!(bits.len(), float.len().div_ceil(8));
+        for (place, x) in float.iter().enumerate() {
+            let bit = bits[place / 8] as u8 >> (7 - place % 8) & 1;
+            assert_eq!(bit == 1, *x > 0.0);
+        }
+    }
+    let array = {
+        let mut child = ran::spawn(["embed", "--model", &model, "--format", "npy", "--vectors", "binary"]);
+        child.stdin.take().unwrap().write_all(lines).unwrap();
+        child.wait_with_output().unwrap().stdout
+    };
+    let header = String::from_utf8_lossy(&array[..128]);
+    let width = bits[0].len();
+    assert!(
+        header.contains(&format!("'descr': '|i1', 'fortran_order': False, 'shape': (4, {width})")),
+        "{header}"
+    );
+    let signed: Vec<f32> = array[128..].iter().map(|byte| f32::from(*byte as i8)).collect();
+    assert!(signed.iter().zip(bits.iter().flatten()).all(|(a, b)| *a == b - 128.0));
+    for (more, problem) in [
+        (vec!["--vectors", "int8"], "need the range of each feature: give --calibrate FILE"),
+        ([&["--vectors", "binary"][..], &calibrate].concat(), "--calibrate is for --vectors int8 and uint8"),
+        (vec!["--vectors", "int8", "--tokens"], "cannot be used with"),
+    ] {
+        let ran = embed(&more, lines);
+        assert!(ran.error_line(2).contains(problem), "{}", ran.err);
+    }
+    fs::write(&texts, "").unwrap();
+    let ran = embed(&[&["--vectors", "int8"][..], &calibrate].concat(), lines);
+    assert!(
+        ran.error_line(1).contains("texts.txt: it has no line; expected texts to calibrate with"),
+        "{}",
+        ran.err
+    );
+}
+
 /// The vectors that `embed` prints of some lines.
 fn embeddings(model: &str, more: &[&str]) -> Vec<Vec<f32>> {
     let lines = b"a long line of words first\n\nb\nx y z\n";

@@ -1,11 +1,17 @@
 //! `[distillation]`: a trained model of the same task, whose outputs are a second target.
 
+use super::config::Tuning;
 use super::model_folder::TaskFile;
 use super::predictor::kind_of;
 use super::reading::TaskData;
+use super::start::fingerprint;
+use super::stored_scores::StoredScores;
 use super::task::{Features, PretrainedTask, RowKind, ScoreRows, Task, bad_setting};
 use crate::config::validate::{Check, ensure, not_negative, positive};
+use crate::engine::origin::{Input, model_files};
+use crate::engine::{RunOptions, watched};
 use crate::fit::check_fit;
+use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Int, Tensor};
 use cloze_data::labelled::LabelSet;
@@ -17,7 +23,7 @@ use cloze_model::{HasBackbone, ParamInit};
 use cloze_ops::on_awake_cores;
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `[distillation]`: a teacher, and how much its outputs count beside the labels (Hinton, Vinyals & Dean 2015).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +44,14 @@ pub struct DistillationSection {
     /// The temperature T that both models' outputs are divided by. Default 2.
     #[serde(default = "two")]
     pub temperature: f64,
+    /// Whether the teacher's outputs are computed once, before training, and kept in the cache folder for further
+    /// runs with the same teacher and the same data. Default false: in every step.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cache: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 fn half() -> f64 {
@@ -89,14 +103,16 @@ impl<'a> Distillation<'a> {
         section: &'a DistillationSection,
         student: &S,
         data: &TaskData<S>,
-        max_len: usize,
-        device: &Device,
+        config: Tuning<'_>,
+        options: &RunOptions<'_>,
+        progress: &mut dyn RunProgress,
     ) -> Result<Self>
     where
         S: Task,
         T: PretrainedTask<Example = S::Example, Features = S::Features> + 'a,
     {
-        let folder = &section.teacher;
+        let (folder, device) = (&section.teacher, &options.device);
+        let max_len = config.data.max_len;
         let refused = |expected: String| {
             bad_setting("distillation.teacher", format!("\"{}\"", folder.display()), expected)
         };
@@ -131,7 +147,14 @@ impl<'a> Distillation<'a> {
         let origin =
             format!("{}, {} layers of width {}", folder.display(), encoder.n_layers, encoder.d_model);
         let columns = columns.map(|columns| Tensor::<1, Int>::from_data(&columns[..], device));
-        let teacher = Box::new(Taught { task, model, features, columns, device: device.clone() });
+        let source = Source::Model(model);
+        let mut teacher = Taught { task, source, features, columns, device: device.clone() };
+        if section.cache {
+            let files = Input::of(model_files(folder)?)?;
+            let name = format!("teacher-{}.scores", teacher.key(&files));
+            teacher.store(&options.cache.join(name), config.eval.batch_tokens, progress)?;
+        }
+        let teacher = Box::new(teacher);
         Ok(Self { section, origin, kind: student.row_kind(), teacher })
     }
 
@@ -184,7 +207,7 @@ fn hash<F: Features>(features: &F) -> blake3::Hash {
 /// A task's model as a teacher.
 struct Taught<T: Task> {
     task: T,
-    model: T::Model,
+    source: Source<T::Model>,
     /// The training examples, with the teacher's own tokens.
     features: Vec<T::Features>,
     /// The columns of its scores in the student's order, if that differs.
@@ -192,11 +215,60 @@ struct Taught<T: Task> {
     device: Device,
 }
 
+/// Where a teacher's scores come from.
+enum Source<M> {
+    /// Computed in each step.
+    Model(M),
+    /// Computed before the first step.
+    Stored(StoredScores),
+}
+
+impl<T: Task> Taught<T> {
+    /// What the scores depend on: the teacher's files, its task, and its tokens.
+    fn key(&self, files: &[Input]) -> String {
+        let mut hasher = blake3::Hasher::new();
+        let section = serde_json::to_string(&self.task.section()).expect("strings and numbers");
+        files.iter().for_each(|file| {
+            hasher.update(file.blake3.as_bytes());
+        });
+        hasher.update(section.as_bytes());
+        hasher.update(fingerprint(&self.features).as_bytes());
+        hasher.finalize().to_hex()[..16].to_owned()
+    }
+
+    /// Reads the scores of all examples from a file, or computes them and writes it; the model is then dropped.
+    fn store(&mut self, path: &Path, batch_tokens: usize, progress: &mut dyn RunProgress) -> Result<()> {
+        let Source::Model(model) = &self.source else { return Ok(()) };
+        let found = StoredScores::read(path)?.filter(|stored| stored.len() == self.features.len());
+        let stored = match found {
+            Some(stored) => {
+                progress.note(&format!("the teacher's outputs are those of {}", path.display()));
+                stored
+            }
+            None => {
+                let advanced = &mut watched("asking the teacher", progress);
+                let (task, features) = (&self.task, &self.features);
+                let stored =
+                    StoredScores::compute(task, model, features, batch_tokens, &self.device, advanced);
+                stored.write(path)?;
+                stored
+            }
+        };
+        self.source = Source::Stored(stored);
+        Ok(())
+    }
+}
+
 impl<T: Task> Teacher for Taught<T> {
     fn rows(&self, examples: &[usize]) -> Vec<Tensor<2>> {
-        let batch: Vec<&T::Features> = examples.iter().map(|example| &self.features[*example]).collect();
-        let rows =
-            on_awake_cores(&self.device, || self.task.scores(&self.model, &batch, &self.device).rows());
+        let rows = match &self.source {
+            Source::Stored(stored) => stored.rows(examples, &self.device),
+            Source::Model(model) => {
+                let batch: Vec<&T::Features> =
+                    examples.iter().map(|example| &self.features[*example]).collect();
+                on_awake_cores(&self.device, || self.task.scores(model, &batch, &self.device).rows())
+            }
+        };
         let ordered = |rows: Tensor<2>| match &self.columns {
             Some(columns) => rows.select(1, columns.clone()),
             None => rows,

@@ -27,6 +27,7 @@ mod saved_model;
 mod section;
 mod shots;
 mod start;
+mod stored_scores;
 mod tags;
 mod task;
 mod task_model;

@@ -109,7 +109,7 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     folder.check()?;
     let form = Box::new(PretrainedForm { config, task, folder });
     let distillation = match config.distillation {
-        Some(section) => Some(Distillation::open::<T, T>(section, task, &data, max_len, &options.device)?),
+        Some(section) => Some(Distillation::open::<T, T>(section, task, &data, config, options, progress)?),
         None => None,
     };
     let mut recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation };
@@ -461,7 +461,7 @@ fn groups<T: Task<Model: HasBackbone>>(
 }
 
 /// A hash of the examples' tokens, in order.
-fn fingerprint<F: Features>(features: &[F]) -> String {
+pub(super) fn fingerprint<F: Features>(features: &[F]) -> String {
     let mut hasher = blake3::Hasher::new();
     for features in features {
         features.hash(&mut |bytes| {

@@ -780,6 +780,41 @@ fn a_student_is_drawn_to_its_teacher() {
 }
 
 #[test]
+fn a_teachers_outputs_are_kept_for_the_next_run() {
+    let bench = Bench::new();
+    let task = "{ kind = \"classification\" }";
+    bench.run_whole("taught", &bench.config(task, "label", &[]));
+    bench.run_whole("other", &bench.config(task, "label", &["run.seed=5"]));
+    let run = |name: &str, teacher: &str, cache: bool| {
+        let teacher = format!("distillation.teacher={:?}", bench.path(teacher).display().to_string());
+        let cache = format!("distillation.cache={cache}");
+        let config = bench.config(task, "label", &["train.epochs=2", &teacher, &cache]);
+        bench.run_whole(name, &config);
+        parameters(&bench.path(name).join("model"))
+    };
+    let kept = || {
+        let entries = fs::read_dir(bench.path("cache")).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        paths.filter(|path| path.extension().is_some_and(|of| of == "scores")).collect::<Vec<_>>()
+    };
+    let asked = run("asked", "taught/model", false);
+    assert!(kept().is_empty());
+    let first = run("first", "taught/model", true);
+    assert_eq!(kept().len(), 1);
+    assert_eq!(run("second", "taught/model", true), first);
+    // A damaged file is made anew, and another teacher has a file of its own.
+    fs::write(&kept()[0], b"damaged").unwrap();
+    assert_eq!(run("third", "taught/model", true), first);
+    assert!(run("fourth", "other/model", true) != first);
+    assert_eq!(kept().len(), 2);
+    // Computed in other batches, the outputs are the same to rounding.
+    for (name, data) in &asked {
+        let (a, b) = (data.iter::<f32>(), first[name].iter::<f32>());
+        assert!(a.zip(b).all(|(a, b)| (a - b).abs() < 1e-3), "{name}");
+    }
+}
+
+#[test]
 fn labels_of_a_teacher_are_matched_by_their_names() {
     let bench = Bench::new();
     let task = |labels: &str| format!("{{ kind = \"classification\", labels = {labels} }}");
