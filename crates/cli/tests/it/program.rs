@@ -591,7 +591,8 @@ fn vectors_are_written_as_integers_and_bits() {
     let embed =
         |more: &[&str], input: &[u8]| ran::run(&[&["embed", "--model", &model][..], more].concat(), input);
     let values = |printed: String| -> Vec<Vec<f32>> {
-        let value = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["embedding"].clone();
+        let value =
+            |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["embedding"].clone();
         printed.lines().map(|line| serde_json::from_value(value(line)).unwrap()).collect()
     };
     let floats = values(embed(&[], lines).done());

@@ -301,6 +301,10 @@ impl PretrainedTask for AnswerTask {
         (Architecture::QuestionAnswering, None)
     }
 
+    fn of_saved(section: &TaskSection, _: Option<bool>) -> Result<Self> {
+        Self::of(section)
+    }
+
     fn model(
         &self,
         pretrained: PretrainedFolder,

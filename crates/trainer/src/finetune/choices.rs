@@ -162,6 +162,10 @@ impl PretrainedTask for ChoiceTask {
         (Architecture::MultipleChoice, None)
     }
 
+    fn of_saved(_: &TaskSection, _: Option<bool>) -> Result<Self> {
+        Ok(Self)
+    }
+
     fn model(
         &self,
         pretrained: PretrainedFolder,

@@ -153,7 +153,8 @@ impl TaskKind for PromptKind<'_> {
     fn check(&self, config: Tuning<'_>) -> Check {
         let head = config.model.dropout.head;
         let expected = "none: the masked-LM head has no dropout";
-        ensure(head.is_none(), "model.dropout.head", head.unwrap_or(0.0), expected)
+        ensure(head.is_none(), "model.dropout.head", head.unwrap_or(0.0), expected)?;
+        ensure(config.distillation.is_none(), "distillation", "given", "none: a prompt takes no teacher")
     }
 
     fn needs_training(&self) -> bool {

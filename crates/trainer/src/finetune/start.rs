@@ -7,7 +7,7 @@ use super::form::{Form, PretrainedForm};
 use super::model_folder::{ModelFolder, TaskFile};
 use super::reading::TaskData;
 use super::recipe::TaskRecipe;
-use super::task::{Encoded, Features, PretrainedTask, Task, bad_setting, n_cut};
+use super::task::{Encoded, Features, PretrainedTask, Task, bad_setting, n_cut, no_teacher};
 use crate::engine::optimizer::ParamGroup;
 use crate::engine::{
     Cadence, CheckpointSection, Epochs, Export, LogSection, RunOptions, RunSettings, watched,
@@ -135,11 +135,12 @@ pub(super) fn prepare_new<'a, T: Task>(
     data: TaskData<T>,
     model: T::Model,
     form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
+    distillation: Option<Distillation<'a>>,
     progress: &mut dyn RunProgress,
 ) -> Result<Prepared<'a, T>> {
     let origin = [("checkpoint", String::new()), ("new", "all".into()), ("not used", String::new())];
     let groups = |_: &T::Model, _: &Epochs, _: &mut dyn RunProgress| task.parameter_groups();
-    prepare_with(config, task, data, model, groups, form, origin, progress)
+    prepare_with(config, task, data, model, groups, form, origin, distillation, progress)
 }
 
 /// The same for a model with a checkpoint's backbone, parts of which the config may freeze, slow down, or
@@ -147,6 +148,7 @@ pub(super) fn prepare_new<'a, T: Task>(
 ///
 /// # Errors
 /// Settings inconsistent with the data or the model.
+#[expect(clippy::too_many_arguments, reason = "a model, and what a run has of it")]
 pub(super) fn prepare_backbone<'a, T: Task<Model: HasBackbone>>(
     config: Tuning<'a>,
     task: &'a T,
@@ -154,6 +156,7 @@ pub(super) fn prepare_backbone<'a, T: Task<Model: HasBackbone>>(
     model: T::Model,
     form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
     [new, unused]: [String; 2],
+    distillation: Option<Distillation<'a>>,
     progress: &mut dyn RunProgress,
 ) -> Result<Prepared<'a, T>> {
     let model = freeze_parts(config, model)?;
@@ -162,7 +165,7 @@ pub(super) fn prepare_backbone<'a, T: Task<Model: HasBackbone>>(
     let groups = |model: &T::Model, epochs: &Epochs, progress: &mut dyn RunProgress| {
         groups(config, task, model, epochs, progress)
     };
-    prepare_with(config, task, data, model, groups, form, origin, progress)
+    prepare_with(config, task, data, model, groups, form, origin, distillation, progress)
 }
 
 #[expect(clippy::too_many_arguments, reason = "what both kinds of models have in common")]
@@ -174,8 +177,12 @@ fn prepare_with<'a, T: Task>(
     groups: impl FnOnce(&T::Model, &Epochs, &mut dyn RunProgress) -> Vec<ParamGroup>,
     form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
     origin: [(&str, String); 3],
+    distillation: Option<Distillation<'a>>,
     progress: &mut dyn RunProgress,
 ) -> Result<Prepared<'a, T>> {
+    if config.distillation.is_some() && distillation.is_none() {
+        return Err(no_teacher());
+    }
     if data.train.features.is_empty() {
         return Err(TrainerError::NoExamples { split: "training" });
     }
@@ -185,7 +192,7 @@ fn prepare_with<'a, T: Task>(
     let mut settings = settings(config, epochs.clone(), steps);
     settings.optimizer.groups.extend(groups(&model, &epochs, progress));
     let fingerprint = fingerprint(&data.train.features);
-    let recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation: None };
+    let recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation };
     introduce(&recipe, &model, steps, origin, progress);
     Ok(Prepared { recipe, model, settings })
 }

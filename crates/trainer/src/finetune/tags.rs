@@ -564,6 +564,13 @@ impl PretrainedTask for TagTask {
         (Architecture::TokenClassification, None)
     }
 
+    fn of_saved(section: &TaskSection, _: Option<bool>) -> Result<Self> {
+        match section {
+            TaskSection::Tagging(section) => Self::spelt_out(section),
+            _ => Err(bad_setting("task.kind", "another", "tagging".into())),
+        }
+    }
+
     fn model(
         &self,
         pretrained: PretrainedFolder,

@@ -270,7 +270,7 @@ pub enum RowKind {
 }
 
 /// The error of a task without support for teachers.
-fn no_teacher() -> TrainerError {
+pub(super) fn no_teacher() -> TrainerError {
     let expected = "no such section: this kind of task takes no teacher";
     bad_setting("distillation", "given", expected.into())
 }

@@ -1,6 +1,7 @@
 //! A run with its config read and its folder open, as passed to a kind of task for training.
 
 use super::config::Tuning;
+use super::distillation::Distillation;
 use super::form::Form;
 use super::reading::{Reading, TaskData};
 use super::start::{Prepared, prepare, prepare_backbone, prepare_new};
@@ -21,7 +22,7 @@ pub struct TaskRun<'a> {
     pub(super) folder: RunFolder,
 }
 
-impl TaskRun<'_> {
+impl<'a> TaskRun<'a> {
     /// The checkpoint's tokenizer.
     ///
     /// # Errors
@@ -63,13 +64,46 @@ impl TaskRun<'_> {
         form: Box<dyn Form<T::Model> + Send + Sync + 't>,
         progress: &mut dyn RunProgress,
     ) -> Result<Outcome> {
+        self.train_student(task, data, model, form, None, progress)
+    }
+
+    /// The same with a [`teacher`](Self::teacher), if there is one.
+    pub(super) fn train_student<'t, T: Task>(
+        self,
+        task: &'t T,
+        data: TaskData<T>,
+        model: T::Model,
+        form: Box<dyn Form<T::Model> + Send + Sync + 't>,
+        distillation: Option<Distillation<'t>>,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Outcome> {
         let Self { config, options, folder } = self;
-        let Prepared { recipe, model, settings } = prepare_new(config, task, data, model, form, progress)?;
+        let Prepared { recipe, model, settings } =
+            prepare_new(config, task, data, model, form, distillation, progress)?;
         train_in(&folder, &recipe, model, &settings, options, progress)
+    }
+
+    /// The configured teacher of a student with the task `S`: a model with a checkpoint's encoder for the task `T`.
+    ///
+    /// # Errors
+    /// A teacher that does not fit the student.
+    pub(super) fn teacher<S, T>(
+        &self,
+        student: &S,
+        data: &TaskData<S>,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Option<Distillation<'a>>>
+    where
+        S: Task,
+        T: PretrainedTask<Example = S::Example, Features = S::Features> + 'a,
+    {
+        let Some(section) = self.config.distillation else { return Ok(None) };
+        Distillation::open::<S, T>(section, student, data, self.config, self.options, progress).map(Some)
     }
 
     /// The same for a model with a checkpoint's backbone; `origin` lists its new parameters and the
     /// checkpoint's unused ones.
+    #[expect(clippy::too_many_arguments, reason = "a run, a model, and what each of them has")]
     pub(super) fn train_backbone<'t, T: Task<Model: HasBackbone>>(
         self,
         task: &'t T,
@@ -77,11 +111,12 @@ impl TaskRun<'_> {
         model: T::Model,
         form: Box<dyn Form<T::Model> + Send + Sync + 't>,
         origin: [String; 2],
+        distillation: Option<Distillation<'t>>,
         progress: &mut dyn RunProgress,
     ) -> Result<Outcome> {
         let Self { config, options, folder } = self;
         let Prepared { recipe, model, settings } =
-            prepare_backbone(config, task, data, model, form, origin, progress)?;
+            prepare_backbone(config, task, data, model, form, origin, distillation, progress)?;
         train_in(&folder, &recipe, model, &settings, options, progress)
     }
 }

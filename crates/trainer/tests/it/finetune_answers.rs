@@ -195,6 +195,38 @@ fn choices_are_learned_whatever_their_number() {
 }
 
 #[test]
+fn answers_and_choices_are_learned_from_a_teacher_alone() {
+    let _held = crate::generator();
+    let folder = checkpoint();
+    let path = folder.path();
+    fs::write(path.join("squad.json"), squad(false).to_string()).unwrap();
+    fs::write(path.join("choices.jsonl"), choices()).unwrap();
+    for (name, kind, file) in
+        [("answers", ANSWERS, "squad.json"), ("choices", "kind = 'multiple-choice'", "choices.jsonl")]
+    {
+        run(path, kind, file, &[]).unwrap();
+        let teacher = path.join(name);
+        fs::rename(path.join("out/model"), &teacher).unwrap();
+        for cache in [false, true] {
+            fs::remove_dir_all(path.join("out")).unwrap();
+            let teacher = format!("distillation.teacher={:?}", teacher.display().to_string());
+            let cache = format!("distillation.cache={cache}");
+            let figures = dev(run(path, kind, file, &[&teacher, "distillation.soft=1", &cache]).unwrap());
+            assert!(figures.main().1 > 0.9, "{name}, {cache}: {figures}");
+        }
+        fs::remove_dir_all(path.join("out")).unwrap();
+    }
+    // Outputs of single tokens can only be compared where these are the same.
+    let teacher = path.join("answers");
+    let vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from).into_iter();
+    let vocab = vocab.chain(('0'..='9').chain('a'..='z').map(String::from));
+    Tokenizer::bert(Vocab::from_tokens(vocab).unwrap(), false).unwrap().save(&teacher).unwrap();
+    let teacher = format!("distillation.teacher={:?}", teacher.display().to_string());
+    let error = run(path, ANSWERS, "squad.json", &[&teacher]).unwrap_err().to_string();
+    assert!(error.contains("expected a teacher with the student's tokenizer"), "{error}");
+}
+
+#[test]
 fn settings_that_do_not_fit_are_errors() {
     let _held = crate::generator();
     let folder = checkpoint();

@@ -743,6 +743,7 @@ fn a_head_for_other_labels_is_made_anew_and_the_run_says_so() {
 
 #[test]
 fn a_student_is_drawn_to_its_teacher() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let task = "{ kind = \"classification\" }";
     let teacher = bench.config(task, "label", &[]);
@@ -781,6 +782,7 @@ fn a_student_is_drawn_to_its_teacher() {
 
 #[test]
 fn a_teachers_outputs_are_kept_for_the_next_run() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let task = "{ kind = \"classification\" }";
     bench.run_whole("taught", &bench.config(task, "label", &[]));
@@ -815,7 +817,23 @@ fn a_teachers_outputs_are_kept_for_the_next_run() {
 }
 
 #[test]
+fn a_recurrent_student_learns_from_a_teacher_with_other_pieces() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let task = "{ kind = \"classification\" }";
+    bench.run_whole("taught", &bench.config(task, "label", &[]));
+    let teacher = format!("distillation.teacher={:?}", bench.path("taught/model").display().to_string());
+    let student = "model={ recurrent = { d_embedding = 16, d_model = 24, dropout = 0.1, \
+                   tokenizer = { kind = \"train-wordpiece\", vocab_size = 60 } } }";
+    let sets = [student, "train.epochs=8", "optimizer.lr=1e-2", "distillation.soft=1", &teacher];
+    let outcome = bench.run_whole("student", &bench.config(task, "label", &sets));
+    let dev = outcome.figures("dev").unwrap();
+    assert!(dev.get("accuracy").unwrap() > 0.9, "{dev}");
+}
+
+#[test]
 fn labels_of_a_teacher_are_matched_by_their_names() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let task = |labels: &str| format!("{{ kind = \"classification\", labels = {labels} }}");
     bench.run_whole("one", &bench.config(&task("[\"bad\", \"good\"]"), "label", &[]));
@@ -857,6 +875,7 @@ fn labels_of_a_teacher_are_matched_by_their_names() {
 
 #[test]
 fn a_teacher_that_cannot_teach_is_told_by_name() {
+    let _held = crate::generator();
     let bench = Bench::new();
     let [classes, numbers] = ["{ kind = \"classification\" }", "{ kind = \"regression\" }"];
     bench.run_whole("numbers", &bench.config(numbers, "score", &["train.epochs=1"]));
@@ -872,6 +891,17 @@ fn a_teacher_that_cannot_teach_is_told_by_name() {
     );
     let told = error(numbers, "score", "model", &[]);
     assert!(told.contains("model"), "{told}");
+    let embedding = "{ kind = \"embedding\", loss = { kind = \"simcse\" } }";
+    let refused = |task: &str| {
+        let text = format!(
+            "task = {task}\nmodel.path = \"model\"\ntrain = {{ epochs = 1, batch_size = 8 }}\n\
+             data.train.files = [\"train.tsv\"]\noptimizer.lr = 1e-3\nschedule.kind = \"linear\"\n\
+             distillation.teacher = \"model\"\n"
+        );
+        let place = cloze_trainer::Place::file(Path::new("config.toml"));
+        FineTuneConfig::parse(&text, "run", &place, &[]).unwrap_err().to_string()
+    };
+    assert!(refused(embedding).contains("a teacher of embeddings is `task.loss"), "{}", refused(embedding));
     let told = error(numbers, "score", "numbers/model", &["model.layers=[0, 2]"]);
     assert!(told.contains("`model.layers` is [0, 2]; expected layers from 0 to 1"), "{told}");
 }

@@ -307,6 +307,28 @@ fn a_crf_learns_and_is_saved_whole() {
 }
 
 #[test]
+fn tags_are_learnt_from_a_teacher_alone_whatever_its_pieces() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    bench.finish("taught", &["task.crf=false"], false);
+    let teacher = format!("distillation.teacher={:?}", bench.path("taught/model").display().to_string());
+    let sets = ["task.crf=false", "distillation.soft=1", &teacher];
+    let (first, dev) = bench.finish("student", &sets, false);
+    assert!(dev.main().1 > 0.9, "{dev}");
+    let stopped = bench.run("parted", &sets, false, Some(5)).unwrap();
+    assert_eq!(stopped, Outcome::Stopped { step: 5 });
+    let (parted, _) = bench.finish("parted", &sets, true);
+    assert_eq!(first, parted, "the same bits after a stop");
+    // Other numbers for the pieces: the student's words are the teacher's all the same.
+    let specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(String::from);
+    let pieces = ["l", "##q", "q", "p", ".", "c", "##b", "a"].map(String::from);
+    let vocab = Vocab::from_tokens(specials.into_iter().chain(pieces)).unwrap();
+    Tokenizer::bert(vocab, false).unwrap().save(bench.path("checkpoint")).unwrap();
+    let (_, dev) = bench.finish("other-pieces", &sets, false);
+    assert!(dev.main().1 > 0.9, "{dev}");
+}
+
+#[test]
 fn a_resumed_run_has_the_same_bits() {
     let _held = crate::generator();
     for crf in ["task.crf=false", "task.crf=true"] {

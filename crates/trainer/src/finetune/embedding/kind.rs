@@ -30,6 +30,9 @@ impl TaskKind for EmbeddingKind<'_> {
         section.loss.check()?;
         let head = config.model.dropout.head;
         ensure(head.is_none(), "model.dropout.head", head.unwrap_or(0.0), "none: an embedding has no head")?;
+        let expected =
+            "none: a teacher of embeddings is `task.loss = { kind = \"distillation\", teacher = … }`";
+        ensure(config.distillation.is_none(), "distillation", "given", expected)?;
         let columns = &config.data.train.columns;
         let has = |key: &str| columns.contains_key(key.rsplit('.').next().unwrap_or(key));
         for key in section.loss.needs() {

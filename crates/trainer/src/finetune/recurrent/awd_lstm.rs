@@ -9,7 +9,7 @@ use super::super::kind::RecurrentTask;
 use super::super::start::new_parameters;
 use super::super::task::bad_setting;
 use super::super::task_run::TaskRun;
-use super::super::texts::Texts;
+use super::super::texts::{TextTask, Texts};
 use super::form::RecurrentForm;
 use super::section::for_any_length;
 use crate::Result;
@@ -43,7 +43,8 @@ pub(super) fn fine_tune(
     let (shape, model, origin) = model(config, task.n_outputs(), &tokenizer, &run.options.device)?;
     let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
     let form = RecurrentForm::of(shape, &tokenizer, &task, config.data.max_len);
-    run.train_backbone(&task, data, model, form, origin, progress)
+    let distillation = run.teacher::<_, TextTask>(&task, &data, progress)?;
+    run.train_backbone(&task, data, model, form, origin, distillation, progress)
 }
 
 /// The classifier, its new parameters, and the checkpoint's unused ones.
@@ -94,6 +95,9 @@ fn check(task: Option<RecurrentTask<'_>>, config: Tuning<'_>) -> Result<()> {
     }
     if model.lora.is_some() {
         return refuse("model.lora", &"a table", "none");
+    }
+    if model.layers.is_some() {
+        return refuse("model.layers", &"given", "none");
     }
     if train.recompute {
         return refuse("train.recompute", &true, "false");

@@ -4,10 +4,10 @@
 use super::super::config::Tuning;
 use super::super::kind::RecurrentTask;
 use super::super::start::new_parameters;
-use super::super::tags::Tags;
+use super::super::tags::{TagTask, Tags};
 use super::super::task::bad_setting;
 use super::super::task_run::TaskRun;
-use super::super::texts::Texts;
+use super::super::texts::{TextTask, Texts};
 use super::form::RecurrentForm;
 use super::section::for_any_length;
 use crate::Result;
@@ -54,7 +54,8 @@ pub(super) fn fine_tune(
             let model = task.with_rules(shape.init_with(encoder, &mut init));
             let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
             let form = RecurrentForm::of(shape, &tokenizer, &task, max_len);
-            run.train_backbone(&task, data, model, form, origin, progress)
+            let distillation = run.teacher::<_, TagTask>(&task, &data, progress)?;
+            run.train_backbone(&task, data, model, form, origin, distillation, progress)
         }
         Some(RecurrentTask::Texts(section)) => {
             let (task, examples, skipped) =
@@ -66,7 +67,8 @@ pub(super) fn fine_tune(
             let model = shape.init_with(encoder, &mut init);
             let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
             let form = RecurrentForm::of(shape, &tokenizer, &task, max_len);
-            run.train_backbone(&task, data, model, form, origin, progress)
+            let distillation = run.teacher::<_, TextTask>(&task, &data, progress)?;
+            run.train_backbone(&task, data, model, form, origin, distillation, progress)
         }
         None => {
             let expected = "classification, multi-label, regression or tagging: `model.path` is an ELMo";
@@ -111,6 +113,9 @@ fn check(task: Option<RecurrentTask<'_>>, config: Tuning<'_>) -> Result<()> {
     }
     if model.lora.is_some() {
         return refuse("model.lora", &"a table", "none");
+    }
+    if model.layers.is_some() {
+        return refuse("model.layers", &"given", "none");
     }
     if train.recompute {
         return refuse("train.recompute", &true, "false");

@@ -3,10 +3,10 @@
 use super::super::config::Tuning;
 use super::super::kind::RecurrentTask;
 use super::super::start::new_parameters;
-use super::super::tags::Tags;
+use super::super::tags::{TagTask, Tags};
 use super::super::task::bad_setting;
 use super::super::task_run::TaskRun;
-use super::super::texts::Texts;
+use super::super::texts::{TextTask, Texts};
 use super::form::RecurrentForm;
 use super::section::RecurrentSection;
 use crate::Result;
@@ -41,6 +41,7 @@ pub(in crate::finetune) fn check(
     ensure(model.layer_decay.is_none(), "model.layer_decay", model.layer_decay.unwrap_or(1.0), none)?;
     ensure(!model.gradual_unfreezing, "model.gradual_unfreezing", true, none)?;
     ensure(model.lora.is_none(), "model.lora", "a table", none)?;
+    ensure(model.layers.is_none(), "model.layers", "given", none)?;
     ensure(!train.recompute, "train.recompute", true, "false with `[model.recurrent]`")?;
     section.check(matches!(task, Some(RecurrentTask::Tags(_))))
 }
@@ -68,7 +69,8 @@ pub(super) fn fine_tune(
             let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
             let model = shape.init(init);
             let form = RecurrentForm::of(shape, &tokenizer, &task, max_len);
-            run.train_new(&task, data, model, form, progress)
+            let distillation = run.teacher::<_, TextTask>(&task, &data, progress)?;
+            run.train_student(&task, data, model, form, distillation, progress)
         }
         Some(RecurrentTask::Tags(of)) => {
             let (task, examples, skipped) =
@@ -79,7 +81,8 @@ pub(super) fn fine_tune(
             let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
             let model = task.with_rules(shape.init(init));
             let form = RecurrentForm::of(shape, &tokenizer, &task, max_len);
-            run.train_new(&task, data, model, form, progress)
+            let distillation = run.teacher::<_, TagTask>(&task, &data, progress)?;
+            run.train_student(&task, data, model, form, distillation, progress)
         }
         None => Err(bad_setting("task.kind", "another", TASKS.into())),
     }
