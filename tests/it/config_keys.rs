@@ -157,6 +157,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Fine-tuning", &[], "model.dropout.zzzzzzzz=1"),
     ("Fine-tuning", &[], "model.recurrent.zzzzzzzz=1"),
     ("Fine-tuning", &[], "model.lora.zzzzzzzz=1"),
+    ("Fine-tuning", &["distillation.teacher=a"], "distillation.zzzzzzzz=1"),
     ("Fine-tuning", &[], "data.zzzzzzzz=1"),
     ("Fine-tuning", &[], "data.train.zzzzzzzz=1"),
     ("Fine-tuning", &[], "train.zzzzzzzz=1"),

@@ -447,7 +447,10 @@ mod tests {
         };
         assert_eq!(message(b""), "text.txt: has no token to predict: it needs at least two tokens");
         assert_eq!(message(b"a"), message(b""));
-        assert_eq!(message(b"ab\xFFc"), "text.txt: not UTF-8 (byte 3 is 0xff)");
+        assert_eq!(
+            message(b"ab\xFFc"),
+            "text.txt: not UTF-8 (byte 3 is 0xff); it looks like Windows-1252: save it as UTF-8, or run iconv -f WINDOWS-1252 -t UTF-8"
+        );
     }
 
     #[test]

@@ -89,6 +89,8 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
         sets.extend(narrow(config["model"]["kind"].as_str().unwrap()));
     }
     sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));
+    // The stand-ins have two layers.
+    sets.extend(has("model", "layers").then_some("model.layers=[1]"));
     sets.extend((translates && has("average", "every")).then_some("average.every=1"));
     // The stand-ins for captions have a line each, and are short: they are to be several documents.
     sets.extend(has("corpus", "languages").then_some("corpus.max_document_bytes=300"));

@@ -176,7 +176,12 @@ fn a_tokenizer_is_trained_on_rows_of_any_format() {
     let ran = train("none", &["--columns", "body=text", &jsonl]);
     assert!(ran.error_line(2).contains("no field `body`; expected one of text"), "{}", ran.err);
     let ran = train("none", &[&place("a.csv")]);
-    assert!(ran.error_line(1).contains("or `--columns text=COLUMN`"), "{}", ran.err);
+    assert!(ran.err.contains("a.csv: columns between `;`"), "{}", ran.err);
+    assert!(
+        ran.err.contains("no column `text` (the header has: id, body); set `--columns text=COLUMN`"),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]

@@ -130,7 +130,10 @@ fn what_cannot_be_scored_is_one_line() {
     let (status, message) = refused("chrf --reference ref", b"A man.\nTwo \xff dogs\nx\n");
     assert_eq!(
         (status, message.as_str()),
-        (Some(1), "error: standard input, line 2: not UTF-8 (byte 5 is 0xff)")
+        (
+            Some(1),
+            "error: standard input, line 2: not UTF-8 (byte 5 is 0xff); it looks like Windows-1252: save it as UTF-8, or run iconv -f WINDOWS-1252 -t UTF-8"
+        )
     );
     let (status, message) = refused("bleu --reference missing", hyp);
     assert!(status == Some(1) && message.starts_with("error: cannot read missing"), "{message}");

@@ -80,8 +80,8 @@ impl DistillationSection {
 
 /// A teacher of some training examples.
 pub(super) trait Teacher: Sync {
-    /// Its rows of scores for these examples of the training data, without gradient.
-    fn rows(&self, examples: &[usize]) -> Vec<Tensor<2>>;
+    /// Its rows of scores for these examples of the training data, without gradient, as wide as the student's.
+    fn rows(&self, examples: &[usize], widths: &[usize]) -> Vec<Tensor<2>>;
 }
 
 /// A run's teacher, and what it counts.
@@ -162,7 +162,8 @@ impl<'a> Distillation<'a> {
     pub fn distance(&self, scores: &impl ScoreRows, examples: &[usize]) -> Tensor<1> {
         let rows = scores.rows();
         let share = 1.0 / rows.len().max(1) as f64;
-        let of_teacher = self.teacher.rows(examples);
+        let widths: Vec<usize> = rows.iter().map(|rows| rows.dims()[1]).collect();
+        let of_teacher = self.teacher.rows(examples, &widths);
         let pairs = rows.into_iter().zip(of_teacher);
         let distances = pairs.map(|(student, teacher)| {
             let (teacher, temperature) = (Tensor::from_inner(teacher), self.section.temperature);
@@ -260,9 +261,9 @@ impl<T: Task> Taught<T> {
 }
 
 impl<T: Task> Teacher for Taught<T> {
-    fn rows(&self, examples: &[usize]) -> Vec<Tensor<2>> {
+    fn rows(&self, examples: &[usize], widths: &[usize]) -> Vec<Tensor<2>> {
         let rows = match &self.source {
-            Source::Stored(stored) => stored.rows(examples, &self.device),
+            Source::Stored(stored) => stored.rows(examples, widths, &self.device),
             Source::Model(model) => {
                 let batch: Vec<&T::Features> =
                     examples.iter().map(|example| &self.features[*example]).collect();

@@ -70,12 +70,14 @@ impl StoredScores {
         stored
     }
 
-    /// The rows of these examples, side by side; shorter ones end with [`ABSENT`].
-    pub fn rows(&self, examples: &[usize], device: &Device) -> Vec<Tensor<2>> {
-        let tensor = |tensor: usize| {
+    /// The rows of these examples, each tensor of its width; shorter rows end with [`ABSENT`].
+    ///
+    /// # Panics
+    /// If a row is longer.
+    pub fn rows(&self, examples: &[usize], widths: &[usize], device: &Device) -> Vec<Tensor<2>> {
+        let tensor = |(tensor, width): (usize, &usize)| {
             let places: Vec<_> =
                 examples.iter().map(|at| self.places[at * self.n_tensors + tensor]).collect();
-            let width = places.iter().map(|([_, width], _)| *width).max().unwrap_or(0);
             let mut values = Vec::new();
             for ([n, own], from) in &places {
                 for row in 0..*n {
@@ -85,9 +87,9 @@ impl StoredScores {
                 }
             }
             let n_rows = places.iter().map(|([n, _], _)| n).sum();
-            Tensor::from_data(TensorData::new(values, [n_rows, width]), device)
+            Tensor::from_data(TensorData::new(values, [n_rows, *width]), device)
         };
-        (0..self.n_tensors).map(tensor).collect()
+        widths.iter().enumerate().map(tensor).collect()
     }
 
     /// Reads a file; none if there is none, or if it is damaged.
@@ -175,11 +177,11 @@ mod tests {
 
     #[test]
     fn rows_come_back_in_any_order() {
-        let rows = stored().rows(&[1, 0], &Device::flex());
+        let rows = stored().rows(&[1, 0], &[4], &Device::flex());
         let values: Vec<f32> = rows[0].clone().into_data().iter::<f32>().collect();
-        assert_eq!(rows[0].dims(), [3, 3]);
-        assert_eq!(values, [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 1.0, 2.0, ABSENT]);
-        assert_eq!(stored().rows(&[0], &Device::flex())[0].dims(), [1, 2]);
+        assert_eq!(rows[0].dims(), [3, 4]);
+        assert_eq!(values, [3.0, 4.0, 5.0, ABSENT, 6.0, 7.0, 8.0, ABSENT, 1.0, 2.0, ABSENT, ABSENT]);
+        assert_eq!(stored().rows(&[0], &[2], &Device::flex())[0].dims(), [1, 2]);
     }
 
     #[test]
