@@ -17,8 +17,7 @@ use serde::Serialize;
 
 use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
-use crate::failure::WrongUsage;
-use crate::failure::by_option;
+use crate::failure::{WrongUsage, by_option};
 use crate::input::{Asked, Input, InputArgs, Row, TEXT};
 use crate::lines::{BATCH, Batch, Lines, Longer};
 use crate::model;

@@ -52,7 +52,7 @@ impl ChoiceTask {
         examples: Vec<ChoiceExample>,
         max_len: usize,
     ) -> Result<Encoded<ChoiceExample, ChoiceFeatures>> {
-        let features = encode_choices(tokenizer, &examples, max_len)?;
+        let features = self.encode_again(tokenizer, &examples, max_len)?;
         Ok(Encoded { examples, features })
     }
 }

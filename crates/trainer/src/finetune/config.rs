@@ -111,7 +111,7 @@ pub struct FineTuneModel {
     pub lora: Option<LoraConfig>,
 }
 
-fn is_false(value: &bool) -> bool {
+pub(super) fn is_false(value: &bool) -> bool {
     !*value
 }
 

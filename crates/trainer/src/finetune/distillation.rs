@@ -1,12 +1,12 @@
 //! `[distillation]`: a trained model of the same task, whose outputs are a second target.
 
-use super::config::Tuning;
+use super::config::{Tuning, is_false};
 use super::model_folder::TaskFile;
 use super::predictor::kind_of;
 use super::reading::TaskData;
 use super::start::fingerprint;
 use super::stored_scores::StoredScores;
-use super::task::{Features, PretrainedTask, RowKind, ScoreRows, Task, bad_setting};
+use super::task::{PretrainedTask, RowKind, ScoreRows, Task, bad_setting};
 use crate::config::validate::{Check, ensure, not_negative, positive};
 use crate::engine::origin::{Input, model_files};
 use crate::engine::{RunOptions, watched};
@@ -50,10 +50,6 @@ pub struct DistillationSection {
     pub cache: bool,
 }
 
-fn is_false(value: &bool) -> bool {
-    !*value
-}
-
 fn half() -> f64 {
     0.5
 }
@@ -94,23 +90,23 @@ pub(super) struct Distillation<'a> {
 }
 
 impl<'a> Distillation<'a> {
-    /// Opens the teacher, a model of the task `T`, of a student with the task `S`.
+    /// Opens the configured teacher, a model of the task `T`, of a student with the task `S`; none if there is none.
     ///
     /// # Errors
     /// A folder that cannot be read; a model of another task, with other labels, without a trained head, or whose
     /// tokens do not match the student's where outputs are of tokens.
     pub fn open<S, T>(
-        section: &'a DistillationSection,
         student: &S,
         data: &TaskData<S>,
-        config: Tuning<'_>,
+        config: Tuning<'a>,
         options: &RunOptions<'_>,
         progress: &mut dyn RunProgress,
-    ) -> Result<Self>
+    ) -> Result<Option<Self>>
     where
         S: Task,
         T: PretrainedTask<Example = S::Example, Features = S::Features> + 'a,
     {
+        let Some(section) = config.distillation else { return Ok(None) };
         let (folder, device) = (&section.teacher, &options.device);
         let max_len = config.data.max_len;
         let refused = |expected: String| {
@@ -140,7 +136,7 @@ impl<'a> Distillation<'a> {
             let cut = "a teacher that reads as many words of each example: raise `data.max_len`";
             return Err(refused(cut.into()));
         }
-        if student.rows_are_of_tokens() && !features.iter().zip(own).all(|(a, b)| hash(a) == hash(b)) {
+        if student.rows_are_of_tokens() && fingerprint(&features) != fingerprint(own) {
             let same = "a teacher with the student's tokenizer: its outputs are of single tokens";
             return Err(refused(same.into()));
         }
@@ -155,7 +151,7 @@ impl<'a> Distillation<'a> {
             teacher.store(&options.cache.join(name), config.eval.batch_tokens, progress)?;
         }
         let teacher = Box::new(teacher);
-        Ok(Self { section, origin, kind: student.row_kind(), teacher })
+        Ok(Some(Self { section, origin, kind: student.row_kind(), teacher }))
     }
 
     /// How far a batch's scores are from the teacher's, summed over its rows, `[1]`.
@@ -195,14 +191,6 @@ fn columns(
         ));
     }
     Ok((student != teacher).then(|| student.iter().filter_map(place).collect()))
-}
-
-fn hash<F: Features>(features: &F) -> blake3::Hash {
-    let mut hasher = blake3::Hasher::new();
-    features.hash(&mut |bytes| {
-        hasher.update(bytes);
-    });
-    hasher.finalize()
 }
 
 /// A task's model as a teacher.

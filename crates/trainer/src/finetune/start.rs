@@ -108,10 +108,7 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
         ModelFolder { family, encoder: encoder.clone(), languages, tokenizer, file, saved_as, labels };
     folder.check()?;
     let form = Box::new(PretrainedForm { config, task, folder });
-    let distillation = match config.distillation {
-        Some(section) => Some(Distillation::open::<T, T>(section, task, &data, config, options, progress)?),
-        None => None,
-    };
+    let distillation = Distillation::open::<T, T>(task, &data, config, options, progress)?;
     let mut recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation };
     let new = if config.model.untrained { "all".into() } else { report.missing.join(", ") };
     let origin = [

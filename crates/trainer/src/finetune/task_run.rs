@@ -97,8 +97,7 @@ impl<'a> TaskRun<'a> {
         S: Task,
         T: PretrainedTask<Example = S::Example, Features = S::Features> + 'a,
     {
-        let Some(section) = self.config.distillation else { return Ok(None) };
-        Distillation::open::<S, T>(section, student, data, self.config, self.options, progress).map(Some)
+        Distillation::open::<S, T>(student, data, self.config, self.options, progress)
     }
 
     /// The same for a model with a checkpoint's backbone; `origin` lists its new parameters and the
