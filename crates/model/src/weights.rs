@@ -2,7 +2,7 @@
 
 use crate::ops;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -111,6 +111,41 @@ pub fn shapes<M: Module>(module: &M) -> Vec<(String, Vec<usize>)> {
 pub fn replace<M: Module>(module: M, tensors: NamedTensors) -> M {
     let mut mapper = Replace { path: ModulePath::default(), tensors };
     module.map(&mut mapper)
+}
+
+/// Computes a parameter's value.
+pub(crate) type Compute = Box<dyn FnOnce() -> TensorData + Send + Sync>;
+
+/// Replaces parameters by values that are computed when they are first used. Ids do not change.
+pub(crate) fn defer<M: Module>(module: M, values: BTreeMap<String, Compute>) -> M {
+    module.map(&mut Defer { path: ModulePath::default(), values })
+}
+
+struct Defer {
+    path: ModulePath,
+    values: BTreeMap<String, Compute>,
+}
+
+impl ModuleMapper for Defer {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(compute) = self.values.remove(&self.path.to_string()) else {
+            return param;
+        };
+        let (id, device, shape) = (param.id, param.lazy_device(), param.lazy_shape());
+        let init = move |device: &Device, tracked: bool| {
+            let tensor = Tensor::from_data(compute(), device);
+            if tracked { tensor.require_grad() } else { tensor }
+        };
+        Param::uninitialized(id, init, device, true, shape)
+    }
 }
 
 #[derive(Default)]

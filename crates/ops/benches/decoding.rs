@@ -8,7 +8,7 @@
 
 use burn::tensor::{Device, Distribution, Tensor};
 use cloze_ops::{
-    Int8Weight, KeyValueStore, PackedWeight, Precision, attention_at, best, linear, linear_int8,
+    IntegerWeight, KeyValueStore, PackedWeight, Precision, attention_at, best, linear, linear_integer,
     linear_packed, with_precision,
 };
 use std::hint::black_box;
@@ -50,7 +50,7 @@ fn main() {
     println!(" rows  d_in  d_out     plain    packed    GB/s      bf16      int8");
     for (d_in, d_out) in MAPS {
         let weight = Tensor::<2>::random([d_in, d_out], uniform, &device);
-        let (packed, int8) = (PackedWeight::new(weight.clone()), Int8Weight::quantize(weight.clone()));
+        let (packed, int8) = (PackedWeight::new(weight.clone()), IntegerWeight::quantize(weight.clone()));
         for rows in [1, 5, 32, 160, 1024] {
             let x = Tensor::<2>::random([rows, d_in], uniform, &device);
             let repeats = (100_000_000 / (rows * d_in * d_out)).clamp(2, 100);
@@ -59,7 +59,7 @@ fn main() {
             let bf16 = time(rounds, repeats, || {
                 drop(black_box(with_precision(Precision::Bf16, || linear_packed(x.clone(), &packed, None))))
             });
-            let int8 = time(rounds, repeats, || drop(black_box(linear_int8(x.clone(), &int8, None))));
+            let int8 = time(rounds, repeats, || drop(black_box(linear_integer(x.clone(), &int8, None))));
             let rate = (4 * d_in * d_out) as f64 / fp32 / 1e3;
             println!(
                 "{rows:>5} {d_in:>5} {d_out:>6} {plain:>9.0} {fp32:>9.0} {rate:>7.1} {bf16:>9.0} {int8:>9.0}"

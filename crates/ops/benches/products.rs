@@ -8,7 +8,7 @@
 #![allow(missing_docs)]
 
 use burn::tensor::{Device, Distribution, Tensor};
-use cloze_ops::{Int8Weight, Precision, linear, linear_int8, with_precision};
+use cloze_ops::{IntegerWeight, Precision, linear, linear_integer, with_precision};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -78,11 +78,11 @@ fn main() {
             (x, weight, Tensor::<1>::random([d_out], uniform, device))
         };
         let (x, weight, bias) = draw(&Device::flex());
-        let int8 = Int8Weight::quantize(weight.clone());
+        let int8 = IntegerWeight::quantize(weight.clone());
         let forward: [f64; 3] = best(rounds, repeats, |variant| {
             let (x, bias) = (x.clone(), Some(bias.clone()));
             black_box(match variant {
-                2 => linear_int8(x, &int8, bias),
+                2 => linear_integer(x, &int8, bias),
                 _ => with_precision(precision(variant), || linear(x, weight.clone(), bias)),
             });
         });

@@ -1,3 +1,4 @@
+use crate::IntegerMatrix;
 use burn::tensor::{Int, Tensor};
 
 #[cfg(feature = "cube")]
@@ -19,6 +20,20 @@ pub fn embedding(weight: Tensor<2>, ids: Tensor<2, Int>) -> Tensor<3> {
         return cube::embedding::embedding(weight, ids);
     }
     burn::tensor::module::embedding(weight, ids)
+}
+
+/// Rows of a table of integers by their index, as FP32: for inference on flex, where only the rows that are looked up are
+/// read from a mapped file; none elsewhere.
+///
+/// # Shapes
+/// - `table`: `[n, d]`; `ids`: `[batch, len]`, each below `n`; returns `[batch, len, d]`
+pub fn embedding_integer(table: &IntegerMatrix, ids: Tensor<2, Int>) -> Option<Tensor<3>> {
+    #[cfg(feature = "flex")]
+    if flex::is_flex(&ids.device()) {
+        return Some(flex::integer::embedding(table, ids));
+    }
+    let _ = (table, ids);
+    None
 }
 
 #[cfg(all(test, feature = "flex"))]
@@ -43,6 +58,20 @@ mod tests {
         let (fused, composed) = (run(embedding), run(burn::tensor::module::embedding));
         for (fused, composed) in fused.iter().zip(composed) {
             fused.assert_approx_eq::<f32>(&composed, Tolerance::rel_abs(1e-5, 1e-5));
+        }
+    }
+
+    #[test]
+    fn rows_of_integers_are_dequantised() {
+        let numbers: Vec<f32> = (0..11 * 32).map(|i| (i as f32 * 0.37).sin()).collect();
+        let ids: Vec<i32> = (0..80).map(|i| i * i % 11).collect();
+        let ids = Tensor::<2, Int>::from_data(TensorData::new(ids, [2, 40]), &Device::flex());
+        for table in [IntegerMatrix::int8(&numbers, [11, 32], 127), IntegerMatrix::q4_0(&numbers, [11, 32])] {
+            let table = table.unwrap();
+            let floats = TensorData::new(table.dequantized(), [11, 32]);
+            let expected = embedding(Tensor::from_data(floats, &Device::flex()), ids.clone());
+            let found = embedding_integer(&table, ids.clone()).unwrap();
+            assert_eq!(found.into_data(), expected.into_data());
         }
     }
 

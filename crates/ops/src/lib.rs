@@ -11,7 +11,7 @@
 //! | --- | --- |
 //! | [`linear`], [`linear_tied`] | product including the bias; gradients of weight and bias in one product and one pass |
 //! | [`linear_packed`] | the weight packed once for the kernel; for inference |
-//! | [`linear_int8`] | 8-bit weight, tokens quantised to 8 bits on the fly; for inference |
+//! | [`linear_integer`] | 8-bit or 4-bit weight, tokens quantised to 8 bits on the fly; for inference |
 //! | [`attention`] | products, masks, softmax and dropout head by head, without the transposed copies; long sequences in blocks, without a matrix of all scores; each [packed](Packing) sequence separately |
 //! | [`attention_at`], [`attention_at_with_bias`] | one query per row, over keys and values in place; for decoding |
 //! | [`relative_attention`] | scores by content, distance and segment, masks, softmax and dropout head by head; one product with the distance keys, and no gathering |
@@ -70,7 +70,8 @@ mod gelu;
 mod glu;
 mod gru;
 mod heads;
-mod int8;
+mod integer_matrix;
+mod integer_weight;
 mod kernel_times;
 mod kernels;
 mod key_value;
@@ -107,13 +108,14 @@ pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use cube::launches::count_launches;
 pub use dropout::{dropout, dropout_add};
 pub use ema::moving_average;
-pub use embedding::embedding;
+pub use embedding::{embedding, embedding_integer};
 pub use fused::{composed_on_graphics, is_fused, unfused, warn_unfused};
 pub use gated::{Gate, gated};
 pub use gelu::{gelu, gelu_tanh};
 pub use glu::glu;
 pub use gru::{GruOutput, gru};
-pub use int8::{Int8Weight, linear_int8};
+pub use integer_matrix::{BLOCK, Bits, IntegerMatrix, Scales, q4_0_scale, q4_0_step};
+pub use integer_weight::{IntegerWeight, TokenRange, TokenRounding, linear_integer};
 pub use kernel_times::{KernelTime, KernelTimes};
 pub use kernels::{Kernels, kernels};
 pub use key_value::{KeyValueStore, attention_at, attention_at_with_bias};

@@ -112,7 +112,7 @@ impl AwdLstmConfig {
     /// If the configuration is not [valid](Self::validate).
     pub fn init_encoder(&self, init: &mut ParamInit) -> AwdLstmEncoder {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
-        let embedding = Embedding { weight: init.uniform([self.vocab_size, self.d_embedding], 0.1) };
+        let embedding = Embedding::from_weight(init.uniform([self.vocab_size, self.d_embedding], 0.1));
         let mut d_in = self.d_embedding;
         let layer = |d| RecurrentLayer::new(Cell::Lstm, std::mem::replace(&mut d_in, d), d, init);
         let layers = self.widths().into_iter().map(layer).collect();

@@ -1,9 +1,10 @@
 use super::{BertEmbeddings, Pooler, Pooling};
 use crate::blocks::{
-    Attention, Encoder, EncoderTrace, LearnedPositions, MultiHeadAttention, Positions, WantedTokens,
+    Attention, Embedding, Encoder, EncoderTrace, LearnedPositions, LinearMap, LinearMaps, MultiHeadAttention,
+    Positions, WantedTokens,
 };
 use crate::ops::{AttentionMask, Packing, Sight};
-use crate::{Backbone, BackboneShape, HasBackbone, linear_maps};
+use crate::{Backbone, BackboneShape, HasBackbone};
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use std::sync::Arc;
@@ -186,7 +187,17 @@ pub struct Bert<A: Attention = MultiHeadAttention, P: Positions = LearnedPositio
     pub causal: bool,
 }
 
-linear_maps!(Bert<A: Attention, P: Positions> { encoder; embeddings, pooler });
+impl<A: Attention, P: Positions> LinearMaps for Bert<A, P> {
+    fn linear_maps_mut(&mut self) -> Vec<LinearMap<'_>> {
+        let Self { embeddings, encoder, pooler, .. } = self;
+        let kept = LinearMap::kept("embeddings", embeddings).chain(LinearMap::kept("pooler", pooler));
+        LinearMap::of("encoder", encoder).chain(kept).collect()
+    }
+
+    fn tables_mut(&mut self) -> Vec<(&'static str, &mut Embedding)> {
+        vec![("embeddings.tokens", &mut self.embeddings.tokens)]
+    }
+}
 
 impl<A: Attention, P: Positions> Bert<A, P> {
     /// The same encoder with other [positions](BertEmbeddings::with_positions):

@@ -383,7 +383,9 @@ impl Attention for MultiHeadAttention {
 
     fn takes_packed(&self) -> bool {
         let by_distances = self.disentangled.is_some() || self.transformer_xl.is_some();
-        !self.is_biased() && !by_distances && ops::takes_packed(&self.query.weight.val())
+        // A weight may be integers, which nothing should turn into floats.
+        let like_it = || Tensor::<1>::zeros([1], &self.query.weight.lazy_device());
+        !self.is_biased() && !by_distances && ops::takes_packed(&like_it())
     }
 }
 

@@ -1,5 +1,6 @@
-use crate::ops::{self, Int8Weight, PackedWeight};
-use burn::tensor::Tensor;
+use crate::huggingface::QuantizedTensor;
+use crate::ops::{self, IntegerWeight, PackedWeight};
+use burn::tensor::{Device, Tensor};
 
 /// The matrix of a linear map that is no longer trained, stored for fast inference.
 #[derive(Debug, Clone)]
@@ -8,7 +9,9 @@ pub struct InferenceWeight(Form);
 #[derive(Debug, Clone)]
 enum Form {
     Packed(Box<PackedWeight>),
-    Int8(Int8Weight),
+    Int8(IntegerWeight),
+    /// Integers that were read from a file.
+    Stored(IntegerWeight),
 }
 
 impl InferenceWeight {
@@ -20,16 +23,31 @@ impl InferenceWeight {
         Self(Form::Packed(Box::new(PackedWeight::new(weight))))
     }
 
-    /// Quantised to 8 bits, see [`ops::linear_int8`]. Shapes are those of [`packed`](Self::packed).
+    /// Quantised to 8 bits, see [`ops::linear_integer`]. Shapes are those of [`packed`](Self::packed).
     pub fn int8(weight: Tensor<2>) -> Self {
-        Self(Form::Int8(Int8Weight::quantize(weight)))
+        Self(Form::Int8(IntegerWeight::quantize(weight)))
+    }
+
+    /// The integers of a file, which are multiplied as they are. Tokens are rounded as the file says, each in a range of
+    /// its own if it says nothing.
+    pub(crate) fn stored(tensor: &QuantizedTensor, device: &Device) -> Self {
+        Self(Form::Stored(IntegerWeight::new(
+            &tensor.matrix,
+            tensor.tokens.clone().unwrap_or_default(),
+            device,
+        )))
+    }
+
+    /// Whether it holds the [integers of a file](Self::stored).
+    pub(super) fn is_stored(&self) -> bool {
+        matches!(self.0, Form::Stored(_))
     }
 
     /// Another weight in the same form.
     pub(super) fn with_weight(&self, weight: Tensor<2>) -> Self {
         match self.0 {
             Form::Packed(_) => Self::packed(weight),
-            Form::Int8(_) => Self::int8(weight),
+            Form::Int8(_) | Form::Stored(_) => Self::int8(weight),
         }
     }
 
@@ -37,7 +55,7 @@ impl InferenceWeight {
     /// - `x`: `[..., d_in]`; `bias`: `[d_out]`; returns `[..., d_out]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>, bias: Option<Tensor<1>>) -> Tensor<D> {
         match &self.0 {
-            Form::Int8(weight) => ops::linear_int8(x, weight, bias),
+            Form::Int8(weight) | Form::Stored(weight) => ops::linear_integer(x, weight, bias),
             Form::Packed(weight) => ops::linear_packed(x, weight, bias),
         }
     }

@@ -1,5 +1,7 @@
 use super::{Embedding, InferenceWeight, Linear, NormedLinear};
+use crate::huggingface::Integers;
 use burn::tensor::Tensor;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 /// A module that lists its linear maps; [`linear_maps!`](crate::linear_maps) implements it.
@@ -10,6 +12,11 @@ pub trait LinearMaps {
     /// Every [`Linear`] and [`NormedLinear`] in the module, heads and projections included, and
     /// [tied projections](LinearMapKind::Tied). New adapters are drawn in this order.
     fn linear_maps_mut(&mut self) -> Vec<LinearMap<'_>>;
+
+    /// The tables of pieces, with their paths: those that a file may hold as integers.
+    fn tables_mut(&mut self) -> Vec<(&'static str, &mut Embedding)> {
+        Vec::new()
+    }
 }
 
 /// A linear map in a module.
@@ -82,27 +89,68 @@ impl<'a> LinearMap<'a> {
         };
         *stored = Some(form(weight));
     }
+
+    /// Whether its weight is the integers of a file.
+    fn is_stored(&self) -> bool {
+        let inference = match &self.kind {
+            LinearMapKind::Plain(map) => &map.inference,
+            LinearMapKind::Normed(map) => &map.inference,
+            LinearMapKind::Tied { stored, .. } => stored,
+        };
+        inference.as_ref().is_some_and(InferenceWeight::is_stored)
+    }
 }
 
 /// Packs the weights of the [convertible](LinearMap::is_convertible) maps for matrix products, see
 /// [`ops::linear_packed`](crate::ops::linear_packed), for inference only. The parameters do not change; later
 /// changes to them have no effect. It needs as much memory again as the weights (half in bf16). Short texts
-/// take half the time or less.
+/// take half the time or less. Integers of a file stay as they are.
 pub fn pack_weights(module: &mut impl LinearMaps) {
     store(module, InferenceWeight::packed);
 }
 
 /// Quantises the [convertible](LinearMap::is_convertible) maps to 8 bits, see
-/// [`ops::linear_int8`](crate::ops::linear_int8), for inference only. The parameters do not change; later
+/// [`ops::linear_integer`](crate::ops::linear_integer), for inference only. The parameters do not change; later
 /// changes to them have no effect. Each output has a scale for its weights, and each token one for its
-/// activations, computed on the fly. Everything else stays in FP32, embeddings included.
+/// activations, computed on the fly. Everything else stays in FP32, embeddings included. Integers of a file stay as they
+/// are.
 pub fn quantize_int8(module: &mut impl LinearMaps) {
     store(module, InferenceWeight::int8);
 }
 
 fn store(module: &mut impl LinearMaps, form: fn(Tensor<2>) -> InferenceWeight) {
     let maps = module.linear_maps_mut().into_iter();
-    maps.filter(|map| map.is_convertible).for_each(|map| map.store(form));
+    maps.filter(|map| map.is_convertible && !map.is_stored()).for_each(|map| map.store(form));
+}
+
+/// Gives the maps and tables of a module the integers that were read for them, by the paths of their weights within
+/// `prefix`. Returns what is left, whose parameters are floats.
+pub(crate) fn set_integers(module: &mut impl LinearMaps, prefix: &str, mut integers: Integers) -> Integers {
+    let mut of_tables = BTreeMap::new();
+    for (path, table) in module.tables_mut() {
+        let path = format!("{prefix}{path}.weight");
+        if let Some((tensor, false)) = integers.remove(&path) {
+            table.set_integers(tensor.matrix.clone());
+            of_tables.insert(path, tensor);
+        }
+    }
+    for map in module.linear_maps_mut() {
+        let path = format!("{prefix}{}.weight", map.path);
+        match map.kind {
+            LinearMapKind::Plain(map) => {
+                if let Some((tensor, _)) = integers.remove(&path).filter(|(_, transposed)| *transposed) {
+                    map.inference = Some(InferenceWeight::stored(&tensor, &map.weight.lazy_device()));
+                }
+            }
+            LinearMapKind::Normed(_) => {}
+            LinearMapKind::Tied { table, stored } => {
+                if let Some(tensor) = of_tables.get(&path) {
+                    *stored = Some(InferenceWeight::stored(tensor, &table.weight.lazy_device()));
+                }
+            }
+        }
+    }
+    integers
 }
 
 /// Implements [`LinearMaps`](crate::blocks::LinearMaps) for a struct: the maps of the named fields. Those of

@@ -47,6 +47,7 @@ pub use inference_weight::InferenceWeight;
 pub use key_value_cache::KeyValueCache;
 pub use layer_norm::LayerNorm;
 pub use linear::Linear;
+pub(crate) use linear_maps::set_integers;
 pub use linear_maps::{LinearMap, LinearMapKind, LinearMaps, pack_weights, quantize_int8};
 #[cfg(test)]
 pub(crate) use lora::tests as lora_tests;

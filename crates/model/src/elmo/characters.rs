@@ -115,7 +115,7 @@ impl CharacterEncoderConfig {
     pub fn init(&self, init: &mut ParamInit) -> CharacterEncoder {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
         let d = self.n_filters();
-        let embedding = Embedding { weight: init.uniform([N_CHARACTERS, self.d_character], 1.0) };
+        let embedding = Embedding::from_weight(init.uniform([N_CHARACTERS, self.d_character], 1.0));
         let filters = self.filters.iter();
         CharacterEncoder {
             embedding,

@@ -43,7 +43,7 @@ impl NextToken for Gpt {
     type State = GptState;
 
     fn step(&self, tokens: &[i32], state: &mut GptState) -> StepOutput {
-        let device = self.tokens.weight.val().device();
+        let device = self.tokens.weight.lazy_device();
         let lengths = state.lengths();
         assert_eq!(tokens.len(), lengths.len(), "a token a row");
         let mask = state.caches[0].step_mask();

@@ -42,6 +42,10 @@ impl LinearMaps for Gpt {
         let output = LinearMap::of_output(output, ("tokens", tokens), inference_table);
         LinearMap::of("layers", layers).chain(output).collect()
     }
+
+    fn tables_mut(&mut self) -> Vec<(&'static str, &mut Embedding)> {
+        vec![("tokens", &mut self.tokens)]
+    }
 }
 
 impl Gpt {
@@ -194,7 +198,7 @@ impl Gpt {
             self.max_positions
         );
         let mask = AttentionMask::default().with_causal();
-        match is_even(sequences) || !ops::takes_packed(&self.tokens.weight.val()) {
+        match is_even(sequences) || !ops::takes_packed(&Tensor::<1>::zeros([1], device)) {
             true => {
                 let (ids, pad_mask) = sequences.padded(0, device);
                 let counts = self.layers.iter().any(|layer| layer.attention.depends_on_length());

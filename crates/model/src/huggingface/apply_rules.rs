@@ -2,9 +2,11 @@
 
 use super::finite::first_non_finite;
 use super::folder::file_of;
+use super::layout::transpose;
+use super::quantization::{Found, Integers};
 use super::reports::LoadReport;
 use super::transfer::Transfer;
-use super::{MappedTensors, TensorRules, tensors_of};
+use super::{MappedTensors, QuantizedTensor, TensorRules, tensors_of};
 use crate::weights::{self, NamedTensors};
 use crate::{ModelError, Result};
 use burn::module::Module;
@@ -47,25 +49,29 @@ impl TensorRules {
     /// [`ModelError::NonFinite`] for the first of the model's tensors with a NaN or an infinity; [`ModelError::Config`]
     /// for a malformed pattern.
     pub fn load<M: Module>(&self, model: M, folder: &Path, new: &[&str]) -> Result<(M, LoadReport)> {
-        self.put(model, folder, tensors_of(folder)?, new)
+        let (model, report, _) = self.put(model, folder, tensors_of(folder)?, new)?;
+        Ok((model, report))
     }
 
-    /// [`Self::load`] for tensors that were read from `folder`.
+    /// [`Self::load`] for tensors that were read from `folder`. Parameters that are whole matrices of integers become floats
+    /// when they are first used; the integers are returned by the parameters' paths.
     pub(super) fn put<M: Module>(
         &self,
         model: M,
         folder: &Path,
         tensors: MappedTensors,
         new: &[&str],
-    ) -> Result<(M, LoadReport)> {
+    ) -> Result<(M, LoadReport, Integers)> {
         let path = || folder.to_path_buf();
         let new = patterns(new)?;
-        let MappedTensors { floats, others } = tensors;
+        let MappedTensors { floats, quantized, others, .. } = tensors;
         let mut report = LoadReport::default();
         // `position_ids` in old checkpoints are no weights.
         report.unexpected.extend(others.into_iter().filter(|name| !name.ends_with("position_ids")));
-        let mut found: BTreeMap<String, (String, TensorData)> = BTreeMap::new();
-        for (name, data) in floats {
+        let mut found: BTreeMap<String, (String, Found)> = BTreeMap::new();
+        let floats = floats.into_iter().map(|(name, data)| (name, Found::Floats(data)));
+        let quantized = quantized.into_iter().map(|(name, tensor)| (name, Found::Integers(tensor)));
+        for (name, data) in floats.chain(quantized) {
             match found.entry(self.canonical(&name)) {
                 Entry::Vacant(place) => _ = place.insert((name, data)),
                 Entry::Occupied(_) => report.unexpected.push(name),
@@ -89,13 +95,21 @@ impl TensorRules {
             let mut data = Vec::new();
             for (name, expected) in transfer.tensors.iter().zip(transfer.shapes()) {
                 let (name, tensor) = found.remove(&self.canonical(name)).expect("it is there");
-                if tensor.shape().as_slice() != expected {
-                    let found = tensor.shape().to_vec();
+                if tensor.shape() != expected {
+                    let found = tensor.shape();
                     return Err(ModelError::Shape { path: path(), name, expected, found });
                 }
                 data.push((name, tensor));
             }
             transfers.push((transfer, data));
+        }
+        let mut integers = Integers::new();
+        let mut floats = Vec::new();
+        for (transfer, data) in transfers {
+            match transfer.load_integers(data) {
+                Ok(found) => integers.extend(found),
+                Err((transfer, data)) => floats.push((transfer, data)),
+            }
         }
         if !missing.is_empty() {
             missing.sort();
@@ -108,7 +122,9 @@ impl TensorRules {
         report.unexpected.extend(found.into_values().map(|(name, _)| name));
         report.unexpected.sort();
         report.missing.sort();
-        let loaded = |(transfer, data): (Transfer, Vec<(String, TensorData)>)| {
+        let loaded = |(transfer, data): (Transfer, Vec<(String, Found)>)| {
+            let data: Vec<(String, TensorData)> =
+                data.into_iter().map(|(name, found)| (name, found.into_floats())).collect();
             for (name, tensor) in &data {
                 if let Some((index, value)) = first_non_finite(tensor) {
                     let path = file_of(folder, name);
@@ -118,9 +134,19 @@ impl TensorRules {
             Ok(transfer.load(data.into_iter().map(|(_, tensor)| tensor).collect()))
         };
         // Check all of them, so that the error is always that of the first tensor.
-        let loaded: Vec<Result<Vec<_>>> = transfers.into_par_iter().map(loaded).collect();
+        let loaded: Vec<Result<Vec<_>>> = floats.into_par_iter().map(loaded).collect();
         let loaded = loaded.into_iter().collect::<Result<Vec<_>>>()?;
-        Ok((weights::replace(model, loaded.into_iter().flatten().collect()), report))
+        let model = weights::replace(model, loaded.into_iter().flatten().collect());
+        let deferred = integers.iter().map(|(path, (tensor, transposed))| {
+            let (tensor, transposed) = (QuantizedTensor::clone(tensor), *transposed);
+            let compute: weights::Compute = Box::new(move || {
+                let data = tensor.dequantized();
+                if transposed { transpose(&data) } else { data }
+            });
+            (path.clone(), compute)
+        });
+        let model = weights::defer(model, deferred.collect());
+        Ok((model, report, integers))
     }
 
     /// The tensors of a file that are for parameters whose paths match a pattern of `new`, and have other shapes.
@@ -131,8 +157,8 @@ impl TensorRules {
         new: &[&str],
     ) -> Result<Vec<String>> {
         let new = patterns(new)?;
-        let by_name: BTreeMap<String, (&String, &TensorData)> =
-            tensors.floats.iter().map(|(name, data)| (self.canonical(name), (name, data))).collect();
+        let by_name: BTreeMap<String, (&String, Vec<usize>)> =
+            tensors.shapes().map(|(name, shape)| (self.canonical(name), (name, shape))).collect();
         let mut misfits = Vec::new();
         for transfer in Transfer::all(self, &weights::shapes(model))? {
             let is_new = |path: &String| new.iter().any(|pattern| pattern.matches(path));
@@ -141,7 +167,7 @@ impl TensorRules {
             }
             for (name, expected) in transfer.tensors.iter().zip(transfer.shapes()) {
                 let found = by_name.get(&self.canonical(name));
-                let misfit = found.filter(|(_, data)| data.shape().as_slice() != expected);
+                let misfit = found.filter(|(_, shape)| *shape != expected);
                 misfits.extend(misfit.map(|(name, _)| (*name).clone()));
             }
         }

@@ -4,6 +4,7 @@ use super::any_model::read_as_all;
 use super::fields::Fields;
 use super::float_type::{FloatType, overflows, stored_as};
 use super::keys::CONFIG_KEYS;
+use super::quantization::KEY as QUANTIZATION;
 use super::text_file::write_text;
 use super::{MAX_SHARD_SIZE, PretrainedConfig, save_tensors, tensors_of};
 use crate::weights::NamedTensors;
@@ -42,7 +43,7 @@ pub struct ConvertReport {
 /// if necessary: as safetensors, in one file or in shards with an index. The folder may hold any model that this crate
 /// reads: an encoder, a decoder, an encoder–decoder, or one in this crate's own format.
 ///
-/// Every float tensor keeps its name, even in heads and classes that this crate does not know, and its values, bit for
+/// Weights of integers become floats. Every float tensor keeps its name, even in heads and classes that this crate does not know, and its values, bit for
 /// bit unless they are narrowed. `config.json` keeps every key except the float type's; old files without a
 /// `model_type` get one.
 ///
@@ -53,7 +54,7 @@ pub fn convert(from: &Path, to: &Path, config: &ConvertConfig) -> Result<Convert
     let fields = Fields::read(&from.join("config.json"))?;
     let model_type = model_type_of(&fields)?;
     let declared = FloatType::read(&fields)?;
-    let weights = tensors_of(from)?;
+    let weights = tensors_of(from)?.dequantized();
     let dtype = config.dtype.unwrap_or_else(|| {
         let keeps = |data: &TensorData| same_bits(data, &stored_as(data, declared));
         if weights.floats.values().all(keeps) { declared } else { FloatType::F32 }
@@ -71,6 +72,7 @@ pub fn convert(from: &Path, to: &Path, config: &ConvertConfig) -> Result<Convert
     let mut map = fields.map().clone();
     map.insert("model_type".into(), model_type.into());
     map.shift_remove("dtype");
+    map.shift_remove(QUANTIZATION);
     map.insert("torch_dtype".into(), dtype.name().into());
     let text = serde_json::to_string_pretty(&map).expect("JSON that was read serialises") + "\n";
     write_text(&to.join("config.json"), &text)?;

@@ -97,7 +97,7 @@ impl Fields {
         &self.map
     }
 
-    fn ask(&self, key: &str) {
+    pub(super) fn ask(&self, key: &str) {
         if !self.asked.borrow().contains(key) {
             self.asked.borrow_mut().insert(key.to_owned());
         }

@@ -1,6 +1,7 @@
 //! The weights of a folder: one file, or several with an index, in either format.
 
 use super::json_file::read_json;
+use super::quantization::decoded;
 use super::safetensors_file::write_some;
 use super::text_file::write_text;
 use super::torch::map_torch;
@@ -38,6 +39,8 @@ struct Index {
 /// Tensors are copied only if necessary, see [`map_tensors`]. A `pytorch_model.bin` is a program in Python's pickle
 /// format, none of which is run: anything beyond a dictionary of tensors is refused.
 ///
+/// Weights of integers are put together as the `quantization_config` in the folder's `config.json` says.
+///
 /// # Errors
 /// [`ModelError::Weights`] for a folder without weights, for files without a tensor, and for an index that names
 /// missing files or files outside the folder; the errors of [`map_tensors`], and [`ModelError::Torch`].
@@ -56,7 +59,7 @@ pub fn tensors_of(folder: &Path) -> Result<MappedTensors> {
             let reason = "has no tensor of floating-point numbers, expected a model's weights".into();
             return Err(ModelError::Weights { path: path.clone(), reason });
         }
-        return Ok(unwrapped(path, tensors));
+        return decoded(folder, unwrapped(path, tensors));
     }
     let reason = format!("has none of {SAFETENSORS}, {SAFETENSORS_INDEX}, {TORCH} and {TORCH_INDEX}");
     Err(ModelError::Weights { path: folder.into(), reason })
@@ -86,7 +89,7 @@ pub(super) fn file_of(folder: &Path, tensor: &str) -> PathBuf {
 fn shards(folder: &Path, path: &Path, read: fn(&Path) -> Result<MappedTensors>) -> Result<MappedTensors> {
     let wrong = |reason| ModelError::Weights { path: path.into(), reason };
     let Index { weight_map, .. } = read_json(path, INDEX)?;
-    let mut all = MappedTensors { floats: NamedTensors::new(), others: Vec::new() };
+    let mut all = MappedTensors::new(NamedTensors::new(), Vec::new());
     let mut elsewhere = Vec::new();
     for shard in weight_map.values().collect::<BTreeSet<_>>() {
         let mut parts = Path::new(shard).components();
@@ -112,6 +115,7 @@ fn shards(folder: &Path, path: &Path, read: fn(&Path) -> Result<MappedTensors>) 
             all.floats.insert(name, data);
         }
         all.others.extend(found.others);
+        all.raw.extend(found.raw);
     }
     if let Some(name) = elsewhere.first() {
         let n = elsewhere.len();
@@ -163,7 +167,9 @@ fn unwrapped(path: &Path, tensors: MappedTensors) -> MappedTensors {
             path.display()
         );
     }
-    MappedTensors { floats, others: tensors.others.iter().map(|name| bare(name)).collect() }
+    let raw = tensors.raw.into_iter().map(|(name, tensor)| (bare(&name), tensor)).collect();
+    let others = tensors.others.iter().map(|name| bare(name)).collect();
+    MappedTensors { raw, ..MappedTensors::new(floats, others) }
 }
 
 /// Writes float tensors as transformers does: to `model.safetensors`, or, if they take more than `max_shard_size`

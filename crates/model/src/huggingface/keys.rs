@@ -2,6 +2,7 @@
 //! followed; it needs no entry here.
 
 use super::fields::Fields;
+use super::quantization::{KEY as QUANTIZATION, QuantizationConfig};
 use crate::Result;
 use serde_json::Value;
 
@@ -289,6 +290,9 @@ impl Keys {
     /// # Errors
     /// [`ModelError::Config`](crate::ModelError::Config) for a value that is not followed.
     pub fn check(&self, fields: &Fields, key: &str, found: &Value) -> Result<()> {
+        if key == QUANTIZATION {
+            return QuantizationConfig::read(fields).map(drop);
+        }
         let Some(neutral) = self.neutral(key) else { return Ok(()) };
         let is_neutral = found.is_null()
             || match serde_json::from_str::<Value>(neutral) {

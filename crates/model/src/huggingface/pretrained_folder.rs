@@ -2,6 +2,7 @@ use super::published::tell_own_projection;
 use super::reports::LoadReport;
 use super::{Architecture, MappedTensors, PretrainedConfig, tensors_of};
 use crate::bert::{Bert, BertConfig};
+use crate::blocks::set_integers;
 use crate::{HasBackbone, ModelError, ParamInit, Result};
 use std::path::{Path, PathBuf};
 
@@ -65,6 +66,11 @@ impl PretrainedFolder {
         Self { replaces_heads: true, ..self }
     }
 
+    /// Whether weights are integers: such a model cannot be trained.
+    pub fn is_quantized(&self) -> bool {
+        !self.tensors.quantized.is_empty()
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -76,7 +82,7 @@ impl PretrainedFolder {
         let family = self.config.family;
         let rules = family.rules(architecture, &self.config.encoder, "");
         let has_pooler =
-            || self.tensors.floats.keys().any(|name| rules.canonical(name).starts_with("pooler."));
+            || self.tensors.shapes().any(|(name, _)| rules.canonical(name).starts_with("pooler."));
         let pooler =
             family.has_pooler(architecture) && (architecture != Architecture::Encoder || has_pooler());
         BertConfig { pooler, ..self.config.encoder.clone() }
@@ -124,7 +130,15 @@ impl PretrainedFolder {
         let misfits =
             if self.replaces_heads { rules.misfits(&model, &self.tensors, new)? } else { Vec::new() };
         self.tensors.floats.retain(|name, _| !misfits.contains(name));
-        let (model, mut report) = rules.put(model, &self.folder, self.tensors, new)?;
+        let (mut model, mut report, integers) = rules.put(model, &self.folder, self.tensors, new)?;
+        let left = set_integers(model.backbone_mut(), &M::path_of(""), integers);
+        let rounded: Vec<_> = left.iter().filter(|(_, (tensor, _))| tensor.tokens.is_some()).collect();
+        if let Some((first, _)) = rounded.first() {
+            let n = rounded.len();
+            tracing::warn!(
+                "{n} maps of the head have integers, whose inputs are not rounded; the first is `{first}`"
+            );
+        }
         report.unexpected.extend(misfits);
         report.unexpected.sort();
         Ok((model, report))

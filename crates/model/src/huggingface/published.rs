@@ -12,6 +12,7 @@ use super::reports::{LoadReport, SaveReport};
 use super::text_file::write_text;
 use super::transfer::Transfer;
 use super::{MAX_SHARD_SIZE, TensorRules, save_tensors, tensors_of};
+use crate::blocks::{LinearMaps, set_integers};
 use crate::weights::{self, NamedTensors};
 use crate::{ModelError, ParamInit, Result};
 use burn::module::Module;
@@ -22,7 +23,7 @@ use std::path::Path;
 /// A model configuration that can be stored in a folder's `config.json`.
 pub trait Published: Format {
     /// The model that it builds.
-    type Model: Module;
+    type Model: Module + LinearMaps;
 
     /// A new model.
     fn init(&self, init: &mut ParamInit) -> Self::Model;
@@ -168,9 +169,9 @@ pub fn load_published_as<C: Published>(
 ) -> Result<(C::Model, LoadReport)> {
     let (rules, mut tensors) = (config.rules(), tensors_of(folder)?);
     for (name, expected) in config.telling() {
-        let mut found = tensors.floats.iter();
+        let mut found = tensors.shapes();
         let found = found.find(|(found, _)| rules.canonical(found) == rules.canonical(&name));
-        match found.map(|(_, data)| data.shape().to_vec()) {
+        match found.map(|(_, shape)| shape) {
             Some(found) if found == expected => (),
             Some(found) => return Err(ModelError::Shape { path: folder.into(), name, expected, found }),
             None => {
@@ -196,7 +197,9 @@ pub fn load_published_as<C: Published>(
             return Err(ModelError::Weights { path: folder.into(), reason });
         }
     }
-    rules.put(model, folder, tensors, config.optional())
+    let (mut model, report, integers) = rules.put(model, folder, tensors, config.optional())?;
+    set_integers(&mut model, "", integers);
+    Ok((model, report))
 }
 
 /// Whether two tensors of a shape are equal up to rounding, also in half precision.

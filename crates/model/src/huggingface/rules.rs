@@ -1,5 +1,5 @@
+use super::quantization::Found;
 use crate::weights::NamedTensors;
-use burn::tensor::TensorData;
 use std::collections::BTreeMap;
 
 /// How tensors of a file correspond to parameters of a model.
@@ -319,7 +319,7 @@ impl TensorRules {
 
     /// Of a tensor with two names, one is kept: a copy gets the original's name if the original is missing. A copy that
     /// differs keeps its own name, and so is left over, which is told.
-    pub(super) fn untie(&self, found: &mut BTreeMap<String, (String, TensorData)>) {
+    pub(super) fn untie(&self, found: &mut BTreeMap<String, (String, Found)>) {
         for rule in &self.rules {
             let TensorRule::Tie { copy, original } = rule else { continue };
             let (copy, original) = (self.canonical(copy), self.canonical(original));

@@ -1,3 +1,4 @@
+use super::quantization::QuantizedTensor;
 use crate::weights::{NamedTensors, OnDevice, TensorsOnDevice};
 use crate::{ModelError, Result};
 use burn::tensor::{AllocationProperty, DType, TensorData};
@@ -5,7 +6,7 @@ use memmap2::Mmap;
 use safetensors::SafeTensorError;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -14,8 +15,41 @@ use std::path::Path;
 pub struct MappedTensors {
     /// Float tensors, as FP32.
     pub floats: NamedTensors,
+    /// Matrices of integers, by the names of the float tensors that they stand for; [`tensors_of`](super::tensors_of) reads
+    /// them.
+    pub quantized: BTreeMap<String, QuantizedTensor>,
     /// The names of the others, such as old checkpoints' `position_ids`; sorted.
     pub others: Vec<String>,
+    /// What those hold, where it may be a part of a matrix of integers.
+    pub(super) raw: BTreeMap<String, RawTensor>,
+}
+
+impl MappedTensors {
+    /// Float tensors, and the names of others.
+    pub(super) fn new(floats: NamedTensors, others: Vec<String>) -> Self {
+        Self { floats, quantized: BTreeMap::new(), others, raw: BTreeMap::new() }
+    }
+
+    /// The names and the shapes of all tensors that have numbers.
+    pub(super) fn shapes(&self) -> impl Iterator<Item = (&String, Vec<usize>)> {
+        let floats = self.floats.iter().map(|(name, data)| (name, data.shape().to_vec()));
+        floats.chain(self.quantized.iter().map(|(name, tensor)| (name, tensor.matrix.dims().to_vec())))
+    }
+
+    /// The same tensors with floats in place of integers.
+    pub fn dequantized(mut self) -> Self {
+        let quantized = std::mem::take(&mut self.quantized).into_iter();
+        self.floats.extend(quantized.map(|(name, tensor)| (name, tensor.dequantized())));
+        self
+    }
+}
+
+/// A tensor of integers as a file has it.
+#[derive(Debug, Clone)]
+pub(super) struct RawTensor {
+    pub dtype: Dtype,
+    pub shape: Vec<usize>,
+    pub bytes: bytes::Bytes,
 }
 
 /// Maps a safetensors file into memory. FP32 tensors are not copied: they are read from the file when used, and copied
@@ -25,7 +59,7 @@ pub struct MappedTensors {
 /// one.
 pub fn map_tensors(path: &Path) -> Result<MappedTensors> {
     let map = bytes::Bytes::from_owner(map(path)?);
-    let (mut floats, mut others) = (NamedTensors::new(), Vec::new());
+    let (mut floats, mut others, mut raw) = (NamedTensors::new(), Vec::new(), BTreeMap::new());
     for (name, view) in parse(path, &map)?.iter() {
         let in_place = match view.dtype() {
             Dtype::F32 => mapped_f32(&map, view.data(), view.shape()),
@@ -36,6 +70,12 @@ pub fn map_tensors(path: &Path) -> Result<MappedTensors> {
             None => match widened(path, name, &view)? {
                 Some(data) => data,
                 None => {
+                    let (dtype, shape) = (view.dtype(), view.shape().to_vec());
+                    let bytes = match view.data() {
+                        [] => bytes::Bytes::new(),
+                        data => map.slice_ref(data),
+                    };
+                    raw.insert(name.to_string(), RawTensor { dtype, shape, bytes });
                     others.push(name.to_string());
                     continue;
                 }
@@ -44,7 +84,7 @@ pub fn map_tensors(path: &Path) -> Result<MappedTensors> {
         floats.insert(name.to_string(), data);
     }
     others.sort();
-    Ok(MappedTensors { floats, others })
+    Ok(MappedTensors { raw, ..MappedTensors::new(floats, others) })
 }
 
 /// Reads every float tensor of a safetensors file as FP32, independent of the file afterwards. Half precisions are
@@ -88,7 +128,7 @@ fn widened(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Option<Tens
         Dtype::F64 => widen(view.data(), |bytes| f64::from_le_bytes(bytes) as f32),
         Dtype::F16 => widen(view.data(), |b| burn::tensor::f16::from_le_bytes(b).to_f32()),
         Dtype::BF16 => widen(view.data(), |b| burn::tensor::bf16::from_le_bytes(b).to_f32()),
-        Dtype::I64 | Dtype::I32 | Dtype::U8 | Dtype::BOOL => return Ok(None),
+        Dtype::I64 | Dtype::I32 | Dtype::I8 | Dtype::U8 | Dtype::BOOL => return Ok(None),
         other => {
             return Err(ModelError::Dtype {
                 path: path.into(),
@@ -134,7 +174,7 @@ pub fn write_from_device(path: &Path, tensors: &TensorsOnDevice, metadata: &[(&s
     }
 
     let views = tensors.iter().map(|(name, tensor)| {
-        let dtype = float_type(name, tensor.dtype());
+        let dtype = stored_type(name, tensor.dtype());
         (name.as_str(), Copied(tensor, dtype))
     });
     write_views(path, views.collect(), metadata)
@@ -147,7 +187,7 @@ pub(super) fn write_some<'a>(
     metadata: &[(&str, &str)],
 ) -> Result<()> {
     let view = |(name, data): (&'a str, &'a TensorData)| {
-        let dtype = float_type(name, data.dtype());
+        let dtype = stored_type(name, data.dtype());
         let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
         (name, view.expect("a tensor's bytes fill its shape"))
     };
@@ -155,13 +195,17 @@ pub(super) fn write_some<'a>(
 }
 
 /// # Panics
-/// If it is not a float type of weights.
-fn float_type(name: &str, dtype: DType) -> Dtype {
+/// If it is no type of weights.
+fn stored_type(name: &str, dtype: DType) -> Dtype {
     match dtype {
         DType::F32 => Dtype::F32,
         DType::F16 => Dtype::F16,
         DType::BF16 => Dtype::BF16,
-        other => panic!("`{name}`: {other:?} is no float type of weights"),
+        // Parts of matrices of integers.
+        DType::I8 => Dtype::I8,
+        DType::I32 => Dtype::I32,
+        DType::I64 => Dtype::I64,
+        other => panic!("`{name}`: {other:?} is no type of weights"),
     }
 }
 

@@ -1,5 +1,6 @@
 use super::layout::{concatenated, cut, transpose};
-use super::{TensorRule, TensorRules};
+use super::quantization::Found;
+use super::{QuantizedTensor, TensorRule, TensorRules};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
 use burn::tensor::TensorData;
@@ -167,6 +168,35 @@ impl Transfer {
         let parts = regrouped(tensors, self.axis, &sizes);
         let paths = self.parameters.into_iter().map(|(path, _)| path);
         paths.zip(parts.into_iter().map(|part| turned(part, self.transposed))).collect()
+    }
+
+    /// Whether the parameters, transposed or not, are rows of one tensor.
+    pub fn holds_rows(&self, transposed: bool) -> bool {
+        let in_rows = self.parameters.len() == 1 || self.axis == 0;
+        self.tensors.len() == 1 && self.shape.is_none() && in_rows && self.transposed == transposed
+    }
+
+    /// The integers of parameters that are rows of one matrix, or all of it, by their paths, and whether the parameter is
+    /// the transpose; otherwise everything back.
+    #[allow(clippy::type_complexity, reason = "the caller takes it apart at once")]
+    pub fn load_integers(
+        self,
+        mut found: Vec<(String, Found)>,
+    ) -> std::result::Result<Vec<(String, (QuantizedTensor, bool))>, (Self, Vec<(String, Found)>)> {
+        // Otherwise a weight that the file does not multiply in integers, or one whose rows are not the outputs.
+        let fits =
+            matches!(&*found, [(_, Found::Integers(tensor))] if self.holds_rows(tensor.tokens.is_some()));
+        let Some((_, Found::Integers(tensor))) = found.pop_if(|_| fits) else {
+            return Err((self, found));
+        };
+        let mut row = 0;
+        let rows: Vec<usize> = self.laid_out().iter().map(|shape| shape[0]).collect();
+        let parts = self.parameters.into_iter().zip(rows).map(|((path, _), n)| {
+            row += n;
+            let matrix = tensor.matrix.rows(row - n..row);
+            (path, (QuantizedTensor { matrix, tokens: tensor.tokens.clone() }, self.transposed))
+        });
+        Ok(parts.collect())
     }
 
     /// The tensors' values, from the parameters, which are removed from `all`.

@@ -68,7 +68,7 @@ impl RecurrentEncoderConfig {
             RecurrentConfig::new(self.cell, self.d_embedding, self.d_model / self.reading.directions());
         let layers = layers.with_layers(self.n_layers).with_reading(self.reading).with_dropout(self.dropout);
         RecurrentEncoder {
-            embedding: Embedding { weight: init.uniform([self.vocab_size, self.d_embedding], 0.1) },
+            embedding: Embedding::from_weight(init.uniform([self.vocab_size, self.d_embedding], 0.1)),
             layers: layers.init(init),
             dropout: self.dropout,
         }

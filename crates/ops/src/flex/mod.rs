@@ -13,7 +13,7 @@ pub(crate) mod gated;
 pub(crate) mod gelu;
 mod gemm;
 pub(crate) mod glu;
-pub(crate) mod int8;
+pub(crate) mod integer;
 pub(crate) mod key_value;
 pub(crate) mod lamb;
 pub(crate) mod layer_norm;
@@ -58,8 +58,8 @@ pub(crate) fn kernels() -> Kernels {
     Kernels {
         fp32: choice.fp32.name(Precision::Fp32),
         bf16: choice.bf16.name(Precision::Bf16),
-        int8: int8::kernel_name(),
-        refused: choice.refused.iter().copied().chain(int8::refused_kernels()).collect(),
+        int8: integer::kernel_name(),
+        refused: choice.refused.iter().copied().chain(integer::refused_kernels()).collect(),
     }
 }
 

@@ -114,7 +114,7 @@ pub(super) fn map_torch(path: &Path) -> Result<MappedTensors> {
         floats.insert(name.to_string(), data);
     }
     others.sort();
-    Ok(MappedTensors { floats, others })
+    Ok(MappedTensors::new(floats, others))
 }
 
 /// The weights in what a training program saved of its state, and their key; none of a dictionary of tensors.

@@ -155,7 +155,8 @@ impl ConvolutionalEncoderDecoderConfig {
     pub fn init(&self, init: &mut ParamInit) -> ConvolutionalEncoderDecoder {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
         let (d_embedding, d, keep) = (self.d_embedding, self.d_model, 1.0 - self.dropout);
-        let table = |n: usize, init: &mut ParamInit| Embedding { weight: init.normal([n, d_embedding], 0.1) };
+        let table =
+            |n: usize, init: &mut ParamInit| Embedding::from_weight(init.normal([n, d_embedding], 0.1));
         let target_embedding = table(self.vocab_size, init);
         let source_embedding = (!self.tied.joins_source()).then(|| table(self.source_vocabulary(), init));
         let [source_positions, target_positions] = [(); 2].map(|()| table(self.max_positions, init));

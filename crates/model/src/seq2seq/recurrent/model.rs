@@ -52,7 +52,7 @@ impl RecurrentEncoderDecoderConfig {
         }
         assert_eq!(score.is_some(), self.wiring != Wiring::None, "a score where there is attention");
         let (d_embedding, d) = (self.d_embedding, self.d_model);
-        let mut table = |n: usize| Embedding { weight: init.uniform([n, d_embedding], 0.1) };
+        let mut table = |n: usize| Embedding::from_weight(init.uniform([n, d_embedding], 0.1));
         let target_embedding = table(self.vocab_size);
         let source_embedding =
             (!self.tied.joins_source()).then(|| table(self.source_vocab_size.unwrap_or(self.vocab_size)));

@@ -673,7 +673,7 @@ impl TransformerConfig {
             place = (place + 1) % (n * d);
             if row == pad { 0.0 } else { value as f32 }
         });
-        Embedding { weight }
+        Embedding::from_weight(weight)
     }
 
     /// Attention to other sequences, which has no positions.

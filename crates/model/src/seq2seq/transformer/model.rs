@@ -79,6 +79,11 @@ impl LinearMaps for Transformer {
             .chain(LinearMap::of_output(output, ("target_embeddings", target_embeddings), inference_table))
             .collect()
     }
+
+    fn tables_mut(&mut self) -> Vec<(&'static str, &mut Embedding)> {
+        let source = self.source_embeddings.iter_mut().map(|table| ("source_embeddings", table));
+        source.chain([("target_embeddings", &mut self.target_embeddings)]).collect()
+    }
 }
 
 impl Transformer {

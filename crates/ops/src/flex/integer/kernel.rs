@@ -1,7 +1,8 @@
-//! Kernels for panels of 8-bit integers: AMX, AVX512-VNNI, AVX2 and portable.
+//! Kernels for panels of 8-bit integers: AMX, AVX512-VNNI, two with AVX2, and a portable one.
 
 use super::super::gemm::{self, Line, TASK};
-use super::DEPTH;
+use super::super::vector::vectorised;
+use super::{BLOCK_LANES, DEPTH};
 use std::sync::LazyLock;
 
 #[cfg(target_arch = "x86_64")]
@@ -31,6 +32,29 @@ impl Sums {
     }
 }
 
+/// A tile's sums over blocks with scales, laid out as [`Sums`].
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct ScaledSums(pub [f32; MOST_SUMS]);
+
+impl ScaledSums {
+    pub fn new() -> Self {
+        Self([0.0; MOST_SUMS])
+    }
+}
+
+vectorised! {
+    /// Adds a block's sums times its scales, one for each of the tile's columns.
+    fn accumulate(sums: &[i32], scales: &[f32], to: &mut [f32]) {
+        let n = scales.len();
+        for (sums, to) in sums.chunks_exact(n).zip(to.chunks_exact_mut(n)) {
+            for i in 0..n {
+                to[i] = (sums[i] as f32).mul_add(scales[i], to[i]);
+            }
+        }
+    }
+}
+
 /// Panels are of `[lanes, rows]` and `[lanes, columns]`; a lane holds four steps along `k`. With AMX the left ones are of
 /// `[rows, lanes]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +63,12 @@ pub(super) enum Kernel {
     Amx,
     #[cfg(target_arch = "x86_64")]
     Vnni,
+    /// For small weights.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// For all weights.
+    #[cfg(target_arch = "x86_64")]
+    WideAvx2,
     Plain,
 }
 
@@ -54,6 +82,8 @@ impl Kernel {
             (Self::Vnni, avx512::has_vnni()),
             #[cfg(target_arch = "x86_64")]
             (Self::Avx2, avx2::has_avx2()),
+            #[cfg(target_arch = "x86_64")]
+            (Self::WideAvx2, avx2::has_avx2()),
             (Self::Plain, true),
         ];
         all.into_iter().filter(|(_, has)| *has).map(|(kernel, _)| kernel)
@@ -63,6 +93,16 @@ impl Kernel {
     pub fn best() -> Self {
         let right = Self::available().find(|kernel| !Self::refused().contains(kernel));
         right.unwrap_or(Self::Plain)
+    }
+
+    /// The best kernel with correct sums for weights of this magnitude; for whole rows, or for [blocks](Self::multiply_blocks).
+    pub fn best_for(greatest: u8, in_blocks: bool) -> Self {
+        let fits = |kernel: &Self| {
+            kernel.greatest_weight().unsigned_abs() >= greatest.min(127)
+                && !Self::refused().contains(kernel)
+                && (!in_blocks || kernel.step() == 1)
+        };
+        Self::available().find(fits).unwrap_or(Self::Plain)
     }
 
     /// Supported kernels with wrong sums: hopefully none.
@@ -81,7 +121,7 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Self::Vnni => "AVX512-VNNI",
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => "AVX2",
+            Self::Avx2 | Self::WideAvx2 => "AVX2",
             Self::Plain => "plain",
         }
     }
@@ -126,7 +166,7 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Self::Amx => [BLOCK, BLOCK],
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => [avx2::ROWS, avx2::COLUMNS],
+            Self::Avx2 | Self::WideAvx2 => [avx2::ROWS, avx2::COLUMNS],
             _ => [ROWS, COLUMNS],
         }
     }
@@ -145,7 +185,8 @@ impl Kernel {
         work();
     }
 
-    /// The maximum magnitude of a weight: AVX2 adds two products in 16 bits.
+    /// The maximum magnitude of a weight: the faster kernel with AVX2 adds two products in 16 bits. The others take −128
+    /// too.
     pub fn greatest_weight(self) -> i8 {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -173,7 +214,7 @@ impl Kernel {
                 unsafe { <avx512::Int8 as avx512::Format>::pack::<ROWS>(lines, panel.as_mut_ptr()) }
             }
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => pack::<{ avx2::ROWS }>(rows, panel),
+            Self::Avx2 | Self::WideAvx2 => pack::<{ avx2::ROWS }>(rows, panel),
             Self::Plain => pack::<ROWS>(rows, panel),
         }
     }
@@ -213,7 +254,53 @@ impl Kernel {
                 // SAFETY: the machine was found to have AVX2; as above.
                 unsafe { compiled(lanes, a.as_ptr(), b.as_ptr(), place) }
             }
+            #[cfg(target_arch = "x86_64")]
+            Self::WideAvx2 => {
+                #[target_feature(enable = "avx2,fma")]
+                unsafe fn compiled(lanes: usize, a: *const u32, b: *const u32, place: Place) {
+                    // SAFETY: the caller's promise.
+                    unsafe { avx2::multiply::<avx2::WideInt8>(lanes, a, b, place, Onto::Zero) }
+                }
+                // SAFETY: the machine was found to have AVX2; as above.
+                unsafe { compiled(lanes, a.as_ptr(), b.as_ptr(), place) }
+            }
             Self::Plain => multiply_plain(a.as_chunks().0, b.as_chunks().0, height, sums),
+        }
+    }
+}
+
+impl Kernel {
+    /// [`multiply`](Self::multiply) in blocks of [`BLOCK_LANES`] lanes, with a scale for each block and column: adds their
+    /// sums times their scales to `to`, in the order of the blocks. `greatest` is the greatest magnitude in `b`.
+    ///
+    /// # Panics
+    /// If a panel is longer than the kernel needs, as with AMX.
+    pub fn multiply_blocks(
+        self,
+        (a, b, scales): (&[u32], &[u32], &[f32]),
+        greatest: u8,
+        [height, width]: [usize; 2],
+        to: &mut ScaledSums,
+    ) {
+        let [rows, columns] = self.tile();
+        let n_blocks = scales.len() / columns;
+        assert_eq!(self.step(), 1, "panels of whole blocks");
+        assert_eq!(a.len(), n_blocks * BLOCK_LANES * rows, "as many blocks");
+        assert_eq!(b.len(), n_blocks * BLOCK_LANES * columns, "as many blocks");
+        #[cfg(target_arch = "x86_64")]
+        if self == Self::Avx2 && greatest <= 8 {
+            const { assert!(avx2::BLOCK == BLOCK_LANES) };
+            let (scales, to) = (scales.as_ptr(), to.0.as_mut_ptr());
+            // SAFETY: the machine was found to have AVX2; panels and scales are of as many blocks, and the sums as large
+            // as a tile.
+            unsafe { avx2::multiply_blocks(n_blocks, a.as_ptr(), b.as_ptr(), scales, [height, width], to) };
+            return;
+        }
+        let mut sums = Sums::new();
+        let blocks = a.chunks_exact(BLOCK_LANES * rows).zip(b.chunks_exact(BLOCK_LANES * columns));
+        for ((a, b), scales) in blocks.zip(scales.chunks_exact(columns)) {
+            self.multiply(a, b, height, width, &mut sums);
+            accumulate(&sums.0[..height * columns], scales, &mut to.0);
         }
     }
 }
@@ -296,6 +383,58 @@ mod tests {
     fn every_kernel_of_the_machine_is_right() {
         assert_eq!(Kernel::refused(), []);
         assert_eq!(Some(Kernel::best()), Kernel::available().next());
+        for kernel in Kernel::available() {
+            let greatest = kernel.greatest_weight().unsigned_abs();
+            assert!(Kernel::best_for(greatest, false).greatest_weight().unsigned_abs() >= greatest);
+            assert_eq!(Kernel::best_for(greatest, true).step(), 1);
+        }
+        // −128, which a file may hold.
+        assert_eq!(Kernel::best_for(128, false).greatest_weight(), 127);
+    }
+
+    #[test]
+    fn blocks_have_the_same_bits_with_every_kernel() {
+        let (n_blocks, height, width) = (5, 5, 13);
+        let lanes = n_blocks * BLOCK_LANES;
+        for greatest in [8, 127] {
+            let (a, b) = (bytes(32 * lanes * DEPTH, 3), signed(32 * lanes * DEPTH, greatest, 4));
+            let scale = |block: usize, column: usize| ((block * 7 + column) as f32).sin() * 0.01;
+            let mut results = Vec::new();
+            for kernel in Kernel::available().filter(|kernel| kernel.step() == 1) {
+                if kernel.greatest_weight() < greatest {
+                    continue;
+                }
+                let [rows, columns] = kernel.tile();
+                let (mut left, mut right) = (Line::zeros(lanes * rows), Line::zeros(lanes * columns));
+                kernel.pack(&a[..lanes * rows * DEPTH], &mut Line::lanes_mut(&mut left)[..lanes * rows]);
+                for (c, column) in b.chunks_exact(lanes * DEPTH).enumerate().take(columns) {
+                    for (lane, b) in column.as_chunks::<DEPTH>().0.iter().enumerate() {
+                        Line::lanes_mut(&mut right)[lane * columns + c] =
+                            u32::from_le_bytes(b.map(i8::cast_unsigned));
+                    }
+                }
+                let scales: Vec<f32> =
+                    (0..n_blocks * columns).map(|i| scale(i / columns, i % columns)).collect();
+                let mut to = ScaledSums([0.5; MOST_SUMS]);
+                let panels =
+                    (&Line::lanes(&left)[..lanes * rows], &Line::lanes(&right)[..lanes * columns], &*scales);
+                kernel.multiply_blocks(panels, greatest.unsigned_abs(), [height, width], &mut to);
+                let found: Vec<u32> =
+                    (0..height * width).map(|i| to.0[i / width * columns + i % width].to_bits()).collect();
+                results.push((kernel, found));
+            }
+            for (i, found) in results[0].1.iter().enumerate() {
+                let (row, column) = (i / width, i % width);
+                let expected = (0..n_blocks).fold(0.5, |sum: f32, block| {
+                    let part = |of: usize| (of * lanes + block * BLOCK_LANES) * DEPTH;
+                    let products = (0..BLOCK_LANES * DEPTH)
+                        .map(|k| i32::from(a[part(row) + k]) * i32::from(b[part(column) + k]));
+                    (products.sum::<i32>() as f32).mul_add(scale(block, column), sum)
+                });
+                assert_eq!(f32::from_bits(*found), expected);
+            }
+            assert!(results.iter().all(|(_, found)| *found == results[0].1), "{results:?}");
+        }
     }
 
     #[test]
