@@ -27,6 +27,7 @@ mod names;
 mod pretrained_folder;
 mod problem_type;
 mod published;
+mod reduce;
 mod reports;
 mod rules;
 mod safetensors_file;
@@ -52,6 +53,7 @@ pub use published::{
     Format, Published, check_published, load_published, load_published_as, model_type, read_published,
     save_published,
 };
+pub use reduce::ReducedFolder;
 pub use reports::{LoadReport, SaveReport};
 pub use rules::{TensorRule, TensorRules};
 pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_from_device, write_tensors};
