@@ -122,7 +122,10 @@ impl<P: Positions> Bert<MultiHeadAttention, P> {
                 let d_v = width / attention.n_heads();
                 let features: Vec<usize> =
                     heads.iter().flat_map(|head| head * d_v..(head + 1) * d_v).collect();
-                zero_outputs(&mut attention.value, &features);
+                // Values that heads share are those of heads that stay, too.
+                if attention.value.weight.dims()[1] == width {
+                    zero_outputs(&mut attention.value, &features);
+                }
                 zero_inputs(&mut attention.output, &features);
             }
             if let Some(neurons) = removal.neurons.get(number).filter(|neurons| !neurons.is_empty()) {

@@ -4,7 +4,9 @@ use super::fields::Fields;
 use super::float_type::{FloatType, stored_as};
 use super::keys::CONFIG_KEYS;
 use super::text_file::write_text;
-use super::{Architecture, MAX_SHARD_SIZE, PretrainedConfig, TensorRule, TensorRules, save_tensors, tensors_of};
+use super::{
+    Architecture, MAX_SHARD_SIZE, PretrainedConfig, TensorRule, TensorRules, save_tensors, tensors_of,
+};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
 use burn::tensor::TensorData;
@@ -93,8 +95,9 @@ impl ReducedFolder {
         }
         if let Some(Value::Object(lists)) = self.map.get_mut(PRUNED_HEADS) {
             let moved = layers.iter().enumerate();
-            let moved =
-                moved.filter_map(|(place, layer)| Some((place.to_string(), lists.get(&layer.to_string())?.clone())));
+            let moved = moved.filter_map(|(place, layer)| {
+                Some((place.to_string(), lists.get(&layer.to_string())?.clone()))
+            });
             *lists = moved.collect();
         }
         self.config.encoder = encoder;
@@ -120,7 +123,8 @@ impl ReducedFolder {
         let n = self.config.encoder.vocab_size;
         let path = self.folder.join("config.json");
         if let Some(beyond) = old_ids.iter().find(|id| **id as usize >= n) {
-            let message = format!("{}: the tokenizer has the id {beyond}, the model {n} pieces", path.display());
+            let message =
+                format!("{}: the tokenizer has the id {beyond}, the model {n} pieces", path.display());
             return Err(ModelError::Config(message));
         }
         let (mut over_pieces, mut others) = (BTreeSet::new(), BTreeSet::new());
@@ -187,7 +191,8 @@ impl ReducedFolder {
 
 /// Whether a key of `config.json` is the id of a piece.
 fn is_id(key: &str) -> bool {
-    key.ends_with("_token_id") || ["bos_index", "eos_index", "mask_index", "pad_index", "unk_index"].contains(&key)
+    key.ends_with("_token_id")
+        || ["bos_index", "eos_index", "mask_index", "pad_index", "unk_index"].contains(&key)
 }
 
 /// What the names of layers' tensors begin with, before the number, such as `encoder.layer.`.
@@ -215,7 +220,9 @@ fn layer_of(canonical: &str, stem: &str) -> Option<usize> {
 /// The names of the tensors with a row for each piece, and those of all others.
 fn names_over_pieces(rules: &TensorRules) -> (BTreeSet<String>, BTreeSet<String>) {
     let is_over = |path: &str| {
-        path.ends_with("embeddings.tokens.weight") || path.ends_with("mlm.bias") || path.starts_with("mlm.decoder.")
+        path.ends_with("embeddings.tokens.weight")
+            || path.ends_with("mlm.bias")
+            || path.starts_with("mlm.decoder.")
     };
     let (mut over, mut others) = (BTreeSet::new(), BTreeSet::new());
     for rule in rules.rules() {
@@ -285,7 +292,8 @@ mod tests {
 
     fn encoder(folder: &TempDir) -> (BertConfig, Bert) {
         let init = &mut ParamInit::new(&Device::flex(), 6);
-        let (config, model, report) = PretrainedFolder::open(folder.path()).unwrap().load_encoder(init).unwrap();
+        let (config, model, report) =
+            PretrainedFolder::open(folder.path()).unwrap().load_encoder(init).unwrap();
         assert!(report.missing.is_empty(), "{report:?}");
         (config, model)
     }
@@ -326,7 +334,8 @@ mod tests {
         let model = config().init(&mut ParamInit::new(&Device::flex(), 5));
         let mut smaller = model.clone();
         smaller.bert = smaller.bert.without(&removal);
-        save_pretrained(folder.path(), &smaller, &pruned, &SaveConfig::new(Architecture::PreTraining)).unwrap();
+        save_pretrained(folder.path(), &smaller, &pruned, &SaveConfig::new(Architecture::PreTraining))
+            .unwrap();
         let json = std::fs::read_to_string(folder.path().join("config.json")).unwrap();
         let json: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["pruned_heads"], serde_json::json!({"0": [0], "2": [1, 3], "3": [2]}));
@@ -341,7 +350,10 @@ mod tests {
         let error = save.check(&of).unwrap_err().to_string();
         assert!(error.contains("`pruned_heads` is [[0],[],[1,3],[2]], expected none"), "{error}");
         for (heads, expected) in [
-            (r#"{"7": [1]}"#, "`pruned_heads` is {\"7\":[1]}, expected lists of heads by layer, from \"0\" to \"3\""),
+            (
+                r#"{"7": [1]}"#,
+                "`pruned_heads` is {\"7\":[1]}, expected lists of heads by layer, from \"0\" to \"3\"",
+            ),
             (r#"{"1": [4]}"#, "`pruned_heads` is [4] in layer 1, expected heads from 0 to 3"),
             (r#"{"1": [0, 1, 2, 3]}"#, "expected one head at least that is left"),
         ] {
@@ -367,8 +379,10 @@ mod tests {
             // The masked-LM head is cut as well.
             let pretrained = PretrainedFolder::open(out.path()).unwrap();
             let architecture = pretrained.config.architecture;
-            let head = pretrained.encoder(architecture).init(&mut ParamInit::new(&Device::flex(), 7).deferred());
-            let (head, report) = pretrained.load_into(head, architecture, &["*pooler*", "next_sentence.*"]).unwrap();
+            let head =
+                pretrained.encoder(architecture).init(&mut ParamInit::new(&Device::flex(), 7).deferred());
+            let (head, report) =
+                pretrained.load_into(head, architecture, &["*pooler*", "next_sentence.*"]).unwrap();
             assert!(report.unexpected.is_empty(), "{family}: {report:?}");
             let bias = weights::collect(&head.mlm).remove("bias").unwrap();
             let expected = weights::collect(&whole.mlm).remove("bias").unwrap();
@@ -386,6 +400,8 @@ mod tests {
             folder.tensors.insert("mine.table".into(), TensorData::new(vec![0f32; 62], [31, 2]));
             folder.keep_pieces(&[0, 1])
         });
-        assert!(error.unwrap_err().to_string().contains("tensor `mine.table` has a row for each of 31 pieces"));
+        assert!(
+            error.unwrap_err().to_string().contains("tensor `mine.table` has a row for each of 31 pieces")
+        );
     }
 }
