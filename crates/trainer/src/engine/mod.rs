@@ -32,7 +32,7 @@ mod term;
 mod training;
 
 pub use average::Averaging;
-pub use extension::{Extension, Extensions, KeptState};
+pub use extension::{Extension, Extensions, KeptState, Rewind};
 pub use failure::Kept;
 pub use folder_config::{Difference, FolderConfig};
 pub use objective::Objective;
@@ -44,6 +44,6 @@ pub use run::{Outcome, RunOptions, train, train_in};
 pub use seeds::{OverSeeds, Plan, train_seeds};
 pub use settings::{
     Cadence, CheckpointSection, Epochs, Export, LogSection, NonFinite, OptimizerSection, Precision,
-    RunSettings,
+    Rounds, RunSettings,
 };
 pub use term::Term;

@@ -132,6 +132,7 @@ pub fn prune(
     run.model.layers = None;
     run.model.lora = None;
     run.distillation = None;
+    run.pruning = None;
     if let Some(file) = TaskFile::<TaskSection>::read(model)? {
         let (of_model, of_config) = (kind_of(&file.task), kind_of(&run.task));
         if of_model != of_config {
