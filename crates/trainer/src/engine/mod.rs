@@ -43,7 +43,7 @@ pub(crate) use run::watched;
 pub use run::{Outcome, RunOptions, train, train_in};
 pub use seeds::{OverSeeds, Plan, train_seeds};
 pub use settings::{
-    Cadence, CheckpointSection, Epochs, Export, LogSection, NonFinite, OptimizerSection, Precision,
-    Rounds, RunSettings,
+    Cadence, CheckpointSection, Epochs, Export, LogSection, NonFinite, OptimizerSection, Precision, Rounds,
+    RunSettings,
 };
 pub use term::Term;

@@ -4,10 +4,10 @@ use super::distillation::DistillationSection;
 use super::recurrent::section::RecurrentSection;
 use super::section::TaskSection;
 use crate::config::{Common, NonFinite, Precision, Run};
+use crate::pruning::PruningSection;
 use cloze_data::labelled::LabelledSource;
 use cloze_model::blocks::LoraConfig;
 use cloze_model::tasks::DropoutOverrides;
-use crate::pruning::PruningSection;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 

@@ -9,8 +9,8 @@ use super::task::{Encoded, Features, Task};
 use crate::Result;
 use crate::engine::checkpoint::CursorState;
 use crate::engine::{
-    Advance, Epochs, Exported, Extensions, Objective, Position, Recipe, Rounds, SplitFigures, StepBatches, Term,
-    watched,
+    Advance, Epochs, Exported, Extensions, Objective, Position, Recipe, Rounds, SplitFigures, StepBatches,
+    Term, watched,
 };
 use crate::metrics::progress::RunProgress;
 use crate::pruning::{PruningSection, Target, share_of_zeros};
@@ -163,7 +163,9 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
     fn extensions(&self) -> Extensions<T::Model> {
         let seed = self.config.common.run.seed;
         let masks = self.masks.iter();
-        masks.map(|masks| masks.section.extension(masks.targets.clone(), masks.rounds, masks.steps, seed)).collect()
+        masks
+            .map(|masks| masks.section.extension(masks.targets.clone(), masks.rounds, masks.steps, seed))
+            .collect()
     }
 
     fn split(&self) -> Option<&str> {

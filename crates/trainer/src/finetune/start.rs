@@ -100,7 +100,11 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     let (epochs, steps) = epochs(config, &buckets)?;
     let rounds = config.pruning.and_then(|section| section.rounds(steps));
     if let Some((Rounds { rewind, .. }, _)) = rounds.filter(|(rounds, _)| rounds.rewind >= steps) {
-        return Err(bad_setting("pruning.rewind", rewind, format!("less than {steps}, the steps of a round")));
+        return Err(bad_setting(
+            "pruning.rewind",
+            rewind,
+            format!("less than {steps}, the steps of a round"),
+        ));
     }
     let steps = rounds.map_or(steps, |(rounds, n)| rounds.all_steps(n));
     let mut settings = settings(config, epochs.clone(), steps);
@@ -122,7 +126,8 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     folder.check()?;
     let form = Box::new(PretrainedForm { config, task, folder });
     let distillation = Distillation::open::<T, T>(task, &data, config, options, progress)?;
-    let mut recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation, masks };
+    let mut recipe =
+        TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation, masks };
     let new = if config.model.untrained { "all".into() } else { report.missing.join(", ") };
     let origin = [
         ("checkpoint", config.model.path.display().to_string()),

@@ -145,7 +145,8 @@ impl<M: Module> Extension<M> for Gates {
         let (gradients, of_gates) = (split.gradients, split.of_gates);
         let (distribution, penalty) = (self.distribution, self.section.penalty);
         for (gates, found) in self.gates.iter_mut().zip(of_gates) {
-            let found: Vec<f64> = found.map(|found| found.into_data().iter::<f64>().collect()).unwrap_or_default();
+            let found: Vec<f64> =
+                found.map(|found| found.into_data().iter::<f64>().collect()).unwrap_or_default();
             for (gate, of_gate) in gates.iter_mut().zip(found) {
                 gate.gradient = Some(distribution.gradient(gate.log_alpha, gate.uniform, of_gate, penalty));
             }

@@ -59,7 +59,8 @@ impl HardConcrete {
     pub fn gradient(&self, log_alpha: f64, uniform: f64, of_gate: f64, penalty: f64) -> f64 {
         let s = self.concrete(log_alpha, uniform);
         let is_between = (0.0..1.0).contains(&self.stretched(s)) && self.stretched(s) > 0.0;
-        let slope = if is_between { (self.above - self.below) * s * (1.0 - s) / self.temperature } else { 0.0 };
+        let slope =
+            if is_between { (self.above - self.below) * s * (1.0 - s) / self.temperature } else { 0.0 };
         let open = self.open(log_alpha);
         of_gate * slope + penalty * open * (1.0 - open)
     }

@@ -14,7 +14,10 @@ pub(super) fn weights<M: Module>(model: &M, targets: &[Target]) -> Vec<Tensor<2>
     let mut found = Weights { path: ModulePath::default(), targets, found: BTreeMap::new() };
     model.visit(&mut found);
     let mut found = found.found;
-    targets.iter().map(|target| found.remove(&target.path).expect("a target is a weight of the model")).collect()
+    targets
+        .iter()
+        .map(|target| found.remove(&target.path).expect("a target is a weight of the model"))
+        .collect()
 }
 
 /// The model with these weights, in the order of the targets.

@@ -7,7 +7,9 @@ use super::targets::Scope;
 pub(super) fn largest(scores: &[Vec<f32>], share: f64, scope: Scope) -> Vec<Vec<f32>> {
     let n_left = |n: usize| ((share * n as f64).ceil() as usize).min(n);
     match scope {
-        Scope::Matrix => scores.iter().map(|list| above(&[list], n_left(list.len())).swap_remove(0)).collect(),
+        Scope::Matrix => {
+            scores.iter().map(|list| above(&[list], n_left(list.len())).swap_remove(0)).collect()
+        }
         Scope::Global => {
             let lists: Vec<&Vec<f32>> = scores.iter().collect();
             above(&lists, n_left(lists.iter().map(|list| list.len()).sum()))
@@ -26,7 +28,8 @@ fn above(lists: &[&Vec<f32>], n: usize) -> Vec<Vec<f32>> {
     }
     let (_, least, _) = all.select_nth_unstable_by(n - 1, |a, b| b.total_cmp(a));
     let least = *least;
-    let greater = lists.iter().flat_map(|list| list.iter()).filter(|score| score.total_cmp(&least).is_gt()).count();
+    let greater =
+        lists.iter().flat_map(|list| list.iter()).filter(|score| score.total_cmp(&least).is_gt()).count();
     // As many of those equal to the least as there is room for.
     let mut equal = n - greater;
     let mut entry = |score: &f32| match score.total_cmp(&least) {

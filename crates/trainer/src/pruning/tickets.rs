@@ -136,7 +136,11 @@ impl Tickets {
                         None => sizes,
                         Some(mask) => {
                             let mask = mask.clone().into_data().iter::<f32>().collect::<Vec<_>>();
-                            sizes.into_iter().zip(mask).map(|(size, mask)| if mask > 0.0 { size } else { -1.0 }).collect()
+                            sizes
+                                .into_iter()
+                                .zip(mask)
+                                .map(|(size, mask)| if mask > 0.0 { size } else { -1.0 })
+                                .collect()
                         }
                     }
                 })
@@ -216,12 +220,15 @@ impl<M: Module> Extension<M> for Tickets {
 
     fn tensors(&self) -> TensorsOnDevice {
         let masks = self.targets.iter().zip(&self.masks);
-        let masks = masks.map(|(target, mask)| (format!("{MASK}{}", target.path), OnDevice::new(mask.clone())));
+        let masks =
+            masks.map(|(target, mask)| (format!("{MASK}{}", target.path), OnDevice::new(mask.clone())));
         let start = self.start.iter().flat_map(|start| {
             let parts = [(PARAMETER, &start.parameters), (MOMENT, &start.moments)];
             parts.into_iter().flat_map(|(part, tensors)| {
                 let on_device = |data: &TensorData| kept(data, self.device.as_ref()?);
-                tensors.iter().filter_map(move |(name, data)| Some((format!("{part}{name}"), on_device(data)?)))
+                tensors
+                    .iter()
+                    .filter_map(move |(name, data)| Some((format!("{part}{name}"), on_device(data)?)))
             })
         });
         masks.chain(start).collect()
@@ -233,7 +240,8 @@ impl<M: Module> Extension<M> for Tickets {
 
     fn restore(&mut self, model: &M, mut kept: KeptState) -> std::result::Result<(), String> {
         let mut part = |prefix: &str| -> NamedTensors {
-            let names: Vec<String> = kept.tensors.keys().filter(|name| name.starts_with(prefix)).cloned().collect();
+            let names: Vec<String> =
+                kept.tensors.keys().filter(|name| name.starts_with(prefix)).cloned().collect();
             let taken = names.into_iter().filter_map(|name| {
                 let data = kept.tensors.remove(&name)?;
                 Some((name[prefix.len()..].to_owned(), data))
@@ -248,7 +256,9 @@ impl<M: Module> Extension<M> for Tickets {
                     Some(mask) if mask.num_elements() == target.n_entries() => {
                         restored.push(Tensor::from_data(mask, &weight.device()));
                     }
-                    _ => return Err(format!("the mask of `{}` is missing, or of another shape", target.path)),
+                    _ => {
+                        return Err(format!("the mask of `{}` is missing, or of another shape", target.path));
+                    }
                 }
             }
             self.masks = restored;
