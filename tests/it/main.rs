@@ -14,6 +14,7 @@ mod families;
 mod golden;
 mod ops_parity;
 mod own_projections;
+mod pruning;
 mod recurrent_parity;
 mod senses;
 mod seq2seq_families;

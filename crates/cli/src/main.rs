@@ -21,6 +21,7 @@ mod input;
 mod lines;
 mod memory;
 mod model;
+mod new_folder;
 mod npy;
 mod output;
 mod profile;

@@ -145,7 +145,7 @@ pub(crate) fn starred(name: &str, main: bool) -> String {
 }
 
 /// A figure with four decimals, as in scikit-learn's reports; a dash for NaN.
-pub(crate) fn shown(value: f64) -> String {
+pub fn shown(value: f64) -> String {
     if value.is_nan() { "–".into() } else { format!("{value:.4}") }
 }
 

@@ -107,6 +107,7 @@ mod pattern;
 mod post_processors;
 mod pre_tokenizers;
 mod protobuf;
+mod pruning;
 mod sentencepiece;
 mod splits;
 mod statistics;
@@ -134,6 +135,7 @@ pub use pre_tokenizers::{
     ByteLevel, CharDelimiterSplit, Digits, FixedLength, Metaspace, PreTokenizer, PrependScheme, Punctuation,
     SplitPattern,
 };
+pub use pruning::PrunedTokenizer;
 pub use statistics::{Statistics, WordMark};
 pub use tokenizer::{SpecialIds, Tokenizer};
 pub use truncation::{Truncation, TruncationDirection, TruncationStrategy};

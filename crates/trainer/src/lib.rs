@@ -30,6 +30,7 @@ pub mod permutation;
 pub mod perplexity;
 pub mod pretraining;
 pub mod probing;
+pub mod pruning;
 mod recompute;
 pub mod requests;
 pub mod running_text;

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use cloze_model::huggingface::{ConvertConfig, FloatType, SentenceConfig, convert};
 use cloze_tokenizer::{MarianTokenizers, Tokenizer};
 use cloze_trainer::translation::{TRANSLATION_FILE, TokenizerPlaces};
 
-use crate::failure::WrongUsage;
 use crate::model;
+use crate::new_folder::NewFolder;
 use crate::output::{Output, say};
 
 /// Files kept besides configuration, weights and tokenizer: the task of a fine-tuned model, the languages of a
@@ -63,14 +63,7 @@ enum Dtype {
 
 pub fn run(args: &Args) -> Result<()> {
     let out = &args.out;
-    let is_taken = match fs::read_dir(out) {
-        Ok(mut entries) => entries.next().is_some(),
-        Err(_) => out.exists(),
-    };
-    if is_taken {
-        let error = anyhow!("{} already exists: choose a new or empty folder", out.display());
-        return Err(WrongUsage::new(error).into());
-    }
+    let new = NewFolder::create(out)?;
     let folder = model::folder(&args.model)?;
     let tokenizers = Tokenizers::load(&folder)?;
     let dtype = args.dtype.map(|dtype| match dtype {
@@ -80,28 +73,11 @@ pub fn run(args: &Args) -> Result<()> {
     });
     let config = ConvertConfig { dtype, max_shard_size: args.max_shard_size };
 
-    let parent = match out.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let cannot = || format!("cannot create {}", out.display());
-    fs::create_dir_all(parent).with_context(cannot)?;
-    let partial = tempfile::Builder::new().prefix(".cloze-").tempdir_in(parent).with_context(cannot)?;
-    // The outer folder is for this user alone, as temporary ones are; the inner one is moved.
-    let inner = partial.path().join("model");
-    fs::create_dir(&inner).with_context(cannot)?;
+    let inner = new.path();
     let report = convert(&folder, &inner, &config)?;
     tokenizers.save(&folder, &inner)?;
     keep(&folder, &inner)?;
-    // An empty one in its place: not every system replaces it.
-    let _ = fs::remove_dir(out);
-    if let Err(error) = fs::rename(&inner, out) {
-        // It was new or empty before.
-        return Err(match fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
-            true => anyhow!("another process wrote {} in the meantime; it is left unchanged", out.display()),
-            false => anyhow::Error::new(error).context(cannot()),
-        });
-    }
+    new.finish()?;
 
     say(format_args!("{} tensors as {}", report.n_tensors, report.dtype.name()));
     if !report.left_out.is_empty() {
@@ -179,7 +155,7 @@ fn copy(from: &Path, to: &Path, name: &Path) -> Result<()> {
 
 /// Copies the files in [`KEPT`] and the configuration of each subfolder, such as the module `1_Pooling`; for
 /// `Dense` modules the weights too, unchanged.
-fn keep(from: &Path, to: &Path) -> Result<()> {
+pub(super) fn keep(from: &Path, to: &Path) -> Result<()> {
     let copy = |name: &Path| copy(from, to, name);
     KEPT.iter().try_for_each(|name| copy(Path::new(name)))?;
     let Some(sentence) = SentenceConfig::load(from)? else { return Ok(()) };

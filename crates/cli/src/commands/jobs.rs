@@ -70,6 +70,7 @@ const THEMES: [Theme; 6] = [
                 "cloze train runs/reviews/config.toml --set model.path=runs/reviews/model --set 'model.layers=[0,2,4]' --set 'distillation.teacher=\"runs/reviews/model\"' --out runs/small",
                 "distil",
             ),
+            job("take heads, neurons, layers or pieces out of a model", "prune", "prune"),
             job(
                 "tag words",
                 "cloze train tagging --model sentence-transformers/all-MiniLM-L6-v2 --data datasets/people.conll --out runs/people",

@@ -14,6 +14,7 @@ mod mine_negatives;
 mod perplexity;
 mod predict;
 mod probe;
+mod prune;
 #[cfg(feature = "hub")]
 mod pull;
 mod rerank;
@@ -104,6 +105,7 @@ pub enum Command {
     #[command(subcommand)]
     Senses(senses::Command),
     Convert(convert::Args),
+    Prune(prune::Args),
     #[cfg(feature = "hub")]
     Pull(pull::Args),
     Devices(devices::Args),
@@ -139,6 +141,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Search(command) => search::run(&command),
         Command::Senses(command) => senses::run(&command),
         Command::Convert(args) => convert::run(&args),
+        Command::Prune(args) => prune::run(&args),
         #[cfg(feature = "hub")]
         Command::Pull(args) => pull::run(&args),
         Command::Devices(args) => devices::run(&args),

@@ -29,6 +29,8 @@ mod perplexity;
 #[cfg(feature = "program")]
 mod program;
 #[cfg(feature = "program")]
+mod prune;
+#[cfg(feature = "program")]
 mod ran;
 #[cfg(all(feature = "program", feature = "flex"))]
 mod reranking;

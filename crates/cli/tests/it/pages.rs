@@ -72,6 +72,7 @@ pages! {
     use_map: "docs/src/use/map.md",
     use_pretrain: "docs/src/use/pretrain.md",
     use_probe: "docs/src/use/probe.md",
+    use_prune: "docs/src/use/prune.md",
     use_python: "docs/src/use/python.md",
     use_rerank: "docs/src/use/rerank.md",
     use_score: "docs/src/use/score.md",

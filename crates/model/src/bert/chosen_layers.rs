@@ -33,6 +33,9 @@ impl BertConfig {
             return refused("layer 0 among them: its parts differ from those of the others".into());
         }
         let mut config = Self { n_layers: layers.len(), ..self.clone() };
+        if !self.pruned_heads.is_empty() {
+            config.pruned_heads = layers.iter().map(|layer| self.pruned_heads[*layer].clone()).collect();
+        }
         if let (Some(old), Some(local)) = (&self.local, &mut config.local) {
             let chosen = |kinds: &Vec<bool>| layers.iter().map(|layer| kinds[*layer]).collect();
             local.layers = old.layers.as_ref().map(chosen);

@@ -172,6 +172,11 @@ pub struct BertConfig {
     /// Whether attention is causal, as in folders with `is_decoder`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub causal: bool,
+    /// The heads that each layer lacks since they were [pruned](Bert::without), by their numbers among `n_heads`, in
+    /// ascending order; a list for each layer, or empty if every layer has all heads. `n_heads` and the width of a
+    /// head are those of before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pruned_heads: Vec<Vec<usize>>,
     /// The language of texts, as a row of the token-type table if token types are languages (XLM). `None` if
     /// they are not, or are given per token, as in pretraining.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -304,6 +309,7 @@ with_fields!(BertConfig {
     with_embedding_norm => embedding_norm: bool,
     with_output_dropout => output_dropout: bool,
     with_causal => causal: bool,
+    with_pruned_heads => pruned_heads: Vec<Vec<usize>>,
     with_language => language: Option<usize>,
 });
 
@@ -378,6 +384,7 @@ impl BertConfig {
             embedding_norm: true,
             output_dropout: false,
             causal: false,
+            pruned_heads: Vec::new(),
             language: None,
         }
     }
@@ -530,7 +537,59 @@ impl BertConfig {
                 return refuse("convolution", "given".into(), "none: layers share parameters".into());
             }
         }
+        self.validate_pruned_heads()?;
         self.validate_positions()
+    }
+
+    /// The number of heads of a layer that are left.
+    pub fn n_heads_of(&self, layer: usize) -> usize {
+        self.n_heads - self.pruned_heads.get(layer).map_or(0, Vec::len)
+    }
+
+    /// Checks that the layers are as many as the lists, that each has a head left, and that no part of the attention
+    /// is shared between layers or between heads.
+    fn validate_pruned_heads(&self) -> Result<()> {
+        let lists = &self.pruned_heads;
+        if lists.is_empty() {
+            return Ok(());
+        }
+        let refuse = |found: String, expected: String| {
+            Err(ModelError::Setting { key: "pruned_heads", found, expected })
+        };
+        if lists.len() != self.n_layers {
+            let expected = format!("{}, one a layer", self.n_layers);
+            return refuse(format!("given for {} layers", lists.len()), expected);
+        }
+        for (layer, heads) in lists.iter().enumerate() {
+            let found = || format!("{heads:?} in layer {layer}");
+            if heads.iter().any(|head| *head >= self.n_heads) {
+                return refuse(found(), format!("heads from 0 to {}", self.n_heads - 1));
+            }
+            if heads.windows(2).any(|pair| pair[0] >= pair[1]) {
+                return refuse(found(), "each head once, in order".into());
+            }
+            if heads.len() == self.n_heads {
+                return refuse(found(), "one head at least that is left".into());
+            }
+        }
+        match self.fixed_heads() {
+            Some(reason) => refuse("given".into(), format!("none: {reason}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Why single heads of this encoder cannot be removed; none if they can.
+    pub fn fixed_heads(&self) -> Option<&'static str> {
+        let shares_keys = self.n_kv_heads.is_some_and(|n| n != self.n_heads);
+        match self {
+            _ if self.share_layers => Some("the layers share their parameters"),
+            _ if shares_keys => Some("heads share their keys and values"),
+            _ if self.relative_bias.is_some() => Some("each head has its own part of the bias by distance"),
+            _ if self.disentangled.is_some() || self.transformer_xl.is_some() => {
+                Some("each head has its own part of the vectors of distances")
+            }
+            _ => None,
+        }
     }
 
     /// Checks the attention's positions.
@@ -614,7 +673,11 @@ impl BertConfig {
         move |init| {
             let layer = layers.next().unwrap_or_default();
             let is_local = self.local.as_ref().is_some_and(|of| !of.is_global(layer));
-            if is_local { local.init(init) } else { global.init(init) }
+            let config = if is_local { &local } else { &global };
+            match self.n_heads_of(layer) {
+                n if n == self.n_heads => config.init(init),
+                left => config.clone().with_heads(left).init(init),
+            }
         }
     }
 

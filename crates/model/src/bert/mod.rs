@@ -11,6 +11,7 @@ mod heads;
 mod model;
 mod pooling;
 mod pretraining;
+mod removal;
 mod span_boundary;
 
 pub use config::{BertConfig, LayerGroups, LocalAttention};
@@ -23,4 +24,5 @@ pub use heads::{MlmHead, NextSentenceHead, Pooler};
 pub use model::{Bert, BertInput, BertOutput};
 pub use pooling::{Pooling, SentencePooling};
 pub use pretraining::{BertForPreTraining, PreTrainingLogits};
+pub use removal::Removal;
 pub use span_boundary::{SpanBoundaries, SpanBoundaryHead};

@@ -84,6 +84,12 @@ impl MultiHeadAttentionConfig {
         Self { d_model, ..Self::new(n_heads * d_head, n_heads) }
     }
 
+    /// Sets the number of heads and of key–value heads, of the same width as before.
+    pub fn with_heads(mut self, n_heads: usize) -> Self {
+        (self.n_heads, self.n_kv_heads) = (n_heads, n_heads);
+        self
+    }
+
     /// Sets the widths of keys and values.
     pub fn with_widths(mut self, d_k: usize, d_v: usize) -> Self {
         (self.d_k, self.d_v) = (d_k, d_v);
@@ -229,6 +235,40 @@ impl MultiHeadAttention {
         let keys = self.split_heads(self.key.forward(memory.clone()), self.n_kv_heads, None);
         let values = self.split_heads(self.value.forward(memory), self.n_kv_heads, None);
         KeyValueCache::of_memory([keys, values], lengths)
+    }
+
+    /// The block with only these of its heads, by their numbers, in ascending order: the others' queries, keys and values, and
+    /// their rows of the output map, are gone. A head's output is added to those of the others, so this computes
+    /// what the whole block computes with zeros in those rows.
+    ///
+    /// # Panics
+    /// If a head is not there, if heads share keys, or if they have parts of the scores by distance.
+    pub fn keeping_heads(self, heads: &[usize]) -> Self {
+        let by_distance =
+            self.relative.is_some() || self.disentangled.is_some() || self.transformer_xl.is_some();
+        assert!(self.n_kv_heads == self.n_heads && !by_distance, "heads that share parameters");
+        let columns = |map: Linear| {
+            let [_, width] = map.weight.dims();
+            map.keeping_outputs(&features_of(heads, width / self.n_heads))
+        };
+        let [width, _] = self.output.weight.dims();
+        let rows = features_of(heads, width / self.n_heads);
+        let alibi = self.alibi.as_ref().map(|slopes| heads.iter().map(|head| slopes[*head]).collect());
+        Self {
+            query: columns(self.query),
+            key: columns(self.key),
+            value: columns(self.value),
+            output: self.output.keeping_inputs(&rows),
+            n_heads: heads.len(),
+            n_kv_heads: heads.len(),
+            alibi,
+            ..self
+        }
+    }
+
+    /// The number of heads.
+    pub fn n_heads(&self) -> usize {
+        self.n_heads
     }
 
     /// Whether a token's rotary positions depend on the length of its sequence.
@@ -387,6 +427,11 @@ impl Attention for MultiHeadAttention {
         let like_it = || Tensor::<1>::zeros([1], &self.query.weight.lazy_device());
         !self.is_biased() && !by_distances && ops::takes_packed(&like_it())
     }
+}
+
+/// The features of some heads of this width.
+fn features_of(heads: &[usize], width: usize) -> Vec<usize> {
+    heads.iter().flat_map(|head| head * width..(head + 1) * width).collect()
 }
 
 /// The mask with one more bias, if there is one.

@@ -80,6 +80,20 @@ pub struct FeedForward {
 linear_maps!(FeedForward { up, down, gate });
 
 impl FeedForward {
+    /// The network with only these of its inner features, in ascending order. It computes what the whole network
+    /// computes with zeros in the other rows of the map down.
+    ///
+    /// # Panics
+    /// If a feature is not there.
+    pub fn keeping_neurons(self, neurons: &[usize]) -> Self {
+        Self {
+            up: self.up.keeping_outputs(neurons),
+            down: self.down.keeping_inputs(neurons),
+            gate: self.gate.map(|gate| gate.keeping_outputs(neurons)),
+            ..self
+        }
+    }
+
     /// # Shapes
     /// - `x`: `[..., d_model]`; returns the same
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {

@@ -1,7 +1,7 @@
 use super::{InferenceWeight, LoraAdapter};
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 
 /// A linear map of the last axis, `x·W + b`, or `x·W` without a bias.
 ///
@@ -56,6 +56,25 @@ impl Linear {
         Self { weight, bias, lora: None, inference: None }
     }
 
+    /// The map with only these of its inputs, in this order: rows of the weight.
+    ///
+    /// # Panics
+    /// With an adapter, which has to be [merged](super::merge_lora) first.
+    pub fn keeping_inputs(self, inputs: &[usize]) -> Self {
+        assert!(self.lora.is_none(), "an adapter is merged before its map is cut");
+        Self { weight: selected(self.weight, 0, inputs), inference: None, ..self }
+    }
+
+    /// The map with only these of its outputs, in this order: columns of the weight, and as many biases.
+    ///
+    /// # Panics
+    /// With an adapter, which has to be [merged](super::merge_lora) first.
+    pub fn keeping_outputs(self, outputs: &[usize]) -> Self {
+        assert!(self.lora.is_none(), "an adapter is merged before its map is cut");
+        let bias = self.bias.map(|bias| selected(bias, 0, outputs));
+        Self { weight: selected(self.weight, 1, outputs), bias, inference: None, ..self }
+    }
+
     /// # Shapes
     /// - `x`: `[..., d_in]`; returns `[..., d_out]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
@@ -82,6 +101,16 @@ impl Linear {
             None => y,
         }
     }
+}
+
+/// Parts of a parameter along an axis: a new parameter.
+fn selected<const D: usize>(param: Param<Tensor<D>>, axis: usize, places: &[usize]) -> Param<Tensor<D>> {
+    let value = param.val();
+    let places: Vec<i32> = places.iter().map(|place| *place as i32).collect();
+    let places = Tensor::<1, Int>::from_data(&places[..], &value.device());
+    let tracked = value.is_require_grad();
+    let value = value.detach().select(axis, places);
+    Param::from_tensor(value).set_require_grad(tracked)
 }
 
 #[cfg(test)]

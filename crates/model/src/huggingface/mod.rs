@@ -28,6 +28,7 @@ mod pretrained_folder;
 mod problem_type;
 mod published;
 mod quantization;
+mod reduce;
 mod reports;
 mod rules;
 mod safetensors_file;
@@ -55,6 +56,7 @@ pub use published::{
 };
 pub(crate) use quantization::Integers;
 pub use quantization::{QuantizedParameters, QuantizedReport, QuantizedTensor, save_quantized_as};
+pub use reduce::ReducedFolder;
 pub use reports::{LoadReport, SaveReport};
 pub use rules::{TensorRule, TensorRules};
 pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_from_device, write_tensors};

@@ -125,11 +125,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         let path = folder.path().join("config.json");
-        for (key, value) in [
-            ("pruned_heads", r#"{"0": [1]}"#),
-            ("quantization_config", r#"{"bits": 4}"#),
-            ("add_cross_attention", "true"),
-        ] {
+        for (key, value) in [("quantization_config", r#"{"bits": 4}"#), ("add_cross_attention", "true")] {
             write("config.json", &format!(r#"{{"model_type": "bert", "{key}": {value}}}"#));
             let error = PretrainedConfig::read(&path).unwrap_err().to_string();
             assert!(error.contains(&format!("config.json: `{key}` is ")), "{error}");

@@ -50,6 +50,10 @@ pub struct RunState {
     pub step: u64,
     /// Updates so far: steps minus those skipped for a non-finite loss or for FP16 overflow of gradients.
     pub updates: u64,
+    /// The updates that the optimiser no longer counts, because an extension [returned](super::Rewind) to an earlier
+    /// state.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub forgotten_updates: u64,
     /// Where the next batch starts.
     pub cursor: CursorState,
     /// Tokens trained on, without padding.
@@ -77,6 +81,10 @@ pub struct RunState {
     pub extensions: BTreeMap<String, Value>,
 }
 
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 /// Weights that are part of an average.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Averaged {
@@ -96,6 +104,7 @@ impl RunState {
             data,
             step: 0,
             updates: 0,
+            forgotten_updates: 0,
             cursor,
             tokens: 0,
             best: None,
@@ -517,6 +526,7 @@ mod tests {
                 data: "key".into(),
                 step,
                 updates: step,
+                forgotten_updates: 0,
                 cursor: CursorState { epoch: 1, example: 2 * step },
                 tokens: 64 * step,
                 best: Some(Best { step: 1, figure: 0.1 + 0.2, tie: Some(0.1) }),

@@ -1,5 +1,6 @@
 //! Custom additions to a run's steps, with state that is kept in checkpoints.
 
+use super::optimizer::{Optimizer, OptimizerState};
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::optim::GradientsParams;
@@ -25,10 +26,31 @@ pub trait Extension<M: Module>: Send {
         Ok(model)
     }
 
+    /// Called before step `step`, between two steps: an earlier state of the run to return to, if any. The data
+    /// goes on.
+    fn rewind(&mut self, _model: &M, _optimizer: &Optimizer, _step: u64) -> Option<Rewind> {
+        None
+    }
+
+    /// Changes the model before step `step`, such as to draw a mask for this step alone.
+    fn before_step(&mut self, model: M, _step: u64) -> M {
+        model
+    }
+
     /// Changes the gradients of step `step`, before their norm is computed. They are summed over micro-batches
     /// and replicas, and multiplied by the loss scale in FP16.
     fn on_gradients(&mut self, _model: &M, gradients: GradientsParams, _step: u64) -> GradientsParams {
         gradients
+    }
+
+    /// Changes the model before the update of step `step`, such as to put weights without masks in their place.
+    fn before_update(&mut self, model: M, _step: u64) -> M {
+        model
+    }
+
+    /// Changes the model after step `step` if it was skipped because loss or gradients were not finite.
+    fn after_skip(&mut self, model: M, _step: u64) -> M {
+        model
     }
 
     /// Changes the model after the update of step `step`.
@@ -53,6 +75,17 @@ pub trait Extension<M: Module>: Send {
     fn restore(&mut self, _model: &M, _kept: KeptState) -> std::result::Result<(), String> {
         Ok(())
     }
+}
+
+/// A state of a run to return to.
+#[derive(Debug)]
+pub struct Rewind {
+    /// The parameters, by path.
+    pub parameters: NamedTensors,
+    /// The optimiser's state.
+    pub moments: OptimizerState,
+    /// The updates that the optimiser had made.
+    pub updates: u64,
 }
 
 /// An extension's state in a checkpoint.

@@ -32,7 +32,7 @@ mod term;
 mod training;
 
 pub use average::Averaging;
-pub use extension::{Extension, Extensions, KeptState};
+pub use extension::{Extension, Extensions, KeptState, Rewind};
 pub use failure::Kept;
 pub use folder_config::{Difference, FolderConfig};
 pub use objective::Objective;
@@ -43,7 +43,7 @@ pub(crate) use run::watched;
 pub use run::{Outcome, RunOptions, train, train_in};
 pub use seeds::{OverSeeds, Plan, train_seeds};
 pub use settings::{
-    Cadence, CheckpointSection, Epochs, Export, LogSection, NonFinite, OptimizerSection, Precision,
+    Cadence, CheckpointSection, Epochs, Export, LogSection, NonFinite, OptimizerSection, Precision, Rounds,
     RunSettings,
 };
 pub use term::Term;

@@ -137,6 +137,11 @@ impl Optimizer {
         Ok(Self { config, step: 0, settings, moments: HashMap::new(), thawing, is_prepared: false })
     }
 
+    /// The updates made so far.
+    pub fn updates(&self) -> u64 {
+        self.step
+    }
+
     /// Prepares the module for its next step: freezes parameters within their group's
     /// [`frozen_steps`](ParamGroup::frozen_steps), and unfreezes the group's others.
     pub fn prepare<M: Module>(&mut self, module: M) -> M {
@@ -187,6 +192,18 @@ impl Optimizer {
         state
     }
 
+    /// Returns to this state after `step` steps, with the same settings; names come from `module`.
+    pub(crate) fn rewind<M: Module>(
+        &mut self,
+        step: u64,
+        state: OptimizerState,
+        module: &M,
+        device: &Device,
+    ) {
+        self.moments = moments(state, module, device);
+        (self.step, self.is_prepared) = (step, false);
+    }
+
     /// The optimiser with this state after `step` steps; names come from `module`.
     ///
     /// # Errors
@@ -194,22 +211,28 @@ impl Optimizer {
     pub fn restore<M: Module>(
         config: OptimizerConfig,
         step: u64,
-        mut state: OptimizerState,
+        state: OptimizerState,
         module: &M,
         device: &Device,
     ) -> Result<Self> {
-        let mut moments = HashMap::new();
-        for (path, id, _) in paths(module) {
-            let mut take = |part: &str| {
-                let data = state.remove(&format!("{path}.{part}"))?;
-                Some(Tensor::<1>::from_data(data, device))
-            };
-            if let (Some(first), Some(second)) = (take("first"), take("second")) {
-                moments.insert(id, Moments { first, second });
-            }
-        }
+        let moments = moments(state, module, device);
         Ok(Self { step, moments, ..Self::new(config, module)? })
     }
+}
+
+/// The moments of a kept state, by parameter.
+fn moments<M: Module>(mut state: OptimizerState, module: &M, device: &Device) -> HashMap<ParamId, Moments> {
+    let mut moments = HashMap::new();
+    for (path, id, _) in paths(module) {
+        let mut take = |part: &str| {
+            let data = state.remove(&format!("{path}.{part}"))?;
+            Some(Tensor::<1>::from_data(data, device))
+        };
+        if let (Some(first), Some(second)) = (take("first"), take("second")) {
+            moments.insert(id, Moments { first, second });
+        }
+    }
+    moments
 }
 
 /// The settings of the parameters in groups.

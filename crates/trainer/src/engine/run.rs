@@ -292,9 +292,10 @@ impl<R: Recipe> Run<'_, R> {
     /// Whether patience is exhausted.
     fn has_stalled(&self) -> bool {
         let Some(patience) = self.settings.patience else { return false };
-        let best = self.training.state.best.map_or(0, |best| best.step);
+        let first = self.settings.best_from.unwrap_or(1).saturating_sub(1);
+        let best = self.training.state.best.map_or(first, |best| best.step);
         let now = self.training.state.step;
-        self.settings.evaluations(now) - self.settings.evaluations(best) >= patience
+        now > first && self.settings.evaluations(now) - self.settings.evaluations(best) >= patience
     }
 
     fn log_training(&mut self, timing: Timing) -> Result<()> {
@@ -352,7 +353,8 @@ impl<R: Recipe> Run<'_, R> {
         let tie = figures.get("loss").filter(|loss| name != "loss" && loss.is_finite());
         // A checkpoint cannot hold a figure that is not finite. Between equals the loss decides: it still falls when
         // every example is right. Step 0 never counts as best.
-        let is_best = step > 0
+        let may_be_best = step >= self.settings.best_from.unwrap_or(1).max(1);
+        let is_best = may_be_best
             && figure.is_finite()
             && self.training.state.best.is_none_or(|best| {
                 let falls = || tie.zip(best.tie).is_some_and(|(loss, least)| loss < least);

@@ -50,6 +50,12 @@ pub struct RunSettings {
     pub checkpoint: CheckpointSection,
     /// How often metrics are written.
     pub log: LogSection,
+    /// Rounds, in each of which the learning rate begins again; without them, the run is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<Rounds>,
+    /// The first step whose model may be the best, and count for patience. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_from: Option<u64>,
     /// Weight averaging for the result; without it, the result is the weights themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<Averaging>,
@@ -78,13 +84,19 @@ impl RunSettings {
             schedule: Schedule::Constant { warmup_steps: 0 },
             checkpoint: CheckpointSection::default(),
             log: LogSection::default(),
+            rounds: None,
+            best_from: None,
             average: None,
         }
     }
 
     /// The learning rate of a step, counted from 1.
     pub fn learning_rate(&self, step: u64) -> f64 {
-        self.schedule.learning_rate(self.optimizer.lr, step, self.steps)
+        let (step, steps) = match self.rounds {
+            Some(rounds) => (rounds.within(step), rounds.steps),
+            None => (step, self.steps),
+        };
+        self.schedule.learning_rate(self.optimizer.lr, step, steps)
     }
 
     /// Number of evaluations after steps 1 to `step`; the last step is always evaluated.
@@ -113,6 +125,41 @@ impl FolderConfig for RunSettings {
             place: Place::file(path),
             message: error.message().to_owned(),
         })
+    }
+}
+
+/// Rounds of training that begin again at the same step of the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rounds {
+    /// The steps of the first round, and of its schedule.
+    pub steps: u64,
+    /// The step that the others begin after, less than `steps`.
+    pub rewind: u64,
+}
+
+impl Rounds {
+    /// The steps of `n` rounds.
+    pub fn all_steps(self, n: u64) -> u64 {
+        self.steps + n.saturating_sub(1) * self.later()
+    }
+
+    /// The steps of a later round, at least 1.
+    fn later(self) -> u64 {
+        self.steps.saturating_sub(self.rewind).max(1)
+    }
+
+    /// A step of the run as a step of the schedule, both from 1.
+    pub fn within(self, step: u64) -> u64 {
+        match step.checked_sub(self.steps + 1) {
+            None => step,
+            Some(past) => self.rewind + 1 + past % self.later(),
+        }
+    }
+
+    /// The round, from 1, that begins again with this step; none for other steps.
+    pub fn begins(self, step: u64) -> Option<u64> {
+        let past = step.checked_sub(self.steps + 1)?;
+        past.is_multiple_of(self.later()).then(|| past / self.later() + 1)
     }
 }
 

@@ -86,6 +86,18 @@ impl<M: Module> Hooks<'_, M> {
             .fold(gradients, |gradients, extension| extension.on_gradients(model, gradients, step))
     }
 
+    fn before_step(&mut self, model: M, step: u64) -> M {
+        self.extensions.iter_mut().fold(model, |model, extension| extension.before_step(model, step))
+    }
+
+    fn before_update(&mut self, model: M, step: u64) -> M {
+        self.extensions.iter_mut().fold(model, |model, extension| extension.before_update(model, step))
+    }
+
+    fn after_skip(&mut self, model: M, step: u64) -> M {
+        self.extensions.iter_mut().fold(model, |model, extension| extension.after_skip(model, step))
+    }
+
     fn after_update(&mut self, model: M, step: u64) -> M {
         self.extensions.iter_mut().fold(model, |model, extension| extension.after_update(model, step))
     }
@@ -101,7 +113,7 @@ pub(crate) fn extended_step<O: Objective>(
     config: StepConfig,
     hooks: &mut Hooks<'_, O::Model>,
 ) -> (O::Model, Result<StepReport>) {
-    let model = optimizer.prepare(model);
+    let model = hooks.before_step(optimizer.prepare(model), config.step);
     let computed = guarded(config.step, || {
         let (losses, gradients) = losses(objective, &model, batches, device, config, hooks.replicas)?;
         let gradients = hooks.on_gradients(&model, gradients, config.step);
@@ -117,10 +129,11 @@ pub(crate) fn extended_step<O: Objective>(
     let model = if updated {
         let clips = config.clip_norm > 0.0 && grad_norm > config.clip_norm;
         let scale = if clips { config.clip_norm / grad_norm } else { 1.0 };
+        let model = hooks.before_update(model, config.step);
         let model = optimizer.step(model, gradients, config.lr, scale / config.loss_scale);
         hooks.after_update(model, config.step)
     } else {
-        model
+        hooks.after_skip(model, config.step)
     };
     (model, Ok(StepReport { losses, grad_norm, updated }))
 }
@@ -173,7 +186,7 @@ pub(crate) fn extended_step_ahead<O: Objective>(
     hooks: &mut Hooks<'_, O::Model>,
 ) -> (O::Model, Result<Ahead>) {
     debug_assert!(config.loss_scale == 1.0, "steps ahead have no loss scale");
-    let model = optimizer.prepare(model);
+    let model = hooks.before_step(optimizer.prepare(model), config.step);
     let computed = guarded(config.step, || {
         let (losses, gradients) = backward(objective, &model, batches, device, config, &Alone)?;
         let gradients = hooks.on_gradients(&model, gradients, config.step);
@@ -189,6 +202,7 @@ pub(crate) fn extended_step_ahead<O: Objective>(
     // A norm of 0 has no reciprocal; no factor is above 1.
     let scale =
         clips.map(|squares| squares.clone().sum().sqrt().recip().mul_scalar(config.clip_norm).clamp_max(1.0));
+    let model = hooks.before_update(model, config.step);
     let model = optimizer.step_unread(model, gradients, config.lr, scale);
     let model = hooks.after_update(model, config.step);
     (model, Ok(Ahead { losses, squares }))

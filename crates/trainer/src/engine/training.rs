@@ -118,7 +118,7 @@ impl<M: Module> Training<M> {
                 let model = weights::replace(model, std::mem::take(&mut checkpoint.model));
                 let inner = device.clone().inner();
                 let moments = std::mem::take(&mut checkpoint.optimizer);
-                let updates = checkpoint.state.updates;
+                let updates = checkpoint.state.updates - checkpoint.state.forgotten_updates;
                 let optimizer = Optimizer::restore(constants, updates, moments, &model, &inner)?;
                 let average = average.map(|settings| Average::restore(settings, &mut checkpoint, &model));
                 let mut state = checkpoint.state;
@@ -218,6 +218,7 @@ impl<M: Module> Training<M> {
         is_last: bool,
     ) -> Result<()> {
         let model = self.model.take().expect(IN_PLACE);
+        let model = self.rewound(model, constants.step);
         let Self { optimizer, device, .. } = self;
         let hooks = &mut Hooks { replicas: &*self.replicas, extensions: &mut self.extensions };
         let updated = match way {
@@ -247,6 +248,19 @@ impl<M: Module> Training<M> {
             average.after_step(model, self.state.step, self.state.updates, updated, is_last);
         }
         Ok(())
+    }
+
+    /// The model before step `step`: an earlier one if an extension returns to it, with the optimiser of then.
+    fn rewound(&mut self, mut model: M, step: u64) -> M {
+        let Self { optimizer, extensions, state, device, .. } = self;
+        for extension in extensions {
+            let Some(rewind) = extension.rewind(&model, optimizer, step) else { continue };
+            model = weights::replace(model, rewind.parameters);
+            let inner = device.clone().inner();
+            optimizer.rewind(rewind.updates, rewind.moments, &model, &inner);
+            state.forgotten_updates = state.updates - rewind.updates;
+        }
+        model
     }
 
     /// Waits for the results of all steps.

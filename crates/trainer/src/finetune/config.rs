@@ -4,6 +4,7 @@ use super::distillation::DistillationSection;
 use super::recurrent::section::RecurrentSection;
 use super::section::TaskSection;
 use crate::config::{Common, NonFinite, Precision, Run};
+use crate::pruning::PruningSection;
 use cloze_data::labelled::LabelledSource;
 use cloze_model::blocks::LoraConfig;
 use cloze_model::tasks::DropoutOverrides;
@@ -34,6 +35,9 @@ pub struct FineTuneRun<S = TaskSection> {
     /// `[distillation]`: a teacher. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distillation: Option<DistillationSection>,
+    /// `[pruning]`: masks on the encoder's weights. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pruning: Option<PruningSection>,
     /// `[eval]`: when to evaluate, by which metric, and when to stop.
     #[serde(default)]
     pub eval: FineTuneEval,
@@ -52,6 +56,8 @@ pub struct Tuning<'a> {
     pub train: &'a FineTuneTrain,
     /// `[distillation]`
     pub distillation: Option<&'a DistillationSection>,
+    /// `[pruning]`
+    pub pruning: Option<&'a PruningSection>,
     /// `[eval]`
     pub eval: &'a FineTuneEval,
 }
@@ -59,8 +65,9 @@ pub struct Tuning<'a> {
 impl<S> Run<FineTuneRun<S>> {
     /// All sections except the task.
     pub(super) fn tuning(&self) -> Tuning<'_> {
-        let FineTuneRun { model, data, train, distillation, eval, .. } = &self.kind;
-        Tuning { common: &self.common, model, data, train, distillation: distillation.as_ref(), eval }
+        let FineTuneRun { model, data, train, distillation, pruning, eval, .. } = &self.kind;
+        let (distillation, pruning) = (distillation.as_ref(), pruning.as_ref());
+        Tuning { common: &self.common, model, data, train, distillation, pruning, eval }
     }
 }
 

@@ -9,14 +9,18 @@ use super::task::{Encoded, Features, Task};
 use crate::Result;
 use crate::engine::checkpoint::CursorState;
 use crate::engine::{
-    Advance, Epochs, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term, watched,
+    Advance, Epochs, Exported, Extensions, Objective, Position, Recipe, Rounds, SplitFigures, StepBatches,
+    Term, watched,
 };
 use crate::metrics::progress::RunProgress;
+use crate::pruning::{PruningSection, Target, share_of_zeros};
+use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use cloze_data::labelled::Buckets;
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Predictions;
+use cloze_evaluation::table::percent;
 use std::path::Path;
 use std::time::Instant;
 
@@ -31,6 +35,28 @@ pub(super) struct TaskRecipe<'a, T: Task> {
     pub epochs: Epochs,
     pub form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
     pub distillation: Option<Distillation<'a>>,
+    pub masks: Option<Masks<'a>>,
+}
+
+/// What a run masks.
+pub(super) struct Masks<'a> {
+    pub section: &'a PruningSection,
+    pub targets: Vec<Target>,
+    pub rounds: Option<Rounds>,
+    pub steps: u64,
+}
+
+impl Masks<'_> {
+    /// What became of the masked parts of a model.
+    fn result<M: Module>(&self, model: &M) -> String {
+        let zeros = percent(share_of_zeros(model, &self.targets));
+        match self.targets.first().and_then(|target| target.rows) {
+            None => format!(
+                "{zeros} of the layers' weights are 0; single zeros make no product faster and no file shorter"
+            ),
+            Some(_) => format!("{zeros} of the masked heads or neurons are 0; `cloze prune` takes these out"),
+        }
+    }
 }
 
 type Split<T> = Encoded<<T as Task>::Example, <T as Task>::Features>;
@@ -134,6 +160,14 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
         }))
     }
 
+    fn extensions(&self) -> Extensions<T::Model> {
+        let seed = self.config.common.run.seed;
+        let masks = self.masks.iter();
+        masks
+            .map(|masks| masks.section.extension(masks.targets.clone(), masks.rounds, masks.steps, seed))
+            .collect()
+    }
+
     fn split(&self) -> Option<&str> {
         self.data.dev.as_ref().map(|_| "dev")
     }
@@ -163,6 +197,11 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
         let mut reported = Vec::new();
+        let pruned = self.masks.as_ref().map(|masks| masks.result(exported.model));
+        if let Some(pruned) = &pruned {
+            progress.note(&format!("pruning: {pruned}"));
+        }
+        let facts: Vec<(&str, String)> = pruned.into_iter().map(|pruned| ("pruning", pruned)).collect();
         for (split, data) in [("dev", &self.data.dev), ("test", &self.data.test)] {
             let Some(data) = data else { continue };
             let start = Instant::now();
@@ -172,7 +211,7 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
             if let Some(rows) = self.data.dev_rows.as_deref().filter(|_| split == "dev") {
                 predictions.set_rows(rows);
             }
-            let page = exported.page(split, &figures, Some(&*predictions))?;
+            let page = exported.page_with(split, &figures, Some(&*predictions), None, &facts)?;
             let step = exported.step;
             progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));
             if let Some(warning) = predictions.warning() {

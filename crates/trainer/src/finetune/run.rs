@@ -29,7 +29,7 @@ pub fn fine_tune<S: TaskSettings>(
     let folder = RunFolder::open(&options.folder, config, options.resume)?;
     folder.check_inputs(inputs_of(config)?)?;
     let kind = config.task.kind();
-    let run = TaskRun { config: config.tuning(), options, folder };
+    let run = TaskRun { config: config.tuning(), options, folder, pruning: None };
     match recurrent::Body::of(run.config) {
         Some(body) => recurrent::fine_tune(body, kind.recurrent(), run, progress),
         None => kind.tune(run, progress),
@@ -50,7 +50,7 @@ pub fn fine_tune_task<S: TaskSettings, T: PretrainedTask>(
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
     let folder = RunFolder::open(&options.folder, config, options.resume)?;
-    TaskRun { config: config.tuning(), options, folder }.train(task, data, tokenizer, progress)
+    TaskRun { config: config.tuning(), options, folder, pruning: None }.train(task, data, tokenizer, progress)
 }
 
 /// The files that a run reads, with their checksums: those of the data, and the checkpoint's.

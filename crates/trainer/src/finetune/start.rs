@@ -6,11 +6,11 @@ use super::evaluate::figures;
 use super::form::{Form, PretrainedForm};
 use super::model_folder::{ModelFolder, TaskFile};
 use super::reading::TaskData;
-use super::recipe::TaskRecipe;
+use super::recipe::{Masks, TaskRecipe};
 use super::task::{Encoded, Features, PretrainedTask, Task, bad_setting, n_cut, no_teacher};
 use crate::engine::optimizer::ParamGroup;
 use crate::engine::{
-    Cadence, CheckpointSection, Epochs, Export, LogSection, RunOptions, RunSettings, watched,
+    Cadence, CheckpointSection, Epochs, Export, LogSection, Rounds, RunOptions, RunSettings, watched,
 };
 use crate::fit::check_fit;
 use crate::gradual_unfreezing::gradual_unfreezing;
@@ -98,8 +98,25 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     let memory = MemoryEstimate::new(&encoder, parameters, trained, load);
     check(&memory, options.memory, &keys(config, &options.device))?;
     let (epochs, steps) = epochs(config, &buckets)?;
+    let rounds = config.pruning.and_then(|section| section.rounds(steps));
+    if let Some((Rounds { rewind, .. }, _)) = rounds.filter(|(rounds, _)| rounds.rewind >= steps) {
+        return Err(bad_setting(
+            "pruning.rewind",
+            rewind,
+            format!("less than {steps}, the steps of a round"),
+        ));
+    }
+    let steps = rounds.map_or(steps, |(rounds, n)| rounds.all_steps(n));
     let mut settings = settings(config, epochs.clone(), steps);
+    settings.rounds = rounds.map(|(rounds, _)| rounds);
+    settings.best_from = config.pruning.map(|section| section.settled(steps, rounds));
     settings.optimizer.groups.extend(groups(config, task, &model, &epochs, progress));
+    let masks = config.pruning.map(|section| Masks {
+        section,
+        targets: section.targets(&model),
+        rounds: settings.rounds,
+        steps,
+    });
 
     let fingerprint = fingerprint(&data.train.features);
     let max_len = config.data.max_len;
@@ -109,7 +126,8 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     folder.check()?;
     let form = Box::new(PretrainedForm { config, task, folder });
     let distillation = Distillation::open::<T, T>(task, &data, config, options, progress)?;
-    let mut recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation };
+    let mut recipe =
+        TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation, masks };
     let new = if config.model.untrained { "all".into() } else { report.missing.join(", ") };
     let origin = [
         ("checkpoint", config.model.path.display().to_string()),
@@ -180,6 +198,10 @@ fn prepare_with<'a, T: Task>(
     if config.distillation.is_some() && distillation.is_none() {
         return Err(no_teacher());
     }
+    if config.pruning.is_some() {
+        let expected = "no such section: masks are for a checkpoint with an encoder";
+        return Err(bad_setting("pruning", "given", expected.into()));
+    }
     if data.train.features.is_empty() {
         return Err(TrainerError::NoExamples { split: "training" });
     }
@@ -189,7 +211,8 @@ fn prepare_with<'a, T: Task>(
     let mut settings = settings(config, epochs.clone(), steps);
     settings.optimizer.groups.extend(groups(&model, &epochs, progress));
     let fingerprint = fingerprint(&data.train.features);
-    let recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation };
+    let masks = None;
+    let recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation, masks };
     introduce(&recipe, &model, steps, origin, progress);
     Ok(Prepared { recipe, model, settings })
 }

@@ -3,9 +3,10 @@
 use super::config::Tuning;
 use super::distillation::Distillation;
 use super::form::Form;
+use super::pruning::Job;
 use super::reading::{Reading, TaskData};
 use super::start::{Prepared, prepare, prepare_backbone, prepare_new};
-use super::task::{PretrainedTask, Task};
+use super::task::{PretrainedTask, Task, bad_setting};
 use crate::Result;
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions, train_in};
@@ -20,6 +21,8 @@ pub struct TaskRun<'a> {
     /// Its options.
     pub options: &'a RunOptions<'a>,
     pub(super) folder: RunFolder,
+    /// What to remove from the checkpoint, in place of training it.
+    pub(super) pruning: Option<&'a Job<'a>>,
 }
 
 impl<'a> TaskRun<'a> {
@@ -47,7 +50,10 @@ impl<'a> TaskRun<'a> {
         tokenizer: &Tokenizer,
         progress: &mut dyn RunProgress,
     ) -> Result<Outcome> {
-        let Self { config, options, folder } = self;
+        let Self { config, options, folder, pruning } = self;
+        if let Some(job) = pruning {
+            return job.run(config, options, tokenizer, task, data, progress);
+        }
         let Prepared { recipe, model, settings } = prepare(config, options, tokenizer, task, data, progress)?;
         train_in(&folder, &recipe, model, &settings, options, progress)
     }
@@ -77,7 +83,8 @@ impl<'a> TaskRun<'a> {
         distillation: Option<Distillation<'t>>,
         progress: &mut dyn RunProgress,
     ) -> Result<Outcome> {
-        let Self { config, options, folder } = self;
+        let Self { config, options, folder, pruning } = self;
+        refuse_pruning(pruning)?;
         let Prepared { recipe, model, settings } =
             prepare_new(config, task, data, model, form, distillation, progress)?;
         train_in(&folder, &recipe, model, &settings, options, progress)
@@ -113,9 +120,18 @@ impl<'a> TaskRun<'a> {
         distillation: Option<Distillation<'t>>,
         progress: &mut dyn RunProgress,
     ) -> Result<Outcome> {
-        let Self { config, options, folder } = self;
+        let Self { config, options, folder, pruning } = self;
+        refuse_pruning(pruning)?;
         let Prepared { recipe, model, settings } =
             prepare_backbone(config, task, data, model, form, origin, distillation, progress)?;
         train_in(&folder, &recipe, model, &settings, options, progress)
+    }
+}
+
+/// Only an encoder of a published family has heads to remove.
+fn refuse_pruning(job: Option<&Job<'_>>) -> Result<()> {
+    match job {
+        None => Ok(()),
+        Some(_) => Err(bad_setting("--model", "a recurrent model", "a model with an encoder".into())),
     }
 }

@@ -3,9 +3,11 @@
 use super::config::Tuning;
 use super::kind::TaskKind;
 use super::recurrent;
+use crate::config::Precision;
 use crate::config::validate::{
     Check, at_least, averaging, below_one, ensure, final_fraction, optimizer, positive,
 };
+use crate::pruning::PruningSection;
 
 /// Checks every value of `config` for a kind of task, and their consistency; returns the first complaint.
 pub(super) fn validate(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
@@ -14,6 +16,10 @@ pub(super) fn validate(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     data(kind, config)?;
     if let Some(section) = config.distillation {
         section.check()?;
+    }
+    if let Some(section) = config.pruning {
+        section.check()?;
+        pruning(section, config)?;
     }
     let train = &config.train;
     // Only a prompt says something without having been trained.
@@ -62,6 +68,53 @@ fn model(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
             below_one("model.lora.dropout", lora.dropout)
         }
     }
+}
+
+/// Checks what cannot be combined with masks.
+fn pruning(section: &PruningSection, config: Tuning<'_>) -> Check {
+    let none = |is_none: bool, key: &'static str, found: &'static str, expected: &'static str| {
+        ensure(is_none, key, found, expected)
+    };
+    let model = config.model;
+    none(
+        model.recurrent.is_none(),
+        "pruning",
+        "given",
+        "none with `[model.recurrent]`: masks are for encoders",
+    )?;
+    none(model.lora.is_none(), "model.lora", "given", "none with `[pruning]`: masks act on trained weights")?;
+    let averages = config.common.average.is_some();
+    none(!averages, "average", "given", "none with `[pruning]`: a mean of models has the zeros of none")?;
+    let is_half = config.train.precision == Precision::F16;
+    none(
+        !is_half,
+        "train.precision",
+        "\"f16\"",
+        "\"f32\" or \"bf16\" with `[pruning]`: the scale of FP16's loss changes",
+    )?;
+    if section.tickets().is_some() {
+        let key = "train.batch_tokens";
+        none(
+            config.train.batch_tokens.is_none(),
+            key,
+            "given",
+            "none with rounds, which have equal numbers of steps",
+        )?;
+        let key = "model.gradual_unfreezing";
+        none(
+            !model.gradual_unfreezing,
+            key,
+            "true",
+            "false with rounds, which begin again at its first epoch",
+        )?;
+        none(
+            config.eval.patience.is_none(),
+            "eval.patience",
+            "given",
+            "none with rounds: each has its whole schedule",
+        )?;
+    }
+    Ok(())
 }
 
 fn data(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {

@@ -16,17 +16,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A folder with a checkpoint of random weights and texts that are good or bad by one word of theirs.
-struct Bench {
+pub struct Bench {
     folder: tempfile::TempDir,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self::of(Family::BERT)
     }
 
     /// With a checkpoint of this family.
-    fn of(family: Family) -> Self {
+    pub fn of(family: Family) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("model");
         fs::create_dir(&model).unwrap();
@@ -54,11 +54,11 @@ impl Bench {
         Self { folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn config(&self, task: &str, label: &str, sets: &[&str]) -> FineTuneConfig {
+    pub fn config(&self, task: &str, label: &str, sets: &[&str]) -> FineTuneConfig {
         let [model, train, dev] = ["model", "train.tsv", "dev.tsv"].map(|name| self.path(name));
         let text = format!(
             "task = {task}\nmodel.path = {model:?}\ntrain = {{ epochs = 6, batch_size = 8 }}\n\
@@ -71,7 +71,7 @@ impl Bench {
         FineTuneConfig::load(&path, &sets).unwrap()
     }
 
-    fn run(
+    pub fn run(
         &self,
         name: &str,
         config: &FineTuneConfig,
@@ -86,7 +86,7 @@ impl Bench {
         fine_tune(config, &options, progress)
     }
 
-    fn run_whole(&self, name: &str, config: &FineTuneConfig) -> Outcome {
+    pub fn run_whole(&self, name: &str, config: &FineTuneConfig) -> Outcome {
         self.run(name, config, false, &mut Silent, &AtomicBool::new(false)).unwrap()
     }
 }
@@ -110,7 +110,7 @@ fn rows(n: usize, seed: u64) -> Vec<(String, &'static str, f64)> {
         .collect()
 }
 
-fn parameters(model: &Path) -> NamedTensors {
+pub fn parameters(model: &Path) -> NamedTensors {
     let tensors = cloze_model::huggingface::read_tensors(&model.join("model.safetensors")).unwrap();
     assert!(!tensors.is_empty());
     tensors

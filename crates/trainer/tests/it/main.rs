@@ -19,6 +19,7 @@ mod languages;
 mod masked_lm;
 mod multi30k;
 mod permutation;
+mod pruning;
 mod recurrent;
 mod stop_after;
 mod tagging;

@@ -25,6 +25,7 @@ pub(super) const FORMAT: EncoderFormat = EncoderFormat {
     token_types_key: "type_vocab_size",
     has_position_type: true,
     has_is_decoder: false,
+    has_pruned_heads: false,
     projection: Projection::Never,
     first_position: FirstPosition::Zero,
     share_layers: false,
@@ -35,7 +36,7 @@ pub(super) const FORMAT: EncoderFormat = EncoderFormat {
 };
 
 /// That of the class itself.
-const OWN: EncoderFormat = EncoderFormat { has_is_decoder: true, ..FORMAT };
+const OWN: EncoderFormat = EncoderFormat { has_is_decoder: true, has_pruned_heads: true, ..FORMAT };
 
 impl FamilyDefinition for Bert {
     fn name(&self) -> &'static str {

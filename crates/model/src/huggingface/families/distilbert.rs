@@ -21,6 +21,7 @@ const FORMAT: EncoderFormat = EncoderFormat {
     token_types: None,
     has_position_type: false,
     attention_output_dropout: false,
+    has_pruned_heads: true,
     ..bert::FORMAT
 };
 

@@ -16,6 +16,7 @@ const FORMAT: EncoderFormat = EncoderFormat {
     projection: Projection::ToAnotherWidth,
     mlm_activation: Some(Activation::Gelu),
     has_is_decoder: true,
+    has_pruned_heads: true,
     ..bert::FORMAT
 };
 

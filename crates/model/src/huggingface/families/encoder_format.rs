@@ -4,6 +4,7 @@ use super::activations::{activation_name, activation_of};
 use super::encoder_keys::{
     BUCKETS, CONVOLUTION_GROUPS, FARTHEST, GROUPS, HEAD, INNER_LAYERS, IS_DECODER, KERNEL, LANGUAGE,
 };
+use super::pruned_heads;
 use crate::Result;
 use crate::bert::BertConfig;
 use crate::blocks::{Activation, NormKind, NormPlacement};
@@ -38,6 +39,8 @@ pub(in crate::huggingface) struct EncoderFormat {
     pub has_position_type: bool,
     /// Whether the class reads `is_decoder`: then a token sees only itself and the tokens before it.
     pub has_is_decoder: bool,
+    /// Whether transformers 4 builds the class with fewer heads, by the key `pruned_heads`.
+    pub has_pruned_heads: bool,
     /// Whether the embeddings are projected.
     pub projection: Projection,
     /// Where positions start in their table.
@@ -65,7 +68,7 @@ pub(in crate::huggingface) enum FirstPosition {
 }
 
 /// The names of the fields of [`BertConfig`] that a family's `switch` may set.
-const SWITCHES: [&str; 34] = [
+const SWITCHES: [&str; 35] = [
     "d_ff",
     "activation",
     "pad_token_id",
@@ -100,6 +103,7 @@ const SWITCHES: [&str; 34] = [
     "embedding_norm",
     "output_dropout",
     "causal",
+    "pruned_heads",
 ];
 
 /// The same encoder with BERT's value of every switch that only later families have.
@@ -205,6 +209,7 @@ impl EncoderFormat {
             feed_forward_output_dropout: self.feed_forward_output_dropout,
             mlm_activation: self.mlm_activation,
             causal: sizes.causal && self.has_is_decoder,
+            pruned_heads: if self.has_pruned_heads { sizes.pruned_heads } else { Vec::new() },
             ..sizes
         })
     }
@@ -257,8 +262,14 @@ impl EncoderFormat {
         if self.has_is_decoder {
             fields.fixed("add_cross_attention", false)?;
         }
+        let n_layers = size(self.n_layers)?;
         let sizes = BertConfig {
             causal,
+            pruned_heads: if self.has_pruned_heads {
+                pruned_heads::read(fields, n_layers)?
+            } else {
+                Vec::new()
+            },
             n_heads: size(self.n_heads)?,
             d_ff: size(self.d_ff)?,
             max_positions,
@@ -271,11 +282,7 @@ impl EncoderFormat {
             pad_token_id,
             d_embedding,
             pooler: false,
-            ..BertConfig::new(
-                size(("vocab_size", self.vocab_size))?,
-                size(self.n_layers)?,
-                size(self.d_model)?,
-            )
+            ..BertConfig::new(size(("vocab_size", self.vocab_size))?, n_layers, size(self.d_model)?)
         };
         Ok(self.switched(sizes))
     }
@@ -313,6 +320,9 @@ impl EncoderFormat {
         }
         if encoder.causal {
             set(IS_DECODER, true.into());
+        }
+        if !encoder.pruned_heads.is_empty() {
+            set(pruned_heads::KEY, pruned_heads::written(&encoder.pruned_heads));
         }
     }
 

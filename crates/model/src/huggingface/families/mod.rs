@@ -27,6 +27,7 @@ mod modernbert;
 mod mpnet;
 mod nomic;
 mod own;
+mod pruned_heads;
 mod recurrent;
 mod recurrent_tasks;
 mod roberta;

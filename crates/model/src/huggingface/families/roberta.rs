@@ -31,6 +31,7 @@ const FORMAT: EncoderFormat = EncoderFormat {
     first_position: FirstPosition::AfterPadding,
     mlm_activation: Some(Activation::Gelu),
     has_is_decoder: true,
+    has_pruned_heads: true,
     ..bert::FORMAT
 };
 
