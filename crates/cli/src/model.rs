@@ -1,8 +1,9 @@
 //! Resolves `--model`: a folder, or a model on the hub.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 use cloze_model::huggingface::unknown_settings;
 use cloze_search::ModelIdentity;
 
@@ -32,6 +33,23 @@ pub fn folder(text: &str) -> Result<PathBuf> {
         say(format_args!("{}: unknown keys {keys} are ignored", folder.join(file).display()));
     }
     Ok(folder)
+}
+
+/// The bytes of a folder's files of weights.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn weight_bytes(folder: &Path) -> Result<u64> {
+    let cannot = || format!("cannot read {}", folder.display());
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder).with_context(cannot)? {
+        let entry = entry.with_context(cannot)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".safetensors") || name.ends_with(".bin") {
+            bytes += fs::metadata(entry.path()).with_context(cannot)?.len();
+        }
+    }
+    Ok(bytes)
 }
 
 /// A substitute for the expected model.

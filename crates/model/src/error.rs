@@ -183,6 +183,16 @@ pub enum ModelError {
         value: f32,
     },
 
+    /// A folder with weights of integers, where floats are needed.
+    #[error(
+        "{}: the weights are integers, which can be neither trained nor changed; `cloze convert` writes them as floats",
+        path.display()
+    )]
+    Integers {
+        /// The folder.
+        path: PathBuf,
+    },
+
     /// A tensor with values that the float type they are to be stored as cannot represent.
     #[error("{}: tensor `{name}` has values that {dtype} cannot hold", path.display())]
     Narrowed {

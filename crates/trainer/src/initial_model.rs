@@ -11,7 +11,9 @@ use cloze_data::derive_seed;
 use cloze_model::bert::{
     BertConfig, BertForPreTraining, Electra, ElectraConfig, MlmHead, NextSentenceHead, SpanBoundaryHead,
 };
-use cloze_model::huggingface::{Architecture, Family, LoadReport, PretrainedFolder, SaveConfig};
+use cloze_model::huggingface::{
+    Architecture, Family, LoadReport, PretrainedFolder, SaveConfig, check_floats,
+};
 use cloze_model::{HasBackbone, ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 
@@ -102,6 +104,7 @@ impl InitialModel<BertForPreTraining> {
         boundaries: bool,
         init: ParamInit,
     ) -> Result<Self> {
+        check_floats(&section.path)?;
         let pretrained = PretrainedFolder::open(&section.path)?;
         let has_pairs = config.examples.has_pairs();
         let architecture = if has_pairs { Architecture::PreTraining } else { Architecture::MaskedLm };
@@ -149,6 +152,7 @@ impl InitialModel<Electra> {
                 Ok((Self { encoder, model, save, report }, electra))
             }
             ModelSection::Pretrained(section) => {
+                check_floats(&section.path)?;
                 let pretrained = PretrainedFolder::open(&section.path)?;
                 let family = pretrained.config.family;
                 if family != Family::ELECTRA {
@@ -167,6 +171,7 @@ impl InitialModel<Electra> {
                 let generator = section.path.join(GENERATOR);
                 if generator.is_dir() {
                     let masked_lm = model.masked_lm();
+                    check_floats(&generator)?;
                     let generator = PretrainedFolder::open(&generator)?;
                     let (masked_lm, of_generator) =
                         generator.load_into(masked_lm, Architecture::MaskedLm, &[])?;

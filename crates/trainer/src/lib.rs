@@ -31,6 +31,7 @@ pub mod perplexity;
 pub mod pretraining;
 pub mod probing;
 pub mod pruning;
+pub mod quantization;
 mod recompute;
 pub mod requests;
 pub mod running_text;

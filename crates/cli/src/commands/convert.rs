@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// The tokenizers of a folder.
-enum Tokenizers {
+pub(super) enum Tokenizers {
     /// Each with its folder; rewritten.
     Each(Vec<(PathBuf, Tokenizer)>),
     /// Marian's, whose files are copied: transformers reads no other format, and `tokenizer.json` would hold
@@ -105,7 +105,7 @@ enum Tokenizers {
 }
 
 impl Tokenizers {
-    fn load(folder: &Path) -> Result<Self> {
+    pub fn load(folder: &Path) -> Result<Self> {
         let load = |place: PathBuf| Tokenizer::load(&place).map(|tokenizer| (place, tokenizer));
         let places = match TokenizerPlaces::of(folder) {
             TokenizerPlaces::Separate(sides) => sides.to_vec(),
@@ -119,7 +119,7 @@ impl Tokenizers {
     }
 
     /// Writes them to the same relative paths in `to` as in `from`.
-    fn save(&self, from: &Path, to: &Path) -> Result<()> {
+    pub fn save(&self, from: &Path, to: &Path) -> Result<()> {
         match self {
             Self::Each(all) => all.iter().try_for_each(|(place, tokenizer)| {
                 let place = to.join(place.strip_prefix(from)?);

@@ -17,6 +17,7 @@ mod probe;
 mod prune;
 #[cfg(feature = "hub")]
 mod pull;
+mod quantize;
 mod rerank;
 mod score;
 mod search;
@@ -106,6 +107,7 @@ pub enum Command {
     Senses(senses::Command),
     Convert(convert::Args),
     Prune(prune::Args),
+    Quantize(quantize::Args),
     #[cfg(feature = "hub")]
     Pull(pull::Args),
     Devices(devices::Args),
@@ -142,6 +144,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Senses(command) => senses::run(&command),
         Command::Convert(args) => convert::run(&args),
         Command::Prune(args) => prune::run(&args),
+        Command::Quantize(args) => quantize::run(&args),
         #[cfg(feature = "hub")]
         Command::Pull(args) => pull::run(&args),
         Command::Devices(args) => devices::run(&args),

@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> Result<()> {
     let config = args.data.as_ref().map(|path| read(path, &args.settings)).transpose()?;
     let new = NewFolder::create(&args.out)?;
     let whole = model::folder(&args.model)?;
-    let bytes_before = weight_bytes(&whole)?;
+    let bytes_before = model::weight_bytes(&whole)?;
     let n_before = ReducedFolder::open(&whole)?.n_parameters();
     let mut current = whole.clone();
     let mut report = None;
@@ -150,7 +150,7 @@ pub fn run(args: &Args) -> Result<()> {
         pieces = Some([before, pruned.old_ids.len()]);
     }
     let n_after = ReducedFolder::open(&new.path())?.n_parameters();
-    let bytes = [bytes_before, weight_bytes(&new.path())?];
+    let bytes = [bytes_before, model::weight_bytes(&new.path())?];
     let rows = rows(args, &whole, report.as_ref(), pieces, [n_before, n_after], bytes);
     let layers = report.as_ref().map(layers_of).unwrap_or_default();
     let title = format!("{} made smaller", args.model);
@@ -227,20 +227,6 @@ fn task_pieces(tokenizer: &Tokenizer, folder: &Path) -> Result<BTreeSet<u32>> {
         }
     }
     Ok(used)
-}
-
-/// The size of a folder's weights.
-fn weight_bytes(folder: &Path) -> Result<u64> {
-    let cannot = || format!("cannot read {}", folder.display());
-    let mut bytes = 0;
-    for entry in fs::read_dir(folder).with_context(cannot)? {
-        let entry = entry.with_context(cannot)?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".safetensors") || name.ends_with(".bin") {
-            bytes += fs::metadata(entry.path()).with_context(cannot)?.len();
-        }
-    }
-    Ok(bytes)
 }
 
 /// What was removed, and what it cost.

@@ -1,3 +1,4 @@
+use super::observed::observed;
 use super::{InferenceWeight, LoraAdapter};
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
@@ -91,6 +92,7 @@ impl Linear {
     }
 
     fn product<const D: usize>(&self, x: Tensor<D>, bias: Option<Tensor<1>>) -> Tensor<D> {
+        observed(self.weight.id, &x);
         let added = self.lora.as_ref().map(|adapter| adapter.forward(x.clone()));
         let y = match &self.inference {
             Some(weight) => weight.forward(x, bias),

@@ -55,7 +55,9 @@ pub use published::{
     save_published,
 };
 pub(crate) use quantization::Integers;
-pub use quantization::{QuantizedParameters, QuantizedReport, QuantizedTensor, save_quantized_as};
+pub use quantization::{
+    QuantizedParameters, QuantizedReport, QuantizedTensor, check_floats, save_quantized_as,
+};
 pub use reduce::ReducedFolder;
 pub use reports::{LoadReport, SaveReport};
 pub use rules::{TensorRule, TensorRules};

@@ -66,11 +66,6 @@ impl PretrainedFolder {
         Self { replaces_heads: true, ..self }
     }
 
-    /// Whether weights are integers: such a model cannot be trained.
-    pub fn is_quantized(&self) -> bool {
-        !self.tensors.quantized.is_empty()
-    }
-
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder

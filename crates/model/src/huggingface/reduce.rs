@@ -5,7 +5,8 @@ use super::float_type::{FloatType, stored_as};
 use super::keys::CONFIG_KEYS;
 use super::text_file::write_text;
 use super::{
-    Architecture, MAX_SHARD_SIZE, PretrainedConfig, TensorRule, TensorRules, save_tensors, tensors_of,
+    Architecture, MAX_SHARD_SIZE, PretrainedConfig, TensorRule, TensorRules, check_floats, save_tensors,
+    tensors_of,
 };
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
@@ -47,6 +48,7 @@ impl ReducedFolder {
         // Old files name no family.
         map.insert("model_type".into(), config.family.model_type().into());
         let n_layers_key = config.family.key_of(&fields, "n_layers");
+        check_floats(folder)?;
         let tensors = tensors_of(folder)?.floats;
         Ok(Self { folder: folder.into(), config, map, tensors, n_layers_key })
     }

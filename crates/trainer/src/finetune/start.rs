@@ -24,7 +24,7 @@ use cloze_data::derive_seed;
 use cloze_data::labelled::{BatchSize, Buckets};
 use cloze_evaluation::table;
 use cloze_model::bert::BertConfig;
-use cloze_model::huggingface::PretrainedFolder;
+use cloze_model::huggingface::{PretrainedFolder, check_floats};
 use cloze_model::{Backbone, HasBackbone, ModelError, ParamInit, first_layers, freeze};
 use cloze_tokenizer::Tokenizer;
 use std::time::Instant;
@@ -71,6 +71,7 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     let device = options.device.clone().autodiff();
     recompute::check(config.train.recompute, &device)?;
     let mut init = new_parameters(config, &device);
+    check_floats(&config.model.path)?;
     let pretrained = PretrainedFolder::open(&config.model.path)?.replacing_heads();
     let mut pretrained = if config.model.untrained { pretrained.without_weights() } else { pretrained };
     if let Some(name) = &config.data.language {

@@ -1,7 +1,7 @@
 //! A run's initial weights: random, or a checkpoint's.
 
 use crate::{Result, TrainerError};
-use cloze_model::huggingface::{LoadReport, Published, check_published, load_published_as};
+use cloze_model::huggingface::{LoadReport, Published, check_floats, check_published, load_published_as};
 use cloze_model::{ModelError, ParamInit};
 use std::path::Path;
 
@@ -26,6 +26,7 @@ impl<C: Published> InitialModel<C> {
     /// # Errors
     /// A missing or damaged file in the folder.
     pub fn load(config: C, folder: &Path, init: &mut ParamInit) -> Result<Self> {
+        check_floats(folder)?;
         let (model, report) = load_published_as(&config, folder, init)?;
         Ok(Self { config, model, report })
     }

@@ -19,6 +19,7 @@ mod read;
 mod save;
 
 pub(super) use config::{Group, Inputs, KEY, QuantizationConfig, Strategy, Target};
+pub use read::check_floats;
 pub(super) use read::decoded;
 pub use save::{QuantizedParameters, QuantizedReport, save_quantized_as};
 

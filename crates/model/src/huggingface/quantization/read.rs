@@ -9,6 +9,19 @@ use bytes::Bytes;
 use safetensors::tensor::Dtype;
 use std::path::Path;
 
+/// Checks that a folder's weights are floats, for whoever trains or changes them.
+///
+/// # Errors
+/// [`ModelError::Integers`]; those of a `config.json` that cannot be read.
+pub fn check_floats(folder: &Path) -> Result<()> {
+    match Fields::read_if_present(&folder.join("config.json"))? {
+        Some(fields) if QuantizationConfig::read(&fields)?.is_some() => {
+            Err(ModelError::Integers { path: folder.into() })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The tensors of a folder with those of `quantization_config` put together: a module's integers, under the name of its
 /// weight.
 ///

@@ -15,7 +15,7 @@ use burn::module::Module;
 use burn::tensor::Device;
 use cloze_evaluation::figures::Figures;
 use cloze_model::bert::{BertConfig, Removal};
-use cloze_model::huggingface::PretrainedFolder;
+use cloze_model::huggingface::{PretrainedFolder, check_floats};
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::{HasBackbone, ModelError, ParamInit, freeze, weights};
 use cloze_tokenizer::Tokenizer;
@@ -53,6 +53,7 @@ impl Job<'_> {
     ) -> Result<Outcome> {
         let pruning = self.config;
         let device = options.device.clone().autodiff();
+        check_floats(&config.model.path)?;
         let pretrained = PretrainedFolder::open(&config.model.path)?;
         let (family, languages) = (pretrained.config.family, pretrained.config.languages.clone());
         let with_dropout = family.adapted(pretrained.encoder(task.saved_as().0));

@@ -1,0 +1,67 @@
+//! The inputs of linear maps, seen from outside.
+
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+use std::cell::RefCell;
+
+type Observer<'a> = dyn FnMut(ParamId, Tensor<2>) + 'a;
+
+thread_local! {
+    static OBSERVER: RefCell<Option<Box<Observer<'static>>>> = const { RefCell::new(None) };
+}
+
+/// Runs `run` and hands `observer` the input of every [`Linear`](super::Linear) that is applied meanwhile on this thread,
+/// as `[tokens, d_in]`, with the id of its weight.
+///
+/// # Panics
+/// If it is already running on this thread.
+pub fn observe_inputs<R>(observer: impl FnMut(ParamId, Tensor<2>) + 'static, run: impl FnOnce() -> R) -> R {
+    /// Ends the observation, also when `run` panics.
+    struct End;
+
+    impl Drop for End {
+        fn drop(&mut self) {
+            OBSERVER.with_borrow_mut(|place| *place = None);
+        }
+    }
+
+    OBSERVER.with_borrow_mut(|place| {
+        assert!(place.is_none(), "one observer at a time");
+        *place = Some(Box::new(observer));
+    });
+    let _end = End;
+    run()
+}
+
+/// Hands over a map's input.
+pub(super) fn observed<const D: usize>(weight: ParamId, x: &Tensor<D>) {
+    OBSERVER.with_borrow_mut(|observer| {
+        if let Some(observer) = observer {
+            let shape = x.dims();
+            let n_tokens = shape[..D - 1].iter().product::<usize>();
+            observer(weight, x.clone().reshape([n_tokens, shape[D - 1]]));
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ParamInit;
+    use crate::blocks::Linear;
+    use burn::tensor::Device;
+    use std::rc::Rc;
+
+    #[test]
+    fn inputs_are_seen_while_the_observation_lasts() {
+        let init = &mut ParamInit::new(&Device::flex(), 1);
+        let (one, two) = (Linear::new(3, 2, init), Linear::new(2, 4, init));
+        let x = init.truncated_normal([2, 5, 3]).val();
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let place = seen.clone();
+        let observer = move |id, x: Tensor<2>| place.borrow_mut().push((id, x.dims()));
+        observe_inputs(observer, || two.forward(one.forward(x.clone())));
+        one.forward(x);
+        assert_eq!(*seen.borrow(), [(one.weight.id, [10, 3]), (two.weight.id, [10, 2])]);
+    }
+}
