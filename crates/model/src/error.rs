@@ -113,7 +113,7 @@ pub enum ModelError {
 
     /// A GGUF file that is damaged, or of a model that is not supported.
     #[error(transparent)]
-    Gguf(#[from] cloze_gguf::GgufError),
+    Gguf(cloze_gguf::GgufError),
 
     /// A folder without weights, or whose index of shards does not match them.
     #[error("{}: {reason}", path.display())]

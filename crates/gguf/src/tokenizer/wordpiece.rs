@@ -55,7 +55,8 @@ pub(super) fn write(source: &Source, to: &mut Metadata) -> Result<()> {
     put_pieces(&Source { config: &config, ..*source }, spelt.collect(), types.clone(), to)?;
     to.put("tokenizer.ggml.add_bos_token", Value::Bool(true));
     to.put("tokenizer.ggml.add_eos_token", Value::Bool(true));
-    to.put("tokenizer.ggml.add_sep_token", Value::Bool(true));
+    // Between two texts llama.cpp would put it beside the piece that ends the first, which is the same.
+    to.put("tokenizer.ggml.add_sep_token", Value::Bool(false));
     to.put(LOWERCASE, Value::Bool(lowercase));
     to.put(STRIP_ACCENTS, Value::Bool(strip_accents));
     Ok(())
