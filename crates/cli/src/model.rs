@@ -10,8 +10,7 @@ use crate::output::say;
 
 /// Help for `--model` where hub names are accepted.
 #[cfg(feature = "hub")]
-pub const HELP: &str =
-    "A folder in Hugging Face's format (config.json, weights and a tokenizer), a GGUF file, or a model's name on the \
+pub const HELP: &str = "A folder in Hugging Face's format (config.json, weights and a tokenizer), a GGUF file, or a model's name on the \
      hub";
 /// Help for `--model`.
 #[cfg(not(feature = "hub"))]

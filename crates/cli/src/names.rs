@@ -43,7 +43,9 @@ pub fn unpacked(path: &Path) -> Result<PathBuf> {
     let is_named_so = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
     let begins_so = || {
         let mut magic = [0; 4];
-        path.is_file() && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && &magic == b"GGUF"
+        path.is_file()
+            && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+            && &magic == b"GGUF"
     };
     if path.is_dir() || !(is_named_so || begins_so()) {
         return Ok(path.to_owned());

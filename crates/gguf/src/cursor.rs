@@ -38,7 +38,9 @@ impl<'a> Cursor<'a> {
                 self.at += len;
                 Ok(taken)
             }
-            None => self.refused(format!("{what} takes {len} bytes, and the file ends after {}", self.left())),
+            None => {
+                self.refused(format!("{what} takes {len} bytes, and the file ends after {}", self.left()))
+            }
         }
     }
 

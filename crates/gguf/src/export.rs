@@ -97,7 +97,8 @@ pub struct Report {
 /// [`write`].
 pub fn export(path: &Path, model: &Model, weights: TensorType) -> Result<Report> {
     let architecture = Architecture::of_folder(model.config)?;
-    let Written { sizes, mut metadata, tensors: extra } = architecture.write(&with_vocab_size(architecture, model))?;
+    let Written { sizes, mut metadata, tensors: extra } =
+        architecture.write(&with_vocab_size(architecture, model))?;
     let mut head = vec![
         ("general.architecture".to_owned(), Value::Text(architecture.name().into())),
         ("general.type".into(), Value::Text("model".into())),
@@ -117,8 +118,7 @@ pub fn export(path: &Path, model: &Model, weights: TensorType) -> Result<Report>
     let notes = tokenizer::write(&source, &mut metadata)?;
     head.append(&mut metadata.values);
 
-    let mut report =
-        Report { architecture, n_tensors: 0, in_f16: Vec::new(), left_out: Vec::new(), notes };
+    let mut report = Report { architecture, n_tensors: 0, in_f16: Vec::new(), left_out: Vec::new(), notes };
     let mut placed = BTreeMap::new();
     for tensor in &model.tensors {
         let Some(place) = architecture.to_gguf(&sizes, tensor.name)? else {

@@ -62,7 +62,11 @@ impl GgufFile {
         let file = cloze_files::open(path).map_err(GgufError::io("open", path))?;
         let len = file.metadata().map_err(GgufError::io("open", path))?.len();
         if len == 0 {
-            return Err(GgufError::Damaged { path: path.into(), offset: 0, reason: "the file is empty".into() });
+            return Err(GgufError::Damaged {
+                path: path.into(),
+                offset: 0,
+                reason: "the file is empty".into(),
+            });
         }
         // SAFETY: files of weights are replaced and not changed, by this crate and by the ecosystem's other writers;
         // the documentation asks the same of callers.
@@ -117,7 +121,8 @@ impl GgufFile {
     /// # Errors
     /// [`GgufError::Tensor`] for a type that this crate does not read.
     pub fn bytes<'a>(&'a self, tensor: &TensorInfo) -> Result<(TensorType, &'a [u8])> {
-        let wrong = |reason: String| GgufError::Tensor { path: self.path.clone(), name: tensor.name.clone(), reason };
+        let wrong =
+            |reason: String| GgufError::Tensor { path: self.path.clone(), name: tensor.name.clone(), reason };
         let Some(kind) = tensor.kind() else {
             let known = TensorType::ALL.map(TensorType::name).join(", ");
             let found = tensor.type_name();
@@ -149,7 +154,12 @@ impl GgufFile {
         }
     }
 
-    fn typed<'a, T>(&'a self, key: &str, what: &str, of: impl Fn(&'a Value) -> Option<T>) -> Result<Option<T>> {
+    fn typed<'a, T>(
+        &'a self,
+        key: &str,
+        what: &str,
+        of: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>> {
         self.get(key).map(|value| of(value).ok_or_else(|| self.wrong(key, what))).transpose()
     }
 
@@ -220,7 +230,10 @@ fn parse(path: &Path, map: Bytes) -> std::result::Result<GgufFile, Refused> {
         }
         found => {
             let found = String::from_utf8_lossy(found);
-            return at_start(format!("not a GGUF file: it begins with `{}`, not `GGUF`", found.escape_debug()));
+            return at_start(format!(
+                "not a GGUF file: it begins with `{}`, not `GGUF`",
+                found.escape_debug()
+            ));
         }
     }
     cursor.take(MAGIC.len(), "the file's beginning")?;
@@ -229,7 +242,9 @@ fn parse(path: &Path, map: Bytes) -> std::result::Result<GgufFile, Refused> {
     match cursor.u32("the version")? {
         2 | 3 => {}
         version if matches!(version.swap_bytes(), 1..=3) => {
-            return at_version("the file is big-endian, which is not supported; expected little-endian".into());
+            return at_version(
+                "the file is big-endian, which is not supported; expected little-endian".into(),
+            );
         }
         version => return at_version(format!("the version is {version}, expected 2 or 3")),
     }
@@ -272,10 +287,13 @@ fn parse(path: &Path, map: Bytes) -> std::result::Result<GgufFile, Refused> {
         let n_dims = cursor.u32("a tensor's number of dimensions")?;
         if n_dims > MAX_DIMS {
             cursor.at -= 4;
-            return cursor.refused(format!("tensor `{shown}` has {n_dims} dimensions, expected at most {MAX_DIMS}"));
+            return cursor
+                .refused(format!("tensor `{shown}` has {n_dims} dimensions, expected at most {MAX_DIMS}"));
         }
         let dims_at = cursor.at;
-        let dims = (0..n_dims).map(|_| cursor.u64("a tensor's dimension")).collect::<std::result::Result<Vec<_>, _>>()?;
+        let dims = (0..n_dims)
+            .map(|_| cursor.u64("a tensor's dimension"))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
         let type_id = cursor.u32("a tensor's type")?;
         let offset = cursor.u64("a tensor's offset")?;
         let shape: Option<Vec<usize>> = dims.iter().rev().map(|dim| usize::try_from(*dim).ok()).collect();
@@ -290,7 +308,8 @@ fn parse(path: &Path, map: Bytes) -> std::result::Result<GgufFile, Refused> {
             && !shape.last().copied().unwrap_or(1).is_multiple_of(kind.block_len())
         {
             let (row, name, block) = (shape.last().copied().unwrap_or(1), kind.name(), kind.block_len());
-            let reason = format!("tensor `{shown}` has rows of {row} values, and {name} has blocks of {block}");
+            let reason =
+                format!("tensor `{shown}` has rows of {row} values, and {name} has blocks of {block}");
             return Err(Refused { offset: dims_at, reason });
         }
         infos.push((start, name, shape, type_id, offset, kind.map(|kind| kind.n_bytes(n_values))));
@@ -309,7 +328,9 @@ fn parse(path: &Path, map: Bytes) -> std::result::Result<GgufFile, Refused> {
             return refused("begins beyond the end of the file");
         };
         if !offset.is_multiple_of(alignment) {
-            return refused(&format!("begins at {offset}, which is no multiple of the alignment, {alignment}"));
+            return refused(&format!(
+                "begins at {offset}, which is no multiple of the alignment, {alignment}"
+            ));
         }
         // The size of a type that is not read is unknown: its tensor has to begin inside.
         let n_bytes = match n_bytes {

@@ -75,7 +75,8 @@ impl ModelFile {
         match self.file.size(&pooling_key)? {
             Some(id) if id != 0 && !self.architecture.is_causal() => {
                 let pooling = Pooling::from_id(id).ok_or_else(|| {
-                    self.file.wrong(&pooling_key, "0 (none), 1 (mean), 2 (the first token) or 3 (the last token)")
+                    self.file
+                        .wrong(&pooling_key, "0 (none), 1 (mean), 2 (the first token) or 3 (the last token)")
                 })?;
                 let normalize = self.file.flag(NORMALIZE)?.unwrap_or(true);
                 let max_len = self.file.size(MAX_LEN)?.unwrap_or(max_positions);
@@ -164,7 +165,8 @@ pub fn unpack(path: &Path, cache: &Path) -> Result<PathBuf> {
 
 fn hash(file: &GgufFile, absolute: &Path) -> Result<String> {
     let found = fs::metadata(absolute).map_err(GgufError::io("read", absolute))?;
-    let modified = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    let modified =
+        found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
     let mut hasher = Sha256::new();
     // What a folder holds may change with the program.
     hasher.update(env!("CARGO_PKG_VERSION"));

@@ -20,10 +20,46 @@ pub enum TensorType {
 
 /// ggml's names of types by their numbers in files.
 const NAMES: [&str; 40] = [
-    "F32", "F16", "Q4_0", "Q4_1", "Q4_2", "Q4_3", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K",
-    "Q6_K", "Q8_K", "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8", "I16",
-    "I32", "I64", "F64", "IQ1_M", "BF16", "Q4_0_4_4", "Q4_0_4_8", "Q4_0_8_8", "TQ1_0", "TQ2_0", "IQ4_NL_4_4",
-    "IQ4_NL_4_8", "IQ4_NL_8_8", "MXFP4",
+    "F32",
+    "F16",
+    "Q4_0",
+    "Q4_1",
+    "Q4_2",
+    "Q4_3",
+    "Q5_0",
+    "Q5_1",
+    "Q8_0",
+    "Q8_1",
+    "Q2_K",
+    "Q3_K",
+    "Q4_K",
+    "Q5_K",
+    "Q6_K",
+    "Q8_K",
+    "IQ2_XXS",
+    "IQ2_XS",
+    "IQ3_XXS",
+    "IQ1_S",
+    "IQ4_NL",
+    "IQ3_S",
+    "IQ2_S",
+    "IQ4_XS",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "F64",
+    "IQ1_M",
+    "BF16",
+    "Q4_0_4_4",
+    "Q4_0_4_8",
+    "Q4_0_8_8",
+    "TQ1_0",
+    "TQ2_0",
+    "IQ4_NL_4_4",
+    "IQ4_NL_4_8",
+    "IQ4_NL_8_8",
+    "MXFP4",
 ];
 
 /// The name of any type, for errors.
@@ -146,7 +182,10 @@ mod tests {
         let ids = TensorType::ALL.map(|kind| (kind.id(), kind.name()));
         assert_eq!(ids, [(0, "F32"), (1, "F16"), (30, "BF16"), (8, "Q8_0"), (2, "Q4_0")]);
         assert_eq!(TensorType::ALL.map(|kind| TensorType::from_id(kind.id())), TensorType::ALL.map(Some));
-        assert_eq!((TensorType::from_id(14), name_of(14), name_of(77)), (None, "Q6_K".into(), "number 77".into()));
+        assert_eq!(
+            (TensorType::from_id(14), name_of(14), name_of(77)),
+            (None, "Q6_K".into(), "number 77".into())
+        );
     }
 
     #[test]

@@ -29,7 +29,9 @@ pub(super) fn write(config: Config, to: &mut Metadata) -> Result<Sizes> {
     let n_heads = config.size(&["num_attention_heads"], 12)?;
     let d_model = config.size(&["hidden_size"], 768)?;
     if !d_model.is_multiple_of(n_heads) {
-        return Err(config.refuse("num_attention_heads", &format!("a divisor of `hidden_size`, which is {d_model}")));
+        return Err(
+            config.refuse("num_attention_heads", &format!("a divisor of `hidden_size`, which is {d_model}"))
+        );
     }
     let sizes = Sizes {
         vocab_size: config.size(&["vocab_size"], 30_522)?,
@@ -75,7 +77,10 @@ pub(super) fn read_encoder(file: &GgufFile) -> Result<(Sizes, f64)> {
     let n_types = match file.tensors().iter().find(|tensor| tensor.name == "token_types.weight") {
         Some(tensor) => tensor.shape.first().copied().unwrap_or_default(),
         None => {
-            return Err(file.wrong("token_types.weight", "a table of token types, which the model adds to its embeddings"));
+            return Err(file.wrong(
+                "token_types.weight",
+                "a table of token types, which the model adds to its embeddings",
+            ));
         }
     };
     Ok((Sizes { n_types, ..sizes }, norm_eps))
@@ -102,4 +107,3 @@ pub(super) fn write_config(sizes: &Sizes, norm_eps: f64, activation: &str, to: &
 pub(super) fn is_left_out(name: &str) -> bool {
     name.starts_with("pooler.") || name.starts_with("cls.") || name.ends_with("position_ids")
 }
-

@@ -28,7 +28,9 @@ pub(super) fn write(config: Config, to: &mut Metadata) -> Result<Sizes> {
     config.only("add_cross_attention", json!(false))?;
     let activation = config.text(&["activation_function"])?;
     if activation.is_some_and(|name| !ACTIVATIONS.contains(&name)) {
-        return Err(config.refuse("activation_function", "\"gelu_new\", which is what llama.cpp computes with"));
+        return Err(
+            config.refuse("activation_function", "\"gelu_new\", which is what llama.cpp computes with")
+        );
     }
     let n_heads = config.size(&["n_head"], 12)?;
     let d_model = config.size(&["n_embd"], 768)?;

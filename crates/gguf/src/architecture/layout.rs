@@ -108,7 +108,10 @@ mod tests {
             (Layout::Transposed, vec![96]),
         ] {
             let there = layout.to_gguf(&values, &shape);
-            assert_eq!(layout == Layout::Same || shape == [96] && layout == Layout::Transposed, *there == values);
+            assert_eq!(
+                layout == Layout::Same || shape == [96] && layout == Layout::Transposed,
+                *there == values
+            );
             assert_eq!(layout.to_folder(&there, &layout.shape(&shape)), values, "{layout:?}");
         }
     }

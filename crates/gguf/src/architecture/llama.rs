@@ -11,7 +11,8 @@ pub(super) const NAMES: [Name; 12] = [
     name("output_norm", "model.norm", &[Dim::Model]),
     name("output", "lm_head", &[Dim::Vocab, Dim::Model]).of(Kind::Optional),
     name("blk.*.attn_norm", "model.layers.*.input_layernorm", &[Dim::Model]),
-    name("blk.*.attn_q", "model.layers.*.self_attn.q_proj", &[Dim::Queries, Dim::Model]).of(Kind::RotaryQueries),
+    name("blk.*.attn_q", "model.layers.*.self_attn.q_proj", &[Dim::Queries, Dim::Model])
+        .of(Kind::RotaryQueries),
     name("blk.*.attn_k", "model.layers.*.self_attn.k_proj", &[Dim::Keys, Dim::Model]).of(Kind::RotaryKeys),
     name("blk.*.attn_v", "model.layers.*.self_attn.v_proj", &[Dim::Keys, Dim::Model]),
     name("blk.*.attn_output", "model.layers.*.self_attn.o_proj", &[Dim::Model, Dim::Queries]),
@@ -64,7 +65,9 @@ pub(super) fn write(config: Config, to: &mut Metadata) -> Result<(Sizes, Vec<(St
     let is_mistral = config.text(&["model_type"])? == Some("mistral");
     let n_kv_heads = config.size(&["num_key_value_heads"], if is_mistral { 8 } else { n_heads })?;
     if !n_heads.is_multiple_of(n_kv_heads) {
-        return Err(config.refuse("num_key_value_heads", &format!("a divisor of the number of heads, {n_heads}")));
+        return Err(
+            config.refuse("num_key_value_heads", &format!("a divisor of the number of heads, {n_heads}"))
+        );
     }
     let sizes = Sizes {
         vocab_size: config.size(&["vocab_size"], 32_000)?,
@@ -95,7 +98,9 @@ pub(super) fn write(config: Config, to: &mut Metadata) -> Result<(Sizes, Vec<(St
         let number = |key: &'static str| {
             let value = scaling.get(key).and_then(Json::as_f64).filter(|x| x.is_finite() && *x > 0.0);
             value.ok_or_else(|| {
-                GgufError::Export(format!("config.json: the scaling of rotary positions has no `{key}` above 0"))
+                GgufError::Export(format!(
+                    "config.json: the scaling of rotary positions has no `{key}` above 0"
+                ))
             })
         };
         match super::rope_type(scaling) {
@@ -115,7 +120,10 @@ pub(super) fn write(config: Config, to: &mut Metadata) -> Result<(Sizes, Vec<(St
             other => {
                 return Err(GgufError::Export(format!(
                     "config.json: rotary positions are scaled as {}; expected \"linear\", \"llama3\" or no scaling",
-                    other.map_or_else(|| "an unnamed type".into(), |name| format!("\"{}\"", name.escape_debug()))
+                    other.map_or_else(
+                        || "an unnamed type".into(),
+                        |name| format!("\"{}\"", name.escape_debug())
+                    )
                 )));
             }
         }
@@ -141,7 +149,9 @@ pub(super) fn read(file: &GgufFile, to: &mut Map<String, Json>) -> Result<Sizes>
         return Err(file.wrong(&causal, "true: the model is read from left to right"));
     }
     if !sizes.d_head.is_multiple_of(2) {
-        return Err(file.wrong(&key(file, "attention.key_length"), "an even width of heads, for rotary positions"));
+        return Err(
+            file.wrong(&key(file, "attention.key_length"), "an even width of heads, for rotary positions")
+        );
     }
     let has = |name: String| file.tensors().iter().any(|tensor| tensor.name == name);
     let has_bias = |map: &str| has(format!("blk.0.{map}.bias"));
@@ -166,11 +176,12 @@ pub(super) fn read(file: &GgufFile, to: &mut Map<String, Json>) -> Result<Sizes>
     }
     let theta = super::read_rope(file, &sizes, to)?;
     if let Some(tensor) = file.tensors().iter().find(|tensor| tensor.name == FACTORS) {
-        let scaling = scaling_of(&file.values(tensor)?, theta, sizes.d_head).ok_or_else(|| GgufError::Tensor {
-            path: file.path().into(),
-            name: FACTORS.into(),
-            reason: "has factors other than those of Llama 3.1 to 3.3, which are not supported".into(),
-        })?;
+        let scaling =
+            scaling_of(&file.values(tensor)?, theta, sizes.d_head).ok_or_else(|| GgufError::Tensor {
+                path: file.path().into(),
+                name: FACTORS.into(),
+                reason: "has factors other than those of Llama 3.1 to 3.3, which are not supported".into(),
+            })?;
         let scaling = json!({
             "rope_type": "llama3",
             "factor": scaling.factor,

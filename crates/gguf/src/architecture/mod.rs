@@ -203,11 +203,9 @@ impl Architecture {
             return Ok(None);
         }
         match find(self.names(), &renamed, |name| name.folder, |name| name.gguf) {
-            Some((entry, name, part)) => Ok(Some(Place {
-                name,
-                gguf_shape: entry.shape(sizes, part),
-                layout: entry.layout(sizes),
-            })),
+            Some((entry, name, part)) => {
+                Ok(Some(Place { name, gguf_shape: entry.shape(sizes, part), layout: entry.layout(sizes) }))
+            }
             None => Err(GgufError::Export(format!(
                 "its tensor `{}` has no place in llama.cpp's `{}`: expected a model without another head",
                 tensor.escape_debug(),
@@ -225,11 +223,17 @@ impl Architecture {
         if self == Self::Llama && tensor.name == llama::FACTORS {
             return Ok(None);
         }
-        let wrong =
-            |reason: String| GgufError::Tensor { path: file.path().into(), name: tensor.name.clone(), reason };
+        let wrong = |reason: String| GgufError::Tensor {
+            path: file.path().into(),
+            name: tensor.name.clone(),
+            reason,
+        };
         let found = find(self.names(), &tensor.name, |name| name.gguf, |name| name.folder);
         let Some((entry, name, part)) = found else {
-            return Err(wrong(format!("has no place in the architecture `{}`, as this crate reads it", self.name())));
+            return Err(wrong(format!(
+                "has no place in the architecture `{}`, as this crate reads it",
+                self.name()
+            )));
         };
         let gguf_shape = entry.shape(sizes, part);
         if tensor.shape != gguf_shape {
@@ -244,7 +248,9 @@ impl Architecture {
         let needed = self.names().iter().filter(|name| !matches!(name.kind, Kind::Optional));
         let of_layers = |name: &Name| match name.gguf.contains('*') {
             false => vec![format!("{}.weight", name.gguf)],
-            true => (0..sizes.n_layers).map(|n| format!("{}.weight", name.gguf.replace('*', &n.to_string()))).collect(),
+            true => (0..sizes.n_layers)
+                .map(|n| format!("{}.weight", name.gguf.replace('*', &n.to_string())))
+                .collect(),
         };
         needed.flat_map(of_layers).collect()
     }
@@ -316,11 +322,19 @@ fn read_sizes(file: &GgufFile) -> Result<Sizes> {
         return Err(file.wrong(&key(file, "attention.head_count_kv"), expected));
     }
     if size("attention.value_length", Some(d_head))? != d_head {
-        return Err(file.wrong(&key(file, "attention.value_length"), format!("{d_head}, the width of the keys")));
+        return Err(
+            file.wrong(&key(file, "attention.value_length"), format!("{d_head}, the width of the keys"))
+        );
+    }
+    let n_layers = size("block_count", None)?;
+    let n_tensors = file.tensors().len();
+    if n_layers > n_tensors {
+        let expected = format!("a number of layers that the file has tensors for: it has {n_tensors}");
+        return Err(file.wrong(&key(file, "block_count"), expected));
     }
     Ok(Sizes {
         vocab_size: tokens.len(),
-        n_layers: size("block_count", None)?,
+        n_layers,
         d_model,
         n_heads,
         n_kv_heads,
@@ -335,7 +349,9 @@ fn read_sizes(file: &GgufFile) -> Result<Sizes> {
 fn rope(config: Config<'_>) -> Result<(Option<f64>, Option<&Map<String, Json>>)> {
     let object = |key: &'static str| match config.value(&[key]) {
         None => Ok(None),
-        Some((_, value)) => value.as_object().map(Some).ok_or_else(|| config.refuse(key, "an object, or null")),
+        Some((_, value)) => {
+            value.as_object().map(Some).ok_or_else(|| config.refuse(key, "an object, or null"))
+        }
     };
     let parameters = object("rope_parameters")?;
     let within = parameters.and_then(|parameters| parameters.get("rope_theta")).and_then(Json::as_f64);

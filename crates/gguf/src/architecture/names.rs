@@ -132,13 +132,21 @@ mod tests {
 
     #[test]
     fn a_name_is_translated_with_its_layer() {
-        let names = [name("blk.*.attn_q", "layers.*.query", &[Dim::Queries, Dim::Model]), name("a", "b", &[])];
+        let names =
+            [name("blk.*.attn_q", "layers.*.query", &[Dim::Queries, Dim::Model]), name("a", "b", &[])];
         let found = |name: &str| {
             find(&names, name, |name| name.gguf, |name| name.folder).map(|(_, name, part)| (name, part))
         };
         assert_eq!(found("blk.12.attn_q.bias"), Some(("layers.12.query.bias".into(), "bias")));
         assert_eq!(found("a.weight"), Some(("b.weight".into(), "weight")));
-        for unknown in ["blk.x.attn_q.bias", "blk.01.attn_q.bias", "blk..attn_q.bias", "a", "a.scale", "blk.1.attn_k.bias"] {
+        for unknown in [
+            "blk.x.attn_q.bias",
+            "blk.01.attn_q.bias",
+            "blk..attn_q.bias",
+            "a",
+            "a.scale",
+            "blk.1.attn_k.bias",
+        ] {
             assert_eq!(found(unknown), None, "{unknown}");
         }
     }

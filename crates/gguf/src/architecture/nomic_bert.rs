@@ -49,7 +49,8 @@ pub(super) fn write(config: Config, to: &mut Metadata) -> Result<Sizes> {
     if !d_model.is_multiple_of(n_heads) {
         return Err(config.refuse("n_head", &format!("a divisor of the width, {d_model}")));
     }
-    let positions = config.size(&["max_position_embeddings", "n_positions"], if published { 1024 } else { TRAINED })?;
+    let positions =
+        config.size(&["max_position_embeddings", "n_positions"], if published { 1024 } else { TRAINED })?;
     let theta = match super::rope(config)? {
         (theta, None) => theta,
         (_, Some(_)) => return Err(config.refuse("rope_parameters", "rotary positions without a scaling")),

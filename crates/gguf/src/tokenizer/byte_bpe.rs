@@ -56,13 +56,18 @@ pub(super) fn merges(model: &Json) -> Result<Vec<String>> {
     let merge = |merge: &Json| match merge {
         Json::String(text) => Some(text.clone()),
         Json::Array(pair) => match &**pair {
-            [Json::String(a), Json::String(b)] if !a.contains(' ') && !b.contains(' ') => Some(format!("{a} {b}")),
+            [Json::String(a), Json::String(b)] if !a.contains(' ') && !b.contains(' ') => {
+                Some(format!("{a} {b}"))
+            }
             _ => None,
         },
         _ => None,
     };
     all.iter()
-        .map(|found| merge(found).ok_or_else(|| refuse(format_args!("the merge {found} is not two pieces without spaces"))))
+        .map(|found| {
+            merge(found)
+                .ok_or_else(|| refuse(format_args!("the merge {found} is not two pieces without spaces")))
+        })
         .collect()
 }
 
@@ -75,7 +80,9 @@ pub(super) fn read(pieces: &Pieces, max_len: usize) -> Result<Vec<FolderFile>> {
             .ok_or_else(|| file.wrong(PRE, format!("one of {}: others are not supported", Split::names())))?,
     };
     let merges = file.needed(MERGES, "the merges of BPE", file.texts(MERGES))?;
-    if let Some(wrong) = merges.iter().find(|merge| merge.split(' ').count() != 2 || merge.split(' ').any(str::is_empty)) {
+    if let Some(wrong) =
+        merges.iter().find(|merge| merge.split(' ').count() != 2 || merge.split(' ').any(str::is_empty))
+    {
         let wrong = wrong.escape_debug();
         return Err(pieces.refuse(format!("the merge `{wrong}` is not two pieces with a space between them")));
     }
@@ -91,7 +98,8 @@ pub(super) fn read(pieces: &Pieces, max_len: usize) -> Result<Vec<FolderFile>> {
     // llama.cpp's defaults.
     let first = adds(ADD_BOS, "bos_token", split == Split::Llama3)?;
     let last = adds(ADD_EOS, "eos_token", false)?;
-    let bytes = json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true });
+    let bytes =
+        json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true });
     let post_processor = match (first, last) {
         (None, None) => bytes.clone(),
         _ => json!({ "type": "Sequence", "processors": [bytes, template(first, last)] }),

@@ -52,11 +52,12 @@ impl<'a> Ends<'a> {
         let (before, after) = parts.split_at(place.unwrap_or(0));
         let after = after.get(1..).unwrap_or_default();
         match (before, after) {
-            ([] | [_], [] | [_]) if place.is_some() => Ok(Self {
-                first: before.first().and_then(special),
-                last: after.first().and_then(special),
-            }),
-            _ => Err(refuse("its template adds more than one piece before or after a text, which llama.cpp cannot")),
+            ([] | [_], [] | [_]) if place.is_some() => {
+                Ok(Self { first: before.first().and_then(special), last: after.first().and_then(special) })
+            }
+            _ => Err(refuse(
+                "its template adds more than one piece before or after a text, which llama.cpp cannot",
+            )),
         }
     }
 
@@ -66,7 +67,8 @@ impl<'a> Ends<'a> {
             if let Some(found) = found
                 && source.role(role) != Some(found)
             {
-                let (found, expected) = (found.escape_debug(), source.role(role).unwrap_or("none").escape_debug());
+                let (found, expected) =
+                    (found.escape_debug(), source.role(role).unwrap_or("none").escape_debug());
                 return Err(refuse(format_args!(
                     "it adds the piece `{found}` to a text; llama.cpp would add the `{role}`, which is `{expected}`"
                 )));

@@ -121,7 +121,8 @@ pub(crate) fn write(source: &Source, to: &mut Metadata) -> Result<Vec<String>> {
     let added = source.json.get("added_tokens").and_then(Json::as_array).map_or(&[][..], |all| all);
     for token in added {
         let on = |flag: &str| token.get(flag).and_then(Json::as_bool) == Some(true);
-        let flags: Vec<&str> = ["single_word", "lstrip", "rstrip"].into_iter().filter(|flag| on(flag)).collect();
+        let flags: Vec<&str> =
+            ["single_word", "lstrip", "rstrip"].into_iter().filter(|flag| on(flag)).collect();
         if !flags.is_empty() {
             let shown = text(token, "/content").escape_debug().to_string();
             notes.push(format!("llama.cpp ignores {} of the piece `{shown}`", flags.join(" and ")));
@@ -186,9 +187,9 @@ impl<'a> Pieces<'a> {
     fn id(&self, role: &str) -> Result<Option<usize>> {
         let key = ROLES.iter().find(|(known, _)| *known == role).map(|(_, key)| *key).unwrap_or(role);
         match self.file.size(key)? {
-            Some(id) if id >= self.tokens.len() => {
-                Err(self.file.wrong(key, format!("a number below {}, the number of pieces", self.tokens.len())))
-            }
+            Some(id) if id >= self.tokens.len() => Err(self
+                .file
+                .wrong(key, format!("a number below {}, the number of pieces", self.tokens.len()))),
             id => Ok(id),
         }
     }

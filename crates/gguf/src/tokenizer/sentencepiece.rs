@@ -72,8 +72,15 @@ fn adds_prefix(source: &Source) -> Result<bool> {
     for stage in stages {
         match text(stage, "/type") {
             "Prepend" if text(stage, "/prepend") == SPACE => prefix = true,
-            "Replace" if text(stage, "/pattern/String") == " " && text(stage, "/content") == SPACE => replaces = true,
-            _ => return Err(refuse(format_args!("its normaliser has the stage {}, which llama.cpp's has not", type_of(stage)))),
+            "Replace" if text(stage, "/pattern/String") == " " && text(stage, "/content") == SPACE => {
+                replaces = true
+            }
+            _ => {
+                return Err(refuse(format_args!(
+                    "its normaliser has the stage {}, which llama.cpp's has not",
+                    type_of(stage)
+                )));
+            }
         }
     }
     let words = &source.json["pre_tokenizer"];
@@ -83,7 +90,12 @@ fn adds_prefix(source: &Source) -> Result<bool> {
             replaces = true;
             prefix |= text(words, "/prepend_scheme") != "never";
         }
-        _ => return Err(refuse(format_args!("it cuts words with {}; llama.cpp's `llama` cuts none", type_of(words)))),
+        _ => {
+            return Err(refuse(format_args!(
+                "it cuts words with {}; llama.cpp's `llama` cuts none",
+                type_of(words)
+            )));
+        }
     }
     if !replaces {
         return Err(refuse("it does not put U+2581 in place of spaces, as llama.cpp's `llama` does"));

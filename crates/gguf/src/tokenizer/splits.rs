@@ -20,12 +20,35 @@ const NAMES: [(Split, &[&str]); 4] = [
     (
         Split::Gpt2,
         &[
-            "gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0", "mellum",
-            "modern-bert", "olmo", "exaone4",
+            "gpt-2",
+            "phi-2",
+            "jina-es",
+            "jina-de",
+            "jina-v2-es",
+            "jina-v2-de",
+            "gigachat",
+            "a.x-4.0",
+            "mellum",
+            "modern-bert",
+            "olmo",
+            "exaone4",
         ],
     ),
     (Split::Digits, &["smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"]),
-    (Split::Llama3, &["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"]),
+    (
+        Split::Llama3,
+        &[
+            "llama-bpe",
+            "llama3",
+            "llama-v3",
+            "falcon3",
+            "falcon-h1",
+            "pixtral",
+            "midm-2.0",
+            "lfm2",
+            "jina-v5-nano",
+        ],
+    ),
     (Split::Qwen2, &["qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "stablelm2"]),
 ];
 
@@ -59,9 +82,7 @@ impl Split {
 
     /// The stage of a `tokenizer.json`.
     pub fn stage(self) -> Json {
-        let bytes = |use_regex: bool| {
-            json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex })
-        };
+        let bytes = |use_regex: bool| json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex });
         let expression = |regex: &str| {
             let split = json!({
                 "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated", "invert": false,
@@ -83,11 +104,13 @@ impl Split {
 /// Whether two stages are equal but for what changes offsets alone, and for what is the default.
 fn means_the_same(expected: &Json, found: &Json) -> bool {
     match (expected, found) {
-        (Json::Object(expected), Json::Object(found)) => expected.iter().all(|(key, value)| match key.as_str() {
-            "trim_offsets" => true,
-            "use_regex" if !found.contains_key(key) => *value == json!(true),
-            _ => found.get(key).is_some_and(|found| means_the_same(value, found)),
-        }),
+        (Json::Object(expected), Json::Object(found)) => {
+            expected.iter().all(|(key, value)| match key.as_str() {
+                "trim_offsets" => true,
+                "use_regex" if !found.contains_key(key) => *value == json!(true),
+                _ => found.get(key).is_some_and(|found| means_the_same(value, found)),
+            })
+        }
         (Json::Array(expected), Json::Array(found)) => {
             expected.len() == found.len() && expected.iter().zip(found).all(|(a, b)| means_the_same(a, b))
         }

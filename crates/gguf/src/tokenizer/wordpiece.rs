@@ -23,7 +23,10 @@ pub(super) fn write(source: &Source, to: &mut Metadata) -> Result<()> {
     let (lowercase, strip_accents) = normalizer(source)?;
     let words = &source.json["pre_tokenizer"];
     if text(words, "/type") != "BertPreTokenizer" {
-        return Err(refuse(format_args!("it cuts words with {}; expected `BertPreTokenizer`", type_of(words))));
+        return Err(refuse(format_args!(
+            "it cuts words with {}; expected `BertPreTokenizer`",
+            type_of(words)
+        )));
     }
     let ends = Ends::of(source)?;
     if ends.first.is_none() || ends.last.is_none() {

@@ -148,7 +148,9 @@ fn tokenizer_config(tokenizer: &Tokenizer, folder: &Path) -> Result<Value> {
 /// What GGUF says of sentence-transformers' modules.
 fn of_sentence(config: &SentenceConfig, tokenizer: &Value) -> Result<Sentence> {
     if let Some(module) = config.dense.first() {
-        return Err(anyhow!("the model cannot be written as GGUF: its module `{module}` (Dense) has no place there"));
+        return Err(anyhow!(
+            "the model cannot be written as GGUF: its module `{module}` (Dense) has no place there"
+        ));
     }
     let pooling = match config.pooling_modes.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] | ["mean"] => Pooling::Mean,
