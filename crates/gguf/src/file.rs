@@ -338,7 +338,7 @@ fn parse(path: &Path, map: Bytes) -> std::result::Result<GgufFile, Refused> {
             Some(None) => return refused("is too large for any memory"),
             None => 0,
         };
-        if !offset.checked_add(n_bytes).is_some_and(|end| end <= available) {
+        if offset.checked_add(n_bytes).is_none_or(|end| end > available) {
             return refused(&format!(
                 "takes {n_bytes} bytes from {offset} on, and the file has {available} bytes of values"
             ));

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::names::{Dim, Kind, Name, Sizes, name};
-use super::{Metadata, key};
+use super::{Metadata, NewTensors, Rope, key};
 use crate::{GgufError, GgufFile, Result, Value};
 use serde_json::{Map, Value as Json, json};
 
@@ -55,7 +55,7 @@ impl Scaling {
 }
 
 /// The sizes, and tensors that are in no folder.
-pub(super) fn write(config: Config, to: &mut Metadata) -> Result<(Sizes, Vec<(String, Vec<f32>)>)> {
+pub(super) fn write(config: Config, to: &mut Metadata) -> Result<(Sizes, NewTensors)> {
     config.only("hidden_act", json!("silu"))?;
     if config.value(&["sliding_window"]).is_some() {
         return Err(config.refuse("sliding_window", "null: llama.cpp's `llama` has no window"));
@@ -83,7 +83,7 @@ pub(super) fn write(config: Config, to: &mut Metadata) -> Result<(Sizes, Vec<(St
     if !sizes.d_head.is_multiple_of(2) {
         return Err(config.refuse("head_dim", "an even number, for rotary positions"));
     }
-    let (theta, scaling) = super::rope(config)?;
+    let Rope { theta, scaling } = super::rope(config)?;
     let theta = theta.unwrap_or(10_000.0);
     super::write_sizes(&sizes, to);
     let norm_eps = config.number(&["rms_norm_eps"], 1e-6)?;

@@ -51,12 +51,14 @@ impl Metadata {
     }
 }
 
+/// Tensors that are in no folder, by their names in GGUF.
+type NewTensors = Vec<(String, Vec<f32>)>;
+
 /// What a folder's configuration gives.
 pub(crate) struct Written {
     pub sizes: Sizes,
     pub metadata: Metadata,
-    /// Tensors that are in no folder, by their names in GGUF.
-    pub tensors: Vec<(String, Vec<f32>)>,
+    pub tensors: NewTensors,
 }
 
 /// The place of a folder's tensor in a GGUF file, or the other way.
@@ -345,8 +347,16 @@ fn read_sizes(file: &GgufFile) -> Result<Sizes> {
     })
 }
 
-/// The base of rotary angles in a `config.json`, and their scaling, of transformers 4 and 5.
-fn rope(config: Config<'_>) -> Result<(Option<f64>, Option<&Map<String, Json>>)> {
+/// Rotary positions in a `config.json`.
+struct Rope<'a> {
+    /// The base of the angles, where the file says it.
+    theta: Option<f64>,
+    /// How they are scaled.
+    scaling: Option<&'a Map<String, Json>>,
+}
+
+/// The rotary positions of a `config.json` of transformers 4 or 5.
+fn rope(config: Config<'_>) -> Result<Rope<'_>> {
     let object = |key: &'static str| match config.value(&[key]) {
         None => Ok(None),
         Some((_, value)) => {
@@ -360,7 +370,7 @@ fn rope(config: Config<'_>) -> Result<(Option<f64>, Option<&Map<String, Json>>)>
         theta => Some(theta),
     };
     let scaling = object("rope_scaling")?.or(parameters);
-    Ok((theta, scaling.filter(|scaling| rope_type(scaling) != Some("default"))))
+    Ok(Rope { theta, scaling: scaling.filter(|scaling| rope_type(scaling) != Some("default")) })
 }
 
 /// The type of a scaling; of one without, the default.

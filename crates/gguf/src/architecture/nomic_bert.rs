@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::names::{Dim, Name, Sizes, name};
-use super::{Metadata, bert, key};
+use super::{Metadata, Rope, bert, key};
 use crate::{GgufFile, Result, Value};
 use serde_json::{Map, Value as Json, json};
 
@@ -52,8 +52,10 @@ pub(super) fn write(config: Config, to: &mut Metadata) -> Result<Sizes> {
     let positions =
         config.size(&["max_position_embeddings", "n_positions"], if published { 1024 } else { TRAINED })?;
     let theta = match super::rope(config)? {
-        (theta, None) => theta,
-        (_, Some(_)) => return Err(config.refuse("rope_parameters", "rotary positions without a scaling")),
+        Rope { theta, scaling: None } => theta,
+        Rope { scaling: Some(_), .. } => {
+            return Err(config.refuse("rope_parameters", "rotary positions without a scaling"));
+        }
     };
     let sizes = Sizes {
         vocab_size: config.size(&["vocab_size"], if published { 50_257 } else { 30_528 })?,
