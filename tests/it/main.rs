@@ -11,6 +11,7 @@ mod dialects;
 mod elmo;
 mod embeddings;
 mod families;
+mod gguf;
 mod golden;
 mod ops_parity;
 mod own_projections;

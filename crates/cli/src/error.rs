@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use cloze_gguf::GgufError;
 #[cfg(feature = "hub")]
 use cloze_hub::HubError;
 use cloze_trainer::TrainerError;
@@ -45,6 +46,17 @@ pub enum Error {
         /// A hint at what may have been meant.
         hint: &'static str,
     },
+
+    /// A GGUF file that does not exist.
+    #[error("there is no file {:?}", path.display().to_string())]
+    NoFile {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// A GGUF file that is damaged, or of a model that is not supported.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
 
     /// The folder of a training run instead of its model's.
     #[error("{} is a run's folder: its model is in {}", folder.display(), model.display())]

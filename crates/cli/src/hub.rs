@@ -13,7 +13,7 @@ use crate::progress::{LiveLine, live_line};
 /// The environment variables, for `--help`.
 pub const ENVIRONMENT: &str = "\
 Environment:
-  HF_HOME         where models and the token are kept (default: ~/.cache/huggingface)
+  HF_HOME         where models, unpacked GGUF files and the token are kept (default: ~/.cache/huggingface)
   HF_HUB_CACHE    where models are kept (default: HF_HOME/hub)
   HF_ENDPOINT     the server (default: https://huggingface.co)
   HF_TOKEN        the token for private and gated models (default: the file HF_TOKEN_PATH or HF_HOME/token)

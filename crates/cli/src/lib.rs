@@ -1,6 +1,6 @@
 //! Transformers from raw text to a working model: the whole of cloze behind one dependency.
 //!
-//! A model, which is a Hugging Face folder or a name on the hub, takes three lines to use:
+//! A model, which is a Hugging Face folder, a GGUF file or a name on the hub, takes three lines to use:
 //!
 //! ```no_run
 //! use cloze::Embedder;
@@ -27,7 +27,7 @@
 //! burn device.
 //!
 //! Underneath are cloze's crates, under their names: [`tokenizer`], [`data`], [`ops`], [`model`], [`trainer`],
-//! [`evaluation`], [`search`] and [`hub`], and the framework they are built on, [`burn`], in a matching
+//! [`evaluation`], [`search`], [`gguf`] and [`hub`], and the framework they are built on, [`burn`], in a matching
 //! version.
 //!
 //! # Features
@@ -66,6 +66,7 @@ pub use burn;
 pub use burn::tensor::Device;
 pub use cloze_data as data;
 pub use cloze_evaluation as evaluation;
+pub use cloze_gguf as gguf;
 #[cfg(feature = "hub")]
 pub use cloze_hub as hub;
 pub use cloze_model as model;

@@ -1,4 +1,4 @@
-//! Resolves `--model`: a folder, or a model on the hub.
+//! Resolves `--model`: a folder, a GGUF file, or a model on the hub.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,12 @@ use crate::output::say;
 
 /// Help for `--model` where hub names are accepted.
 #[cfg(feature = "hub")]
-pub const HELP: &str =
-    "A folder in Hugging Face's format (config.json, weights and a tokenizer), or a model's name on the hub";
+pub const HELP: &str = "A folder in Hugging Face's format (config.json, weights and a tokenizer), a GGUF file, or a model's name on the \
+     hub";
 /// Help for `--model`.
 #[cfg(not(feature = "hub"))]
-pub const HELP: &str = "A folder in Hugging Face's format: config.json, weights and a tokenizer";
+pub const HELP: &str =
+    "A folder in Hugging Face's format (config.json, weights and a tokenizer), or a GGUF file";
 
 /// The folder of the model named by `text`; see `cloze pull` for what is downloaded, and where to.
 ///
@@ -98,11 +99,11 @@ impl OtherModel {
     }
 }
 
-/// The form in which a model's name is stored: an absolute path for a folder, or the name on the hub.
+/// The form in which a model's name is stored: an absolute path for a folder or a file, or the name on the hub.
 pub fn lasting_name(text: &str) -> String {
     let path = Path::new(text);
     match std::path::absolute(path) {
-        Ok(absolute) if path.is_dir() => absolute.to_str().unwrap_or(text).to_owned(),
+        Ok(absolute) if path.exists() => absolute.to_str().unwrap_or(text).to_owned(),
         _ => text.to_owned(),
     }
 }

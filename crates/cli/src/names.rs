@@ -1,32 +1,73 @@
-//! Models by name: a folder, or a model on the hub.
+//! Models by name: a folder, a GGUF file, or a model on the hub.
 
-use std::path::{Path, PathBuf};
+use std::env;
 #[cfg(feature = "hub")]
-use std::{env, fs};
+use std::fs;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 #[cfg(feature = "hub")]
 use cloze_hub::{Hub, HubConfig, Model, ModelName, Progress, Proxy, Source};
 
 use crate::{Error, Result};
 
-/// The folder of the model `name`: a folder in Hugging Face's format, or with the feature `hub` a hub name,
-/// which is downloaded if needed to the cache that Python programs use.
+/// The folder of the model `name`: a folder in Hugging Face's format, a GGUF file (see [`unpacked`]), or with the
+/// feature `hub` a hub name, which is downloaded if needed to the cache that Python programs use.
 ///
 /// An existing folder takes precedence over a hub name, and anything that can only be a path (`./x`, `/x`) is
 /// one. The environment sets the cache and the server, with the variables of Python's `huggingface_hub`:
 /// `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, and those for a proxy.
 ///
 /// # Errors
-/// [`Error::NoFolder`], [`Error::RunFolder`]; with the feature `hub`, [`Error::BadName`] for text that is
+/// [`Error::NoFolder`], [`Error::RunFolder`]; those of [`unpacked`]; with the feature `hub`, [`Error::BadName`] for text that is
 /// neither a folder nor a name, and [`Error::NoModel`] for a name without a model.
 pub fn find(name: impl AsRef<Path>) -> Result<PathBuf> {
     #[cfg(feature = "hub")]
     return find_with(name, &mut ());
     #[cfg(not(feature = "hub"))]
     checked(
-        name.as_ref().to_owned(),
+        unpacked(name.as_ref())?,
         "; names on the hub need `cargo build --release -p cloze --features hub`",
     )
+}
+
+/// The folder of a GGUF file: its configuration and tokenizer are unpacked to `cloze/gguf` in `HF_HOME`
+/// (default: `~/.cache/huggingface`) when the file is first used, and its weights are read in place. Any other path
+/// is returned as it is.
+///
+/// # Errors
+/// [`Error::NoFile`], [`Error::NoHome`]; [`Error::Gguf`] for a file that is damaged, or of a model that is not
+/// supported.
+pub fn unpacked(path: &Path) -> Result<PathBuf> {
+    let is_named_so = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+    let begins_so = || {
+        let mut magic = [0; 4];
+        path.is_file()
+            && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+            && &magic == b"GGUF"
+    };
+    if path.is_dir() || !(is_named_so || begins_so()) {
+        return Ok(path.to_owned());
+    }
+    if !path.exists() {
+        return Err(Error::NoFile { path: path.to_owned() });
+    }
+    let cache = home(|key| env::var(key).ok())?.join("cloze").join("gguf");
+    Ok(cloze_gguf::unpack(path, &cache)?)
+}
+
+/// The folder that `huggingface_hub` keeps models and the token in, from its environment variables.
+fn home(variable: impl Fn(&str) -> Option<String>) -> Result<PathBuf> {
+    let given = |key: &str| variable(key).filter(|value| !value.trim().is_empty()).map(PathBuf::from);
+    if let Some(home) = given("HF_HOME") {
+        return Ok(home);
+    }
+    let cache = match given("XDG_CACHE_HOME") {
+        Some(cache) => cache,
+        None => env::home_dir().ok_or(Error::NoHome)?.join(".cache"),
+    };
+    Ok(cache.join("huggingface"))
 }
 
 /// Same as [`find`], reporting downloads to `progress`.
@@ -35,7 +76,7 @@ pub fn find(name: impl AsRef<Path>) -> Result<PathBuf> {
 /// Those of [`find`].
 #[cfg(feature = "hub")]
 pub fn find_with(name: impl AsRef<Path>, progress: &mut dyn Progress) -> Result<PathBuf> {
-    let path = name.as_ref();
+    let path = &*unpacked(name.as_ref())?;
     // What is not Unicode can only be a folder.
     let Some(text) = path.to_str() else {
         return checked(path.to_owned(), "");
@@ -64,14 +105,7 @@ pub fn fetch(name: &ModelName, progress: &mut dyn Progress) -> Result<Model> {
 #[cfg(feature = "hub")]
 fn config(variable: impl Fn(&str) -> Option<String>) -> Result<HubConfig> {
     let given = |key: &str| variable(key).filter(|value| !value.trim().is_empty());
-    let home = match given("HF_HOME") {
-        Some(home) => PathBuf::from(home),
-        None => match given("XDG_CACHE_HOME") {
-            Some(cache) => PathBuf::from(cache),
-            None => env::home_dir().ok_or(Error::NoHome)?.join(".cache"),
-        }
-        .join("huggingface"),
-    };
+    let home = home(&variable)?;
     let cache = given("HF_HUB_CACHE").or_else(|| given("HUGGINGFACE_HUB_CACHE"));
     let cache = cache.map_or_else(|| home.join("hub"), PathBuf::from);
     let token = given("HF_TOKEN").or_else(|| given("HUGGING_FACE_HUB_TOKEN")).or_else(|| {

@@ -111,6 +111,10 @@ pub enum ModelError {
         reason: String,
     },
 
+    /// A GGUF file that is damaged, or of a model that is not supported.
+    #[error(transparent)]
+    Gguf(cloze_gguf::GgufError),
+
     /// A folder without weights, or whose index of shards does not match them.
     #[error("{}: {reason}", path.display())]
     Weights {

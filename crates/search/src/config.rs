@@ -90,11 +90,12 @@ const OTHER_TOKENIZERS: [&str; 12] = [
     "vocab.txt",
 ];
 /// Weights, of which the first found are read, and the suffix of a shard index.
-const WEIGHTS: [&str; 4] = [
+const WEIGHTS: [&str; 5] = [
     "model.safetensors",
     "model.safetensors.index.json",
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
+    "model.gguf",
 ];
 const INDEX: &str = ".index.json";
 

@@ -136,6 +136,7 @@ const THEMES: [Theme; 6] = [
                 "cloze convert --model google-bert/bert-base-uncased --out bert-bf16 --dtype bf16",
                 "python",
             ),
+            job("export a model to llama.cpp", "export gguf", "export"),
             job("see which devices there are, and train on a GPU", "devices", "gpu"),
         ],
     },

@@ -6,6 +6,7 @@ mod devices;
 mod embed;
 mod eval;
 mod eval_embeddings;
+mod export;
 mod fill_mask;
 mod generate;
 mod jobs;
@@ -108,6 +109,8 @@ pub enum Command {
     Convert(convert::Args),
     Prune(prune::Args),
     Quantize(quantize::Args),
+    #[command(subcommand)]
+    Export(export::Command),
     #[cfg(feature = "hub")]
     Pull(pull::Args),
     Devices(devices::Args),
@@ -145,6 +148,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Convert(args) => convert::run(&args),
         Command::Prune(args) => prune::run(&args),
         Command::Quantize(args) => quantize::run(&args),
+        Command::Export(command) => export::run(&command),
         #[cfg(feature = "hub")]
         Command::Pull(args) => pull::run(&args),
         Command::Devices(args) => devices::run(&args),

@@ -11,6 +11,8 @@ mod decoding;
 mod eval_embeddings;
 #[cfg(all(feature = "program", feature = "flex"))]
 mod from_data;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod gguf;
 #[cfg(all(feature = "program", feature = "hub"))]
 mod hub;
 mod library;

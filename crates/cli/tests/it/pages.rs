@@ -66,6 +66,7 @@ pages! {
     use_domain: "docs/src/use/domain.md",
     use_embed: "docs/src/use/embed.md",
     use_evaluate_embeddings: "docs/src/use/evaluate-embeddings.md",
+    use_export: "docs/src/use/export.md",
     use_fine_tune: "docs/src/use/fine-tune.md",
     use_gpu: "docs/src/use/gpu.md",
     use_language_models: "docs/src/use/language-models.md",

@@ -1,5 +1,6 @@
 //! The weights of a folder: one file, or several with an index, in either format.
 
+use super::gguf::map_gguf;
 use super::json_file::read_json;
 use super::quantization::decoded;
 use super::safetensors_file::write_some;
@@ -21,6 +22,7 @@ const SAFETENSORS: &str = "model.safetensors";
 const SAFETENSORS_INDEX: &str = "model.safetensors.index.json";
 const TORCH: &str = "pytorch_model.bin";
 const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
+const GGUF: &str = cloze_gguf::WEIGHTS;
 
 /// What an index file should be, for errors.
 const INDEX: &str = "an index of shards, with a `weight_map` of tensors and their files";
@@ -33,8 +35,8 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// All tensors of a folder by name, from `model.safetensors`, its shards, `pytorch_model.bin` or its shards, whichever
-/// is found first in this order.
+/// All tensors of a folder by name, from `model.safetensors`, its shards, `pytorch_model.bin`, its shards or `model.gguf`,
+/// whichever is found first in this order.
 ///
 /// Tensors are copied only if necessary, see [`map_tensors`]. A `pytorch_model.bin` is a program in Python's pickle
 /// format, none of which is run: anything beyond a dictionary of tensors is refused.
@@ -43,7 +45,8 @@ struct Index {
 ///
 /// # Errors
 /// [`ModelError::Weights`] for a folder without weights, for files without a tensor, and for an index that names
-/// missing files or files outside the folder; the errors of [`map_tensors`], and [`ModelError::Torch`].
+/// missing files or files outside the folder; the errors of [`map_tensors`], [`ModelError::Torch`] and
+/// [`ModelError::Gguf`].
 pub fn tensors_of(folder: &Path) -> Result<MappedTensors> {
     type Reader = fn(&Path) -> Result<MappedTensors>;
     let formats: [(&str, &str, Reader); 2] =
@@ -61,13 +64,17 @@ pub fn tensors_of(folder: &Path) -> Result<MappedTensors> {
         }
         return decoded(folder, unwrapped(path, tensors));
     }
-    let reason = format!("has none of {SAFETENSORS}, {SAFETENSORS_INDEX}, {TORCH} and {TORCH_INDEX}");
+    let gguf = folder.join(GGUF);
+    if gguf.is_file() {
+        return map_gguf(&gguf);
+    }
+    let reason = format!("has none of {SAFETENSORS}, {SAFETENSORS_INDEX}, {TORCH}, {TORCH_INDEX} and {GGUF}");
     Err(ModelError::Weights { path: folder.into(), reason })
 }
 
 /// Whether a folder has a file that [`tensors_of`] reads.
 pub(super) fn has_weights(folder: &Path) -> bool {
-    [SAFETENSORS, SAFETENSORS_INDEX, TORCH, TORCH_INDEX].iter().any(|name| folder.join(name).is_file())
+    [SAFETENSORS, SAFETENSORS_INDEX, TORCH, TORCH_INDEX, GGUF].iter().any(|name| folder.join(name).is_file())
 }
 
 /// The file with a tensor, of those that [`tensors_of`] reads from the folder; the folder itself if it is unknown.
@@ -83,7 +90,8 @@ pub(super) fn file_of(folder: &Path, tensor: &str) -> PathBuf {
             return shard.map_or(index, |shard| folder.join(shard));
         }
     }
-    folder.into()
+    let gguf = folder.join(GGUF);
+    if gguf.is_file() { gguf } else { folder.into() }
 }
 
 fn shards(folder: &Path, path: &Path, read: fn(&Path) -> Result<MappedTensors>) -> Result<MappedTensors> {

@@ -19,6 +19,7 @@ mod finite;
 mod float_type;
 mod folder;
 mod generation;
+mod gguf;
 mod json_file;
 mod keys;
 mod labels;

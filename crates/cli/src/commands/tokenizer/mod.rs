@@ -33,9 +33,9 @@ pub fn run(command: Command) -> Result<()> {
 }
 
 /// Help for `--tokenizer`.
-const HELP: &str = "The tokenizer: a tokenizer.json, a vocab.txt, or a folder with one of them or \
-                    with vocab.json and merges.txt";
+const HELP: &str = "The tokenizer: a tokenizer.json, a vocab.txt, a GGUF file, or a folder with one of the first two \
+                    or with vocab.json and merges.txt";
 
 fn load(path: &Path) -> Result<Tokenizer> {
-    Ok(Tokenizer::load(path)?)
+    Ok(Tokenizer::load(&cloze::names::unpacked(path)?)?)
 }

@@ -1,0 +1,23 @@
+#![doc = include_str!("../README.md")]
+
+mod architecture;
+mod cursor;
+mod error;
+mod export;
+mod file;
+mod folder;
+pub mod q4_0;
+pub mod q8_0;
+mod tensor_type;
+mod tokenizer;
+mod value;
+mod write;
+
+pub use architecture::{Architecture, Layout, Place, Sizes};
+pub use error::{GgufError, Result};
+pub use export::{FolderTensor, Model, Pooling, Report, Sentence, export};
+pub use file::{GgufFile, TensorInfo};
+pub use folder::{ModelFile, WEIGHTS, unpack};
+pub use tensor_type::TensorType;
+pub use value::{Array, Value};
+pub use write::{NewTensor, write};
