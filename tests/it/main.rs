@@ -12,6 +12,7 @@ mod elmo;
 mod embeddings;
 mod families;
 mod golden;
+mod onnx;
 mod ops_parity;
 mod own_projections;
 mod recurrent_parity;

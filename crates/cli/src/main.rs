@@ -12,6 +12,7 @@ mod chunks;
 mod commands;
 mod compute;
 mod failure;
+mod folder_files;
 #[cfg(feature = "wgpu")]
 mod graphics;
 mod help;
@@ -21,6 +22,7 @@ mod input;
 mod lines;
 mod memory;
 mod model;
+mod new_folder;
 mod npy;
 mod output;
 mod profile;

@@ -134,6 +134,7 @@ const THEMES: [Theme; 6] = [
                 "cloze convert --model google-bert/bert-base-uncased --out bert-bf16 --dtype bf16",
                 "python",
             ),
+            job("use a model in ONNX Runtime", "export onnx", "export"),
             job("see which devices there are, and train on a GPU", "devices", "gpu"),
         ],
     },

@@ -6,6 +6,7 @@ mod devices;
 mod embed;
 mod eval;
 mod eval_embeddings;
+mod export;
 mod fill_mask;
 mod generate;
 mod jobs;
@@ -104,6 +105,8 @@ pub enum Command {
     #[command(subcommand)]
     Senses(senses::Command),
     Convert(convert::Args),
+    #[command(subcommand)]
+    Export(export::Command),
     #[cfg(feature = "hub")]
     Pull(pull::Args),
     Devices(devices::Args),
@@ -139,6 +142,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Search(command) => search::run(&command),
         Command::Senses(command) => senses::run(&command),
         Command::Convert(args) => convert::run(&args),
+        Command::Export(command) => export::run(&command),
         #[cfg(feature = "hub")]
         Command::Pull(args) => pull::run(&args),
         Command::Devices(args) => devices::run(&args),

@@ -66,6 +66,7 @@ pages! {
     use_domain: "docs/src/use/domain.md",
     use_embed: "docs/src/use/embed.md",
     use_evaluate_embeddings: "docs/src/use/evaluate-embeddings.md",
+    use_export: "docs/src/use/export.md",
     use_fine_tune: "docs/src/use/fine-tune.md",
     use_gpu: "docs/src/use/gpu.md",
     use_language_models: "docs/src/use/language-models.md",
@@ -87,7 +88,12 @@ pages! {
 
 /// Blocks that nothing runs, by page.
 const NOT_RUN: &[(&str, usize)] =
-    &[("README.md", 1), ("docs/src/build/parts.md", 1), ("docs/src/use/gpu.md", 1)];
+    &[
+    ("README.md", 1),
+    ("docs/src/build/parts.md", 1),
+    ("docs/src/use/export.md", 1),
+    ("docs/src/use/gpu.md", 1),
+];
 
 /// `cloze`, but for its last line: a marked block's runs are short.
 const CLOZE: &str = r#"
