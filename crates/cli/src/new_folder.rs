@@ -46,8 +46,7 @@ impl NewFolder {
         };
         let cannot = || format!("cannot create {}", out.display());
         fs::create_dir_all(parent).with_context(cannot)?;
-        let partial =
-            tempfile::Builder::new().prefix(".cloze-").tempdir_in(parent).with_context(cannot)?;
+        let partial = tempfile::Builder::new().prefix(".cloze-").tempdir_in(parent).with_context(cannot)?;
         fs::create_dir(partial.path().join("model")).with_context(cannot)?;
         Ok(Self { out: out.into(), partial })
     }
@@ -68,7 +67,9 @@ impl NewFolder {
         fs::rename(self.path(), out).map_err(|error| {
             // It was new or empty before.
             match fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
-                true => anyhow!("another process wrote {} in the meantime; it is left unchanged", out.display()),
+                true => {
+                    anyhow!("another process wrote {} in the meantime; it is left unchanged", out.display())
+                }
                 false => anyhow::Error::new(error).context(format!("cannot create {}", out.display())),
             }
         })

@@ -104,9 +104,10 @@ impl Layer<'_> {
             false => 1.0,
         };
         // All terms of disentangled scores are divided by the root of their number.
-        let n_terms = self.config.disentangled.map_or(1, |terms| {
-            1 + u8::from(terms.content_to_position) + u8::from(terms.position_to_content)
-        });
+        let n_terms = self
+            .config
+            .disentangled
+            .map_or(1, |terms| 1 + u8::from(terms.content_to_position) + u8::from(terms.position_to_content));
         (scale / f64::from(n_terms).sqrt()) as f32
     }
 
@@ -121,7 +122,13 @@ impl Layer<'_> {
     }
 
     /// The keys or queries of distances, `[n_heads, d_k, n_rows]`.
-    fn of_distances(&self, graph: &mut Graph, part: &str, map: &Linear, distances: &Distances) -> Result<Value> {
+    fn of_distances(
+        &self,
+        graph: &mut Graph,
+        part: &str,
+        map: &Linear,
+        distances: &Distances,
+    ) -> Result<Value> {
         let d = self.config.head_width();
         let mapped = graph.linear(part, map, &distances.vectors)?;
         let mapped = graph.reshape(&mapped, &[0, (width(map) / d) as i64, d as i64]);

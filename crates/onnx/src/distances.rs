@@ -119,7 +119,11 @@ impl Distances {
 }
 
 /// The bias of all layers' scores, `[1, n_heads, len, len]` (T5, MPNet).
-pub(crate) fn relative_bias(graph: &mut Graph, bias: &RelativeBias, sequences: &mut Sequences) -> Result<Value> {
+pub(crate) fn relative_bias(
+    graph: &mut Graph,
+    bias: &RelativeBias,
+    sequences: &mut Sequences,
+) -> Result<Value> {
     graph.within("relative_bias", |graph| {
         let table = graph.parameter("weight", bias.table.weight.val());
         let rows = rows(graph, sequences, bias.max_distance() as i64, |distance| bias.row(distance));

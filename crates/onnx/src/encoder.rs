@@ -7,7 +7,9 @@ use crate::graph::{Graph, Value, int, ints};
 use crate::rotary::Rotation;
 use crate::sequences::Sequences;
 use cloze_model::bert::{Bert, BertConfig};
-use cloze_model::blocks::{EncoderLayer, FeedForward, MultiHeadAttention, NormPlacement, ResidualConvolution, RotaryConfig};
+use cloze_model::blocks::{
+    EncoderLayer, FeedForward, MultiHeadAttention, NormPlacement, ResidualConvolution, RotaryConfig,
+};
 
 /// The hidden states of a batch.
 pub(crate) struct States {
@@ -161,17 +163,18 @@ fn forward(
         Some(norm) => graph.norm(part, norm, config, x),
         None => Ok(x.clone()),
     };
-    let norms =
-        [("attention_norm", layer.attention_norm.as_ref()), ("feed_forward_norm", Some(&layer.feed_forward_norm))];
+    let norms = [
+        ("attention_norm", layer.attention_norm.as_ref()),
+        ("feed_forward_norm", Some(&layer.feed_forward_norm)),
+    ];
     let mut states = x.clone();
     for (part, norm) in norms {
         let pre = config.norm == NormPlacement::Pre;
         let input = if pre { normed(graph, part, norm, &states)? } else { states.clone() };
         let output = match part {
             "attention_norm" => graph.within("attention", |graph| attention.forward(graph, &input))?,
-            _ => graph.within("feed_forward", |graph| {
-                feed_forward(graph, &layer.feed_forward, config, &input)
-            })?,
+            _ => graph
+                .within("feed_forward", |graph| feed_forward(graph, &layer.feed_forward, config, &input))?,
         };
         states = graph.op("Add", &[&output, &states]);
         if !pre {
@@ -208,7 +211,10 @@ fn convolve(
     output: &Value,
 ) -> Result<Value> {
     let Some(sizes) = config.convolution else {
-        return Err(OnnxError::unsupported("a convolution without its sizes", "the configuration has to have them"));
+        return Err(OnnxError::unsupported(
+            "a convolution without its sizes",
+            "the configuration has to have them",
+        ));
     };
     let kept = sequences.kept(graph);
     let kept = graph.unsqueeze(&kept, &[2]);

@@ -231,8 +231,7 @@ impl Graph {
         if !self.known.contains_key(&name) {
             self.known.insert(name.clone(), self.initializers.len());
             let dims = dims.iter().map(|dim| *dim as i64).collect();
-            let declaration =
-                TensorProto { dims, data_type, name: name.clone(), ..TensorProto::default() };
+            let declaration = TensorProto { dims, data_type, name: name.clone(), ..TensorProto::default() };
             self.initializers.push(Initializer { declaration, numbers: numbers(), n_bytes });
         }
         Value(name)

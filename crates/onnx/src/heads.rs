@@ -24,7 +24,12 @@ pub trait ToOnnx {
 }
 
 /// The inputs and the encoder's states.
-fn encoded(graph: &mut Graph, bert: &Bert, config: &BertConfig, choices: bool) -> Result<(Sequences, States)> {
+fn encoded(
+    graph: &mut Graph,
+    bert: &Bert,
+    config: &BertConfig,
+    choices: bool,
+) -> Result<(Sequences, States)> {
     let mut sequences = Sequences::new(graph, has_types(config), choices);
     let states = encode(graph, bert, config, &mut sequences)?;
     Ok((sequences, states))

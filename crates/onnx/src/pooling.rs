@@ -99,8 +99,7 @@ pub(crate) fn embedding(
         }
     }
     if *normalize {
-        let length =
-            graph.op_with("ReduceL2", &[&embedding], vec![ints("axes", &[-1]), int("keepdims", 1)]);
+        let length = graph.op_with("ReduceL2", &[&embedding], vec![ints("axes", &[-1]), int("keepdims", 1)]);
         // As torch.nn.functional.normalize does.
         let length = graph.scalar_op("Max", &length, 1e-12);
         embedding = graph.op("Div", &[&embedding, &length]);

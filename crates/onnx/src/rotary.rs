@@ -49,7 +49,8 @@ impl Rotation {
     pub fn apply(&self, graph: &mut Graph, x: &Value, [n_heads, d]: [usize; 2]) -> Value {
         let n = self.n_pairs as i64;
         let rest = d as i64 - 2 * n;
-        let rest_of = |sizes: &[i64]| sizes.iter().copied().chain((rest > 0).then_some(rest)).collect::<Vec<_>>();
+        let rest_of =
+            |sizes: &[i64]| sizes.iter().copied().chain((rest > 0).then_some(rest)).collect::<Vec<_>>();
         match self.neighbours {
             false => {
                 let parts = graph.split(x, &rest_of(&[n, n]), 3);

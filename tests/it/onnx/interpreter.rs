@@ -2,7 +2,9 @@
 //!
 //! Every number is held in 64 bits. Results of 32-bit floats are rounded to them.
 
-use cloze_onnx::proto::{AttributeProto, BOOL, DOUBLE, EXTERNAL, FLOAT, INT64, ModelProto, NodeProto, TensorProto};
+use cloze_onnx::proto::{
+    AttributeProto, BOOL, DOUBLE, EXTERNAL, FLOAT, INT64, ModelProto, NodeProto, TensorProto,
+};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -77,8 +79,9 @@ impl Array {
             strides[lead + axis] = if size == 1 { 0 } else { stride };
             stride *= size;
         }
-        let values = places(shape)
-            .map(|place| self.values[place.iter().zip(&strides).map(|(i, stride)| i * stride).sum::<usize>()]);
+        let values = places(shape).map(|place| {
+            self.values[place.iter().zip(&strides).map(|(i, stride)| i * stride).sum::<usize>()]
+        });
         Self::new(self.kind, shape.into(), values.collect())
     }
 
@@ -118,9 +121,8 @@ fn places(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
 
 fn common_shape(a: &[usize], b: &[usize]) -> Vec<usize> {
     let rank = a.len().max(b.len());
-    let size = |shape: &[usize], axis: usize| {
-        (axis + shape.len()).checked_sub(rank).map_or(1, |axis| shape[axis])
-    };
+    let size =
+        |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |axis| shape[axis]);
     (0..rank).map(|axis| size(a, axis).max(size(b, axis))).collect()
 }
 
@@ -339,7 +341,9 @@ fn compute(node: &NodeProto, inputs: &[&Array]) -> Vec<Array> {
         "ReduceMean" => reduced(node, inputs, |line| line.iter().sum::<f64>() / line.len() as f64),
         "ReduceSum" => reduced(node, inputs, |line| line.iter().sum()),
         "ReduceMax" => reduced(node, inputs, |line| line.iter().copied().fold(f64::MIN, f64::max)),
-        "ReduceL2" => reduced(node, inputs, |line| line.iter().map(|value| value * value).sum::<f64>().sqrt()),
+        "ReduceL2" => {
+            reduced(node, inputs, |line| line.iter().map(|value| value * value).sum::<f64>().sqrt())
+        }
         "MatMul" => matmul(x, inputs[1]),
         "Gemm" => {
             assert_eq!(int(node, "transB"), Some(1));

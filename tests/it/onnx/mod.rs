@@ -169,7 +169,8 @@ fn logits(head: &str, batch: &Batch, outputs: &HashMap<String, Array>) -> Tensor
         "spans" => {
             let sides = ["start_logits", "end_logits"].map(|name| batch.of_tokens(&outputs[name]));
             let [starts, ends] = sides.map(|side| side.iter::<f32>().collect::<Vec<_>>());
-            let pairs: Vec<f32> = starts.into_iter().zip(ends).flat_map(|(start, end)| [start, end]).collect();
+            let pairs: Vec<f32> =
+                starts.into_iter().zip(ends).flat_map(|(start, end)| [start, end]).collect();
             TensorData::new(pairs.clone(), [pairs.len() / 2, 2])
         }
         _ => batch.of_tokens(&outputs["logits"]),
@@ -200,7 +201,11 @@ fn every_head_of_every_family_equals_transformers() {
             assert_close(&case.name, &right, expected);
         }
         let left = batch.left();
-        assert_close(&format!("{}, padded on the left", case.name), &logits(case.head, &left, &saved.run(&left)), &right);
+        assert_close(
+            &format!("{}, padded on the left", case.name),
+            &logits(case.head, &left, &saved.run(&left)),
+            &right,
+        );
         n += 1;
     }
     assert!(n > 90, "{n} heads");
@@ -255,7 +260,10 @@ fn input(batch: &Batch) -> BertInput {
 fn batch(longest: usize) -> Batch {
     let lengths = [longest, 3, longest / 2];
     let cells = |f: &dyn Fn(usize, usize) -> i64| -> Vec<i64> {
-        (0..3).flat_map(|row| (0..longest).map(move |place| (row, place))).map(|(row, place)| f(row, place)).collect()
+        (0..3)
+            .flat_map(|row| (0..longest).map(move |place| (row, place)))
+            .map(|(row, place)| f(row, place))
+            .collect()
     };
     let is_kept = |row: usize, place: usize| i64::from(place < lengths[row]);
     Batch {
@@ -321,7 +329,10 @@ fn every_switch_is_exported() {
         ("neighbours".into(), small().with_rotary(Some(neighbours))),
         ("windows".into(), rotary(None).with_local(Some(local)).with_n_layers(3)),
         ("left to right".into(), small().with_causal(true).with_n_kv_heads(Some(1))),
-        ("a window to the left".into(), small().with_causal(true).with_local(Some(LocalAttention::new(2, 2)))),
+        (
+            "a window to the left".into(),
+            small().with_causal(true).with_local(Some(LocalAttention::new(2, 2))),
+        ),
         ("wide heads".into(), small().with_d_head(Some(12)).with_scaled_scores(false)),
     ]);
     for (name, config) in configs {
@@ -378,11 +389,8 @@ fn folder(config: &BertConfig) -> tempfile::TempDir {
 fn a_sentence_models_folder_has_an_embedding() {
     let config = small().with_pooler(false);
     let folder = folder(&config);
-    let sentence = SentenceConfig {
-        pooling_modes: vec!["max".into()],
-        normalize: true,
-        ..SentenceConfig::default()
-    };
+    let sentence =
+        SentenceConfig { pooling_modes: vec!["max".into()], normalize: true, ..SentenceConfig::default() };
     sentence.save(folder.path(), config.d_model).unwrap();
     let exported = export(folder.path(), &ExportConfig::default(), &Device::flex()).unwrap();
     assert!(exported.is_sentence);
@@ -397,7 +405,10 @@ fn a_sentence_models_folder_has_an_embedding() {
     let without = SentenceConfig { excludes_prompt: true, ..sentence };
     without.save(folder.path(), 16).unwrap();
     let error = export(folder.path(), &ExportConfig::default(), &Device::flex()).err().unwrap().to_string();
-    assert!(error.starts_with("pooling without the prompt (`include_prompt`: false) cannot be exported"), "{error}");
+    assert!(
+        error.starts_with("pooling without the prompt (`include_prompt`: false) cannot be exported"),
+        "{error}"
+    );
 }
 
 #[test]

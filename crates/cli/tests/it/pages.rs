@@ -87,8 +87,7 @@ pages! {
 }
 
 /// Blocks that nothing runs, by page.
-const NOT_RUN: &[(&str, usize)] =
-    &[
+const NOT_RUN: &[(&str, usize)] = &[
     ("README.md", 1),
     ("docs/src/build/parts.md", 1),
     ("docs/src/use/export.md", 1),

@@ -49,8 +49,8 @@ pub fn run(args: &Args) -> Result<()> {
     let tokenizers = Tokenizers::load(&folder)?;
     let pooling = if args.states { None } else { pooling(&folder)? };
     let config = ExportConfig { states: args.states, pooling };
-    let exported =
-        export(&folder, &config, &cloze::device::open(None)?).with_context(|| folder.display().to_string())?;
+    let exported = export(&folder, &config, &cloze::device::open(None)?)
+        .with_context(|| folder.display().to_string())?;
 
     let out = NewFolder::new(&args.out)?;
     convert_config(&folder, &out.path())?;
