@@ -131,7 +131,9 @@ impl Graph {
                 self.op("Mul", &[x, &tanh])
             }
             Activation::Laplace => {
-                let shifted = self.scalar_op("Sub", x, 0.707_107);
+                // As transformers rounds it.
+                const MEAN: f32 = 707_107e-6;
+                let shifted = self.scalar_op("Sub", x, MEAN);
                 let scaled = self.scalar_op("Div", &shifted, 0.282_095 * std::f32::consts::SQRT_2);
                 let erf = self.op("Erf", &[&scaled]);
                 let sum = self.scalar_op("Add", &erf, 1.0);

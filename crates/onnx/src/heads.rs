@@ -52,8 +52,10 @@ pub struct SentenceModel {
     pub modules: SentenceModules,
 }
 
-/// `token_embeddings`, the states, and `sentence_embedding`, `[batch_size, width]`. The states are the first output, which
-/// sentence-transformers and optimum take for those of the encoder.
+/// `last_hidden_state`, and `sentence_embedding`, `[batch_size, width]`.
+///
+/// optimum's own exports of sentence-transformers' models call the states `token_embeddings`, but its
+/// `ORTModelForFeatureExtraction`, through which sentence-transformers loads an ONNX model, reads `last_hidden_state`.
 impl ToOnnx for SentenceModel {
     fn add_to(&self, graph: &mut Graph, config: &BertConfig) -> Result<()> {
         let Self { bert, modules } = self;
@@ -64,7 +66,7 @@ impl ToOnnx for SentenceModel {
             Some(dense) => dense.d_out(),
             None => modules.pooling.width(config.d_model),
         };
-        graph.output("token_embeddings", states.last(), &[BATCH, LENGTH, Dim::Fixed(config.d_model)]);
+        graph.output("last_hidden_state", states.last(), &[BATCH, LENGTH, Dim::Fixed(config.d_model)]);
         graph.output("sentence_embedding", &embedding, &[BATCH, Dim::Fixed(width)]);
         Ok(())
     }

@@ -370,7 +370,11 @@ fn embeddings_are_pooled_as_the_model_pools_them() {
             let outputs = saved.run(&batch);
             let what = format!("{poolings:?}, {normalize}");
             assert_close(&what, &data(&outputs["sentence_embedding"]), &expected.into_data());
-            assert_close(&what, &batch.of_tokens(&outputs["token_embeddings"]), &states(&model.bert, &batch));
+            assert_close(
+                &what,
+                &batch.of_tokens(&outputs["last_hidden_state"]),
+                &states(&model.bert, &batch),
+            );
             let left = saved.run(&batch.left());
             assert_close(&what, &data(&left["sentence_embedding"]), &data(&outputs["sentence_embedding"]));
         }

@@ -6,6 +6,8 @@ use anyhow::Result;
 use clap::Subcommand;
 
 /// Write a model in the format of another program.
+///
+/// Example: cloze export onnx --model sentence-transformers/all-MiniLM-L6-v2 --out minilm-onnx
 #[derive(Subcommand)]
 pub enum Command {
     Onnx(onnx::Args),
