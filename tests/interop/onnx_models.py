@@ -1,6 +1,6 @@
 """Compares exports to ONNX, run by ONNX Runtime, with transformers and with cloze itself.
 
-    python tests/interop/onnx_models.py target/release/cloze [family ...]
+    python tests/interop/onnx_models.py target/release/cloze [family|family:head ...]
     python tests/interop/onnx_models.py target/release/cloze --minilm FOLDER
 
 Needs onnxruntime and onnx; the second form optimum-onnx and sentence-transformers too. Families that the installed
@@ -48,7 +48,7 @@ FAMILIES = {
                                       max_position_embeddings=POSITIONS)),
     "albert": ("Albert", SIZES | dict(embedding_size=16)),
     "electra": ("Electra", SIZES | dict(embedding_size=16)),
-    "mpnet": ("MPNet", SIZES | dict(max_position_embeddings=POSITIONS + 1)),
+    "mpnet": ("MPNet", SIZES | dict(max_position_embeddings=POSITIONS + 2, pad_token_id=1, bos_token_id=2, eos_token_id=3)),
     "deberta-v2": ("DebertaV2", DEBERTA | dict(pos_att_type=["c2p", "p2c"], type_vocab_size=2)),
     "deberta-v3": ("DebertaV2", DEBERTA | dict(
         pos_att_type="p2c|c2p", position_buckets=64, share_att_key=True, norm_rel_ebd="layer_norm",
@@ -76,9 +76,10 @@ NAMES = {("xlnet", "spans"): "ForQuestionAnsweringSimple", ("xlm", "mlm"): "With
          ("mt5", "encoder"): "EncoderModel"}
 
 
-def tokenizer():
+def tokenizer(pad):
     """A vocabulary of words of one token each."""
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [f"w{i}" for i in range(VOCAB - 5)]
+    first = ["[PAD]", "[UNK]"] if pad == 0 else ["[UNK]", "[PAD]"]
+    pieces = first + ["[CLS]", "[SEP]", "[MASK]"] + [f"w{i}" for i in range(VOCAB - 5)]
     made = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     made.post_processor = processors.TemplateProcessing(
@@ -101,10 +102,10 @@ def session(path):
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def batch(size, longest, rng, left):
+def batch(size, longest, rng, left, pad):
     """Ids, types and mask of sequences of 1 to `longest` tokens, of which one is the longest."""
     lengths = [longest] + [int(rng.integers(1, longest + 1)) for _ in range(size - 1)]
-    ids, types, mask = (np.zeros((size, longest), np.int64) for _ in range(3))
+    ids, types, mask = (np.full((size, longest), value, np.int64) for value in (pad, 0, 0))
     for row, n in enumerate(lengths):
         cells = slice(longest - n, longest) if left else slice(0, n)
         ids[row, cells] = rng.integers(5, VOCAB, n)
@@ -119,13 +120,15 @@ def compare(program, family, head, folder):
     model_class = getattr(transformers, prefix + NAMES.get((family, head), ALL[head]), None)
     if config_class is None or model_class is None:
         return None
+    # The identifier of padding, from which some classes tell positions.
+    pad = sizes.get("pad_token_id", 0)
     torch.manual_seed(7)
     model = model_class(config_class(**sizes, **({"num_labels": 3} if head in ("sequence", "tokens") else {}))).eval()
     with torch.no_grad():  # norms and biases that do something
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
     model.save_pretrained(folder / "model")
-    tokenizer().save_pretrained(folder / "model")
+    tokenizer(pad).save_pretrained(folder / "model")
     cloze(program, "export", "onnx", "--model", str(folder / "model"), "--out", str(folder / "onnx"))
     path = str(folder / "onnx" / "model.onnx")
     onnx.checker.check_model(path, full_check=True)
@@ -134,7 +137,7 @@ def compare(program, family, head, folder):
     worst, rng = 0.0, np.random.default_rng(3)
     for size in BATCHES:
         for longest in LENGTHS:
-            ids, types, mask = batch(size, longest, rng, left=family == "xlnet")
+            ids, types, mask = batch(size, longest, rng, family == "xlnet", pad)
             given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
             given = {name: given[name] for name in names}
             if head == "choice":
@@ -153,7 +156,7 @@ def compare(program, family, head, folder):
     own = None
     texts = [" ".join(f"w{rng.integers(0, VOCAB - 5)}" for _ in range(n)) for n in (1, 3, 30, 100, 200, 400)]
     if head in ("encoder", "sequence"):
-        encoded = tokenizer()(texts, padding=True, return_tensors="np")
+        encoded = tokenizer(pad)(texts, padding=True, return_tensors="np")
         found = run.run(None, {name: encoded[name].astype(np.int64) for name in names})[0]
         if head == "encoder":
             weights = encoded["attention_mask"][:, :, None]
@@ -174,8 +177,9 @@ def small(program, families):
     print(f"transformers {transformers.__version__}, torch {torch.__version__}, onnxruntime {onnxruntime.__version__}")
     print("| family | head | from transformers | from cloze |\n| --- | --- | --- | --- |")
     most = 0.0
-    for family in families or FAMILIES:
-        for head in SOME.get(family, ALL):
+    for name in families or FAMILIES:
+        family, _, only = name.partition(":")
+        for head in [only] if only else SOME.get(family, ALL):
             with tempfile.TemporaryDirectory() as folder:
                 found = compare(program, family, head, pathlib.Path(folder))
             if found is None:
