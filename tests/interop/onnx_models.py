@@ -86,7 +86,8 @@ def tokenizer(pad):
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
     return PreTrainedTokenizerFast(
         tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-        mask_token="[MASK]", model_max_length=POSITIONS)
+        mask_token="[MASK]", model_max_length=POSITIONS,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"])
 
 
 def cloze(program, *words, lines=None):
