@@ -86,7 +86,7 @@ fn lengths(input: &BertInput) -> Vec<usize> {
 }
 
 /// Where the tokens are in the flattened batch of padded sequences.
-fn places(lengths: &[usize]) -> Vec<i32> {
+pub fn places(lengths: &[usize]) -> Vec<i32> {
     let longest = lengths.iter().copied().max().unwrap_or_default();
     let row = |(row, n): (usize, &usize)| (row * longest) as i32..(row * longest + n) as i32;
     lengths.iter().enumerate().flat_map(row).collect()
@@ -156,11 +156,11 @@ impl Logits for BertForQuestionAnswering {
 }
 
 /// One head of one family as transformers saved it, in a folder of its own.
-struct Case {
-    name: String,
-    head: &'static str,
-    folder: tempfile::TempDir,
-    golden: Golden,
+pub struct Case {
+    pub name: String,
+    pub head: &'static str,
+    pub folder: tempfile::TempDir,
+    pub golden: Golden,
 }
 
 /// The heads of a family's classes.
@@ -193,7 +193,7 @@ impl Case {
         Self { name: format!("{family}, {head}"), head, folder, golden: Golden::open(&fixtures) }
     }
 
-    fn all() -> impl Iterator<Item = Self> {
+    pub fn all() -> impl Iterator<Item = Self> {
         let of_family = |(family, _)| heads(family).into_iter().map(move |head| Self::new(family, head));
         let common = FAMILIES.into_iter().flat_map(of_family);
         let encoders =
@@ -202,11 +202,11 @@ impl Case {
         common.chain([Self::new(REPLACED.0, REPLACED.1)]).chain(encoders).chain(writers)
     }
 
-    fn open(&self) -> PretrainedFolder {
+    pub fn open(&self) -> PretrainedFolder {
         PretrainedFolder::open(self.folder.path()).unwrap()
     }
 
-    fn family(&self) -> &str {
+    pub fn family(&self) -> &str {
         self.name.split(',').next().unwrap()
     }
 

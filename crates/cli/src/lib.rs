@@ -27,7 +27,7 @@
 //! burn device.
 //!
 //! Underneath are cloze's crates, under their names: [`tokenizer`], [`data`], [`ops`], [`model`], [`trainer`],
-//! [`evaluation`], [`search`], [`gguf`] and [`hub`], and the framework they are built on, [`burn`], in a matching
+//! [`evaluation`], [`search`], [`gguf`], [`onnx`] and [`hub`], and the framework they are built on, [`burn`], in a matching
 //! version.
 //!
 //! # Features
@@ -71,6 +71,7 @@ pub use cloze_gguf as gguf;
 pub use cloze_hub as hub;
 pub use cloze_model as model;
 pub use cloze_model::ops;
+pub use cloze_onnx as onnx;
 pub use cloze_search as search;
 pub use cloze_tokenizer as tokenizer;
 pub use cloze_trainer as trainer;

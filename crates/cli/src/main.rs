@@ -12,6 +12,7 @@ mod chunks;
 mod commands;
 mod compute;
 mod failure;
+mod folder_files;
 #[cfg(feature = "wgpu")]
 mod graphics;
 mod help;

@@ -1,4 +1,4 @@
-//! A folder that a command writes as a whole.
+//! A folder that is there when all of it is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,27 +8,38 @@ use tempfile::TempDir;
 
 use crate::failure::WrongUsage;
 
-/// A folder that is filled beside its place and moved there when it is complete.
+/// A folder that is being filled beside its place.
 pub struct NewFolder {
     out: PathBuf,
-    /// For this user alone, as temporary folders are; the one inside is moved.
+    /// For this user alone, as temporary folders are; the folder inside is moved.
     partial: TempDir,
 }
 
 impl NewFolder {
-    /// A folder for `out`.
+    /// Checks that `out` is a new or an empty folder.
     ///
     /// # Errors
-    /// [`WrongUsage`] if `out` is there and not empty; a folder that cannot be created.
-    pub fn create(out: &Path) -> Result<Self> {
+    /// [`WrongUsage`] if it is not.
+    pub fn check(out: &Path) -> Result<()> {
         let is_taken = match fs::read_dir(out) {
             Ok(mut entries) => entries.next().is_some(),
             Err(_) => out.exists(),
         };
-        if is_taken {
-            let error = anyhow!("{} already exists: choose a new or empty folder", out.display());
-            return Err(WrongUsage::new(error).into());
+        match is_taken {
+            true => {
+                let error = anyhow!("{} already exists: choose a new or empty folder", out.display());
+                Err(WrongUsage::new(error).into())
+            }
+            false => Ok(()),
         }
+    }
+
+    /// An empty folder beside `out`.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check), and a folder that cannot be created.
+    pub fn new(out: &Path) -> Result<Self> {
+        Self::check(out)?;
         let parent = match out.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
@@ -36,12 +47,11 @@ impl NewFolder {
         let cannot = || format!("cannot create {}", out.display());
         fs::create_dir_all(parent).with_context(cannot)?;
         let partial = tempfile::Builder::new().prefix(".cloze-").tempdir_in(parent).with_context(cannot)?;
-        let folder = Self { out: out.into(), partial };
-        folder.work("model")?;
-        Ok(folder)
+        fs::create_dir(partial.path().join("model")).with_context(cannot)?;
+        Ok(Self { out: out.into(), partial })
     }
 
-    /// Where to write what will be moved.
+    /// The folder to fill.
     pub fn path(&self) -> PathBuf {
         self.partial.path().join("model")
     }
@@ -56,19 +66,22 @@ impl NewFolder {
         Ok(path)
     }
 
-    /// Moves the folder into its place.
+    /// Moves the folder to its place.
     ///
     /// # Errors
-    /// Another process that wrote it in the meantime; a folder that cannot be moved.
+    /// A place that another process has taken, or that the folder cannot be moved to; then nothing is left of it.
     pub fn finish(self) -> Result<()> {
         let out = &self.out;
         // An empty one in its place: not every system replaces it.
         let _ = fs::remove_dir(out);
-        let Err(error) = fs::rename(self.path(), out) else { return Ok(()) };
-        // It was new or empty before.
-        Err(match fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
-            true => anyhow!("another process wrote {} in the meantime; it is left unchanged", out.display()),
-            false => anyhow::Error::new(error).context(format!("cannot create {}", out.display())),
+        fs::rename(self.path(), out).map_err(|error| {
+            // It was new or empty before.
+            match fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
+                true => {
+                    anyhow!("another process wrote {} in the meantime; it is left unchanged", out.display())
+                }
+                false => anyhow::Error::new(error).context(format!("cannot create {}", out.display())),
+            }
         })
     }
 }

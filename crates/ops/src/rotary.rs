@@ -113,6 +113,21 @@ impl Rotary {
         self
     }
 
+    /// The angle in radians that a position adds to each pair, in sequences that are not [long](Self::long).
+    pub fn frequencies(&self) -> &[f32] {
+        &self.frequencies
+    }
+
+    /// The most tokens of a sequence with these angles, and the angles of longer ones; `None`: all have the same.
+    pub fn long(&self) -> Option<&(usize, LongFrequencies)> {
+        self.long.as_ref()
+    }
+
+    /// The factor for rotated features.
+    pub fn magnitude(&self) -> f32 {
+        self.magnitude
+    }
+
     /// Whether a token's angles depend on the length of its sequence.
     pub fn depends_on_length(&self) -> bool {
         self.long.is_some()

@@ -137,6 +137,7 @@ const THEMES: [Theme; 6] = [
                 "python",
             ),
             job("export a model to llama.cpp", "export gguf", "export"),
+            job("use a model in ONNX Runtime", "export onnx", "export"),
             job("see which devices there are, and train on a GPU", "devices", "gpu"),
         ],
     },

@@ -17,9 +17,9 @@ use cloze_trainer::finetune::{FineTuneConfig, FineTuneRun, PruneConfig, PruneRep
 use cloze_trainer::metrics::progress::StderrProgress;
 use cloze_trainer::runs::RunKind;
 
-use super::convert::keep;
 use crate::compute::DeviceArgs;
 use crate::failure::WrongUsage;
+use crate::folder_files::copy_kept;
 use crate::model;
 use crate::new_folder::NewFolder;
 use crate::output::{Output, say};
@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> Result<()> {
         return Err(WrongUsage::new(error).into());
     }
     let config = args.data.as_ref().map(|path| read(path, &args.settings)).transpose()?;
-    let new = NewFolder::create(&args.out)?;
+    let new = NewFolder::new(&args.out)?;
     let whole = model::folder(&args.model)?;
     let bytes_before = model::weight_bytes(&whole)?;
     let n_before = ReducedFolder::open(&whole)?.n_parameters();
@@ -130,7 +130,7 @@ pub fn run(args: &Args) -> Result<()> {
         folder.keep_layers(layers).map_err(|error| WrongUsage::new(anyhow!("--layers: {error}")))?;
         folder.save(&to)?;
         Tokenizer::load(&current)?.save(&to)?;
-        keep(&current, &to)?;
+        copy_kept(&current, &to)?;
         current = to;
     }
     let mut pieces = None;
@@ -146,7 +146,7 @@ pub fn run(args: &Args) -> Result<()> {
         let to = new.path();
         folder.save(&to)?;
         pruned.tokenizer.save(&to)?;
-        keep(&current, &to)?;
+        copy_kept(&current, &to)?;
         pieces = Some([before, pruned.old_ids.len()]);
     }
     let n_after = ReducedFolder::open(&new.path())?.n_parameters();

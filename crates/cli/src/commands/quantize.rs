@@ -12,6 +12,7 @@ use cloze_trainer::quantization::{QuantizeConfig, QuantizeReport, Ranges, Weight
 use super::convert::{Tokenizers, keep};
 use crate::compute::DeviceArgs;
 use crate::failure::WrongUsage;
+use crate::folder_files::{Tokenizers, copy_kept};
 use crate::lines::{Batch, Lines, Longer};
 use crate::model;
 use crate::new_folder::NewFolder;
@@ -114,7 +115,7 @@ pub fn run(args: &Args) -> Result<()> {
         return Err(WrongUsage::new(error).into());
     }
     let device = args.device.open()?;
-    let new = NewFolder::create(&args.out)?;
+    let new = NewFolder::new(&args.out)?;
     let folder = model::folder(&args.model)?;
     let tokenizers = Tokenizers::load(&folder)?;
     let texts = args.calibrate.as_deref().map(texts).transpose()?;
@@ -125,7 +126,7 @@ pub fn run(args: &Args) -> Result<()> {
     drop(progress);
     let report = report.map_err(|error| by_option(error, args.calibrate.as_deref()))?;
     tokenizers.save(&folder, &new.path())?;
-    keep(&folder, &new.path())?;
+    copy_kept(&folder, &new.path())?;
     let before = model::weight_bytes(&folder)?;
     new.finish()?;
     say(format_args!("{}", facts("quantization", rows(&report, before))));

@@ -88,8 +88,12 @@ pages! {
 }
 
 /// Blocks that nothing runs, by page.
-const NOT_RUN: &[(&str, usize)] =
-    &[("README.md", 1), ("docs/src/build/parts.md", 1), ("docs/src/use/gpu.md", 1)];
+const NOT_RUN: &[(&str, usize)] = &[
+    ("README.md", 1),
+    ("docs/src/build/parts.md", 1),
+    ("docs/src/use/export.md", 1),
+    ("docs/src/use/gpu.md", 1),
+];
 
 /// `cloze`, but for its last line: a marked block's runs are short.
 const CLOZE: &str = r#"

@@ -1013,6 +1013,44 @@ fn a_model_is_measured_as_its_predictions_say() {
 }
 
 #[test]
+fn an_exported_model_has_the_files_of_optimum() {
+    let (folder, model) = classifier();
+    let export = |model: &str, out: &str, more: &[&str]| {
+        run(&[&["export", "onnx", "--model", model, "--out", out], more].concat())
+    };
+    let out = text(folder.path().join("new").join("onnx"));
+    let done = export(&model, &out, &[]);
+    assert!(done.err.contains("MB of parameters"), "{}", done.err);
+    assert_eq!(done.done(), format!("{out}\n"));
+    let mut names: Vec<String> =
+        fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let is_there = |name: &&str| names.iter().any(|found| found == name);
+    assert!(["config.json", "model.onnx", "tokenizer.json"].iter().all(is_there), "{names:?}");
+    assert!(!is_there(&"model.safetensors"), "{names:?}");
+    assert!(export(&model, &out, &[]).error_line(2).contains("already exists"));
+    export(&model, &text(folder.path().join("states")), &["--states"]).done();
+
+    // What cannot be exported leaves nothing.
+    let path = Path::new(&model).join("config.json");
+    let json = fs::read_to_string(&path).unwrap();
+    fs::write(&path, json.replace("BertForSequenceClassification", "BertLMHeadModel")).unwrap();
+    let none = text(folder.path().join("none"));
+    let refused = export(&model, &none, &[]);
+    let line = refused.error_line(1);
+    assert!(line.contains("BertLMHeadModel cannot be exported to ONNX"), "{line}");
+    assert!(!Path::new(&none).exists());
+    fs::write(
+        Path::new(&model).join("task.json"),
+        r#"{"task": {"kind": "tagging", "labels": ["O"], "crf": true}, "max_len": 9}"#,
+    )
+    .unwrap();
+    let refused = export(&model, &none, &[]);
+    let line = refused.error_line(1);
+    assert!(line.contains("a conditional random field cannot be exported to ONNX"), "{line}");
+}
+
+#[test]
 fn a_converted_model_says_the_same() {
     let (folder, model) = classifier();
     let out = text(folder.path().join("new").join("model"));

@@ -243,7 +243,8 @@ impl LocalAttention {
         self
     }
 
-    pub(super) fn is_global(&self, layer: usize) -> bool {
+    /// Whether a layer, counted from 0, attends to the whole sequence.
+    pub fn is_global(&self, layer: usize) -> bool {
         match &self.layers {
             Some(layers) => !layers[layer],
             None => layer.is_multiple_of(self.global_every),
@@ -251,7 +252,7 @@ impl LocalAttention {
     }
 
     /// These layers' rotary positions, given those of the others.
-    pub(crate) fn rotary(&self, others: &RotaryConfig) -> RotaryConfig {
+    pub fn rotary(&self, others: &RotaryConfig) -> RotaryConfig {
         let theta = self.theta.unwrap_or(others.theta);
         self.rotary.clone().unwrap_or_else(|| RotaryConfig { theta, ..others.clone() })
     }
@@ -456,7 +457,7 @@ impl BertConfig {
     }
 
     /// Features of a head.
-    fn head_width(&self) -> usize {
+    pub fn head_width(&self) -> usize {
         self.d_head.unwrap_or(self.d_model / self.n_heads)
     }
 

@@ -260,6 +260,16 @@ impl SentencePooling {
         }
     }
 
+    /// The poolings, in the order in which they are concatenated.
+    pub fn poolings(&self) -> &[Pooling] {
+        &self.poolings
+    }
+
+    /// The number of last layers whose states are pooled.
+    pub fn layers(&self) -> usize {
+        self.layers
+    }
+
     /// Features of an embedding for states of `d_model`.
     pub fn width(&self, d_model: usize) -> usize {
         self.poolings.len() * self.layers * d_model

@@ -88,6 +88,16 @@ impl RelativeBias {
         self.table.weight.val().select(0, rows).transpose()
     }
 
+    /// The table's row for the distance from a query to a key, negative if the key is before the query.
+    pub fn row(&self, distance: i64) -> i64 {
+        self.bucket(distance, self.table.weight.lazy_shape()[0])
+    }
+
+    /// The distance from which the row is the same for all keys on one side of the query.
+    pub fn max_distance(&self) -> usize {
+        self.max_distance
+    }
+
     /// The bucket of a distance.
     fn bucket(&self, distance: i64, n_buckets: usize) -> i64 {
         let half = n_buckets / 2;
@@ -123,22 +133,24 @@ impl DistanceVectors {
         }
     }
 
+    /// The table's row for the distance from a query to a key, negative if the key is before the query.
+    pub fn row(&self, distance: i64) -> i64 {
+        let span = (self.table.weight.lazy_shape()[0] / 2) as i64;
+        let distance = match self.is_bucketed {
+            true => log_bucket(-distance, span as usize, self.max_distance),
+            false => -distance,
+        };
+        (distance + span).clamp(0, 2 * span - 1)
+    }
+
     /// The vectors, and the row of each pair among `len` tokens.
     pub fn forward(&self, len: usize) -> Distances {
         let vectors = self.table.weight.val();
-        let span = (vectors.dims()[0] / 2) as i64;
-        let row = |distance: i64| {
-            let distance = match self.is_bucketed {
-                true => log_bucket(-distance, span as usize, self.max_distance),
-                false => -distance,
-            };
-            (distance + span).clamp(0, 2 * span - 1)
-        };
         let vectors = match &self.norm {
             Some(norm) => norm.forward(vectors),
             None => vectors,
         };
-        Distances::new(vectors, len, row)
+        Distances::new(vectors, len, |distance| self.row(distance))
     }
 }
 

@@ -69,14 +69,29 @@ pub fn convert(from: &Path, to: &Path, config: &ConvertConfig) -> Result<Convert
     }
     save_tensors(to, &tensors, config.max_shard_size)?;
 
+    write_config(&fields, model_type, dtype, to)?;
+    Ok(ConvertReport { dtype, n_tensors: tensors.len(), left_out: weights.others })
+}
+
+/// Writes the `config.json` of the folder `from` to the folder `to` for weights in FP32 in another format than
+/// transformers', such as ONNX. It keeps every key except the float type's; old files without a `model_type` get one.
+///
+/// # Errors
+/// Those of [`convert`] for the file.
+pub fn convert_config(from: &Path, to: &Path) -> Result<()> {
+    let fields = Fields::read(&from.join("config.json"))?;
+    let model_type = model_type_of(&fields)?;
+    write_config(&fields, model_type, FloatType::F32, to)
+}
+
+fn write_config(fields: &Fields, model_type: String, dtype: FloatType, to: &Path) -> Result<()> {
     let mut map = fields.map().clone();
     map.insert("model_type".into(), model_type.into());
     map.shift_remove("dtype");
     map.shift_remove(QUANTIZATION);
     map.insert("torch_dtype".into(), dtype.name().into());
     let text = serde_json::to_string_pretty(&map).expect("JSON that was read serialises") + "\n";
-    write_text(&to.join("config.json"), &text)?;
-    Ok(ConvertReport { dtype, n_tensors: tensors.len(), left_out: weights.others })
+    write_text(&to.join("config.json"), &text)
 }
 
 /// The `model_type` in a `config.json` that this crate reads as some model; of an old file without one, the family's.

@@ -111,6 +111,16 @@ impl Dense {
         Ok(Self { linear, activation: *activation, d_in, d_out })
     }
 
+    /// The linear map.
+    pub fn linear(&self) -> &Linear {
+        &self.linear
+    }
+
+    /// The activation of its output, if there is one.
+    pub fn activation(&self) -> Option<Activation> {
+        self.activation
+    }
+
     /// Features that it takes.
     pub fn d_in(&self) -> usize {
         self.d_in

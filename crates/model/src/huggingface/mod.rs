@@ -43,7 +43,7 @@ mod unknown_keys;
 pub use adapters::{load_adapters, read_adapter_config, save_adapters};
 pub use architecture::Architecture;
 pub use config::PretrainedConfig;
-pub use convert::{ConvertConfig, ConvertReport, convert};
+pub use convert::{ConvertConfig, ConvertReport, convert, convert_config};
 pub use dense::Dense;
 pub use families::Family;
 pub use float_type::FloatType;
