@@ -17,6 +17,7 @@ mod onnx;
 mod ops_parity;
 mod own_projections;
 mod pruning;
+mod quantization;
 mod recurrent_parity;
 mod senses;
 mod seq2seq_families;

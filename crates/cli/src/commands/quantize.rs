@@ -9,7 +9,6 @@ use cloze_evaluation::table::{facts, grouped};
 use cloze_trainer::TrainerError;
 use cloze_trainer::quantization::{QuantizeConfig, QuantizeReport, Ranges, WeightFormat, quantize};
 
-use super::convert::{Tokenizers, keep};
 use crate::compute::DeviceArgs;
 use crate::failure::WrongUsage;
 use crate::folder_files::{Tokenizers, copy_kept};

@@ -33,5 +33,5 @@ pub(super) fn map_gguf(path: &Path) -> Result<MappedTensors> {
         });
         floats.insert(place.name, data);
     }
-    Ok(MappedTensors { floats, others: Vec::new() })
+    Ok(MappedTensors::new(floats, Vec::new()))
 }
