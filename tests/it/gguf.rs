@@ -3,7 +3,6 @@
 use crate::golden::fixture;
 use burn::tensor::Device;
 use cloze_gguf::{FolderTensor, GgufFile, Model, Pooling, Sentence, TensorType, Value, export, unpack};
-use cloze_model::generate::LanguageModel;
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{SentenceConfig, load_published, tensors_of};
 use cloze_model::{ParamInit, Sequences};
