@@ -76,7 +76,7 @@ fn language_models_and_tokenizers_are_read_from_files() {
     for name in ["gpt2", "llama"] {
         let file = fixture(&format!("{name}.gguf"));
         let file = file.to_str().unwrap();
-        let args = ["generate", "--model", file, "--max-new-tokens", "3", "The old"];
+        let args = ["generate", "--model", file, "--max-new", "3", "The old"];
         let (status, out, err) = cloze(place, &args, "");
         assert_eq!(status, 0, "{name}: {err}");
         assert!(!out.trim().is_empty(), "{name}");

@@ -36,7 +36,7 @@ pub(super) fn write(source: &Source, to: &mut Metadata) -> Result<()> {
 
     let (tokens, types) = source.pieces()?;
     let spelt = tokens.into_iter().zip(&types).map(|(token, kind)| match *kind {
-        piece::NORMAL => match token.strip_prefix(CONTINUATION) {
+        piece::NORMAL | piece::UNUSED => match token.strip_prefix(CONTINUATION) {
             Some(rest) => rest.to_owned(),
             None => format!("{BEGINNING}{token}"),
         },
@@ -96,12 +96,13 @@ pub(super) fn read(pieces: &Pieces, max_len: usize) -> Result<Vec<FolderFile>> {
     let (first, last) = (id(["cls_token", "bos_token"], 101)?, id(["sep_token", "eos_token"], 102)?);
     let unknown = id(["unk_token", "unk_token"], 100)?;
     let special = [first, last, unknown];
+    let added = [piece::CONTROL, piece::USER_DEFINED];
     let spelling = |id: usize| -> String {
         let token = &pieces.tokens[id];
         // Earlier converters left all in brackets as it was.
         let bracketed = token.len() > 2 && token.starts_with('[') && token.ends_with(']');
         match token.strip_prefix(BEGINNING) {
-            _ if pieces.types[id] != piece::NORMAL || special.contains(&id) => token.clone(),
+            _ if added.contains(&pieces.types[id]) || special.contains(&id) => token.clone(),
             Some(word) => word.to_owned(),
             None if bracketed => token.clone(),
             None => format!("{CONTINUATION}{token}"),
