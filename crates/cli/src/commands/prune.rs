@@ -170,7 +170,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn by_option(error: TrainerError) -> anyhow::Error {
     match &error {
         TrainerError::Setting { key, found, expected } if key.starts_with("--") => {
-            WrongUsage::new(anyhow!("{key} is {found}, expected {expected}")).into()
+            WrongUsage::new(anyhow!("{key} is {found}; expected {expected}")).into()
         }
         _ => error.into(),
     }

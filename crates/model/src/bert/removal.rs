@@ -167,7 +167,8 @@ fn masked<const D: usize>(
     let value = param.val();
     let tracked = value.is_require_grad();
     let factors = Tensor::from_data(TensorData::new(factors, shape), &value.device());
-    Param::from_tensor(value.detach() * factors).set_require_grad(tracked)
+    // A leaf of its own, whose values have no history.
+    Param::from_tensor((value.detach() * factors).detach()).set_require_grad(tracked)
 }
 
 #[cfg(test)]

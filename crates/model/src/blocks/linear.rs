@@ -111,7 +111,8 @@ fn selected<const D: usize>(param: Param<Tensor<D>>, axis: usize, places: &[usiz
     let places: Vec<i32> = places.iter().map(|place| *place as i32).collect();
     let places = Tensor::<1, Int>::from_data(&places[..], &value.device());
     let tracked = value.is_require_grad();
-    let value = value.detach().select(axis, places);
+    // A leaf of its own, whose values have no history.
+    let value = value.detach().select(axis, places).detach();
     Param::from_tensor(value).set_require_grad(tracked)
 }
 

@@ -409,6 +409,25 @@ mod tests {
     }
 
     #[test]
+    fn rounds_begin_again_where_they_rewind_to() {
+        let rounds = Rounds { steps: 10, rewind: 3 };
+        assert_eq!([1, 2, 3].map(|n| rounds.all_steps(n)), [10, 17, 24]);
+        assert_eq!([1, 10, 11, 17, 18, 24].map(|step| rounds.within(step)), [1, 10, 4, 10, 4, 10]);
+        let begins: Vec<(u64, u64)> =
+            (1..25).filter_map(|step| rounds.begins(step).map(|round| (step, round))).collect();
+        assert_eq!(begins, [(11, 1), (18, 2)]);
+        let settings = |rounds| RunSettings {
+            rounds,
+            schedule: Schedule::Linear { warmup_steps: 2, final_fraction: 0.0 },
+            ..RunSettings::new("rounds", 24, 1.0)
+        };
+        let (again, once) = (settings(Some(rounds)), settings(None));
+        assert_eq!(again.learning_rate(12), again.learning_rate(5));
+        assert_eq!(again.learning_rate(10), again.learning_rate(24));
+        assert_ne!(once.learning_rate(12), once.learning_rate(5));
+    }
+
+    #[test]
     fn evaluations_fall_where_the_cadence_says() {
         let mut settings = RunSettings::new("test", 10, 1e-3);
         settings.evaluate = Cadence::Every(4);

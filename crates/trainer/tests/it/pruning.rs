@@ -66,7 +66,7 @@ fn a_smaller_model_computes_what_zeros_compute() {
     let Outcome::Done { figures, .. } = bench.run_whole("again", &again) else { panic!("not stopped") };
     assert!(figures[0].1.main().1 > 0.9, "{figures:?}");
     let error = pruned(&bench, &config, "again/model", "none", |of| of.heads = 0.5).unwrap_err().to_string();
-    assert!(error.contains("`--heads` is 0.5, expected at most 0.0000: that is 0 of 2 heads"), "{error}");
+    assert!(error.contains("`--heads` is 0.5; expected at most 0.0000: that is 0 of 2 heads"), "{error}");
     let fewer = pruned(&bench, &config, "run/model", "one-layer", |of| of.n_layers = Some(1)).unwrap();
     assert_eq!((fewer.layers.len(), fewer.layer_losses.len()), (1, 1));
     assert_eq!(PretrainedFolder::open(&bench.path("one-layer")).unwrap().config.encoder.n_layers, 1);
@@ -86,15 +86,15 @@ fn what_cannot_be_pruned_is_told() {
     for (change, expected) in [
         (
             (|of| of.heads = 1.0) as fn(&mut PruneConfig),
-            "`--heads` is 1, expected a share of 0 or more and below 1",
+            "`--heads` is 1; expected a share of 0 or more and below 1",
         ),
         (
             |of| of.heads = 0.9,
-            "`--heads` is 0.9, expected at most 0.5000: that is 2 of 4 heads, and each of 2 layers keeps one",
+            "`--heads` is 0.9; expected at most 0.5000: that is 2 of 4 heads, and each of 2 layers keeps one",
         ),
         (|of| of.neurons = 0.999, "expected less: a layer has 64 neurons"),
-        (|of| of.n_layers = Some(3), "`--n-layers` is 3, expected at most 2"),
-        (|of| of.layers = Some(vec![2]), "`--layers` is [2], expected layers from 0 to 1"),
+        (|of| of.n_layers = Some(3), "`--n-layers` is 3; expected at most 2"),
+        (|of| of.layers = Some(vec![2]), "`--layers` is [2]; expected layers from 0 to 1"),
     ] {
         let found = error(&config, change);
         assert!(found.contains(expected), "{found}");
@@ -106,7 +106,7 @@ fn what_cannot_be_pruned_is_told() {
     let other = bench.config("{ kind = \"regression\" }", "score", &[]);
     let found = error(&other, |of| of.heads = 0.5);
     assert!(
-        found.contains("`task.kind` is regression, expected classification, the task of the model"),
+        found.contains("`task.kind` is regression; expected classification, the task of the model"),
         "{found}"
     );
 
@@ -216,7 +216,7 @@ fn settings_of_masks_are_checked() {
     let error =
         bench.run("late", &config, false, &mut Silent, &AtomicBool::new(false)).unwrap_err().to_string();
     assert!(
-        error.contains("`pruning.rewind` is 200, expected less than 120, the steps of a round"),
+        error.contains("`pruning.rewind` is 200; expected less than 120, the steps of a round"),
         "{error}"
     );
 }

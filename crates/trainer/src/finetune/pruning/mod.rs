@@ -25,6 +25,8 @@ use crate::engine::{Outcome, RunOptions};
 use crate::metrics::progress::RunProgress;
 use cloze_evaluation::figures::Figures;
 use cloze_model::bert::Removal;
+use cloze_model::huggingface::PretrainedConfig;
+use cloze_tokenizer::Tokenizer;
 use std::cell::RefCell;
 use std::path::Path;
 
@@ -107,6 +109,16 @@ pub struct PruneReport {
     pub figures: Option<[Figures; 2]>,
 }
 
+/// The task of a model, with its labels in the order of the head's outputs; none if the folder does not say it, as that of
+/// an embedding model.
+fn task_of(model: &Path) -> Result<Option<TaskFile>> {
+    if let Some(file) = TaskFile::read(model)? {
+        return Ok(Some(file));
+    }
+    let (config, tokenizer) = (PretrainedConfig::read(&model.join("config.json"))?, Tokenizer::load(model)?);
+    Ok(TaskFile::of_config(model, &config, &tokenizer).ok())
+}
+
 /// Removes heads, neurons and layers from the model in `model` and writes the smaller one to `out`, with everything
 /// that is needed to use it. Data and task are those of `config`; the labels and the settings of the task are the
 /// model's own. `options.folder` is for working files.
@@ -133,7 +145,7 @@ pub fn prune(
     run.model.lora = None;
     run.distillation = None;
     run.pruning = None;
-    if let Some(file) = TaskFile::<TaskSection>::read(model)? {
+    if let Some(file) = task_of(model)? {
         let (of_model, of_config) = (kind_of(&file.task), kind_of(&run.task));
         if of_model != of_config {
             let expected = format!("{of_model}, the task of the model in {}", model.display());
