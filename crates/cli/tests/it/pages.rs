@@ -75,6 +75,7 @@ pages! {
     use_probe: "docs/src/use/probe.md",
     use_prune: "docs/src/use/prune.md",
     use_python: "docs/src/use/python.md",
+    use_quantize: "docs/src/use/quantize.md",
     use_rerank: "docs/src/use/rerank.md",
     use_score: "docs/src/use/score.md",
     use_search: "docs/src/use/search.md",
