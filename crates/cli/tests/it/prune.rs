@@ -5,7 +5,7 @@ use crate::ran;
 use std::fs;
 use std::path::Path;
 
-const TEXTS: &[u8] = b"\"some words\"\n\"b\"\n{\"text\": \"a\", \"pair\": \"c\"}\n";
+const TEXTS: &[u8] = b"\"some words\"\n\"b\"\n{\"text\": \"a\"}\n";
 
 fn run(args: &[&str]) -> ran::Ran {
     ran::run(args, b"")
