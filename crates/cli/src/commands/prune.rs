@@ -29,7 +29,7 @@ const REPORT: &str = "pruning";
 
 /// Make a trained model smaller: take out attention heads, neurons, layers or pieces.
 ///
-/// Example: cloze prune --model runs/sst2/model --data configs/sst2.toml --heads 0.5 --neurons 0.5 --out small
+/// Example: cloze prune --model runs/reviews/model --data runs/reviews/config.toml --heads 0.5 --neurons 0.5 --out pruned
 ///
 /// Heads and neurons go by their importance for the loss on training data (Michel et al. 2019): a tenth of all
 /// are removed, then the importance of the rest is measured anew. Their matrices become smaller, and so the model

@@ -244,7 +244,7 @@ mod tests {
             assert_close(of(&adapted), of(&smaller));
             assert_close(of(&merged), of(&smaller));
             let difference = (of(&int8) - of(&smaller)).abs().max().into_scalar::<f32>();
-            assert!(difference < 0.2, "{difference}");
+            assert!(difference < 0.6, "{difference}");
             assert_eq!(packed.linear_maps_mut().len(), whole.clone().linear_maps_mut().len());
         }
     }

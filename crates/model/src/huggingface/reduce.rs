@@ -284,9 +284,10 @@ mod tests {
 
     fn saved(config: &BertConfig, family: Family) -> (TempDir, BertForPreTraining) {
         let folder = tempfile::tempdir().unwrap();
-        let config = family.adapted(config.clone());
-        let model = config.init(&mut ParamInit::new(&Device::flex(), 5).with_std(0.3));
         let architecture = family.pretraining(false).unwrap();
+        let pooler = family.has_pooler(architecture);
+        let config = BertConfig { pooler, ..family.adapted(config.clone()) };
+        let model = config.init(&mut ParamInit::new(&Device::flex(), 5).with_std(0.3));
         let save = SaveConfig::new(architecture).with_family(family);
         save_pretrained(folder.path(), &model, &config, &save).unwrap();
         (folder, model)
@@ -348,7 +349,8 @@ mod tests {
 
         // A family whose class knows no pruned heads cannot be saved with them.
         let save = SaveConfig::new(Architecture::MaskedLm).with_family(Family::MODERNBERT);
-        let of = BertConfig { pruned_heads: removal.heads, ..Family::MODERNBERT.adapted(config()) };
+        let adapted = Family::MODERNBERT.adapted(config());
+        let of = BertConfig { pruned_heads: removal.heads, pooler: false, ..adapted };
         let error = save.check(&of).unwrap_err().to_string();
         assert!(error.contains("`pruned_heads` is [[0],[],[1,3],[2]], expected none"), "{error}");
         for (heads, expected) in [

@@ -47,7 +47,7 @@ pub struct Source {
 
 enum Model {
     Encoder(Box<Bert>, Box<Tokenizer>),
-    LanguageModel(Box<(GptConfig, Gpt)>, Box<Tokenizer>),
+    Decoder(Box<(GptConfig, Gpt)>, Box<Tokenizer>),
     Translator(Box<(TransformerConfig, Transformer)>),
 }
 
@@ -75,7 +75,7 @@ impl Source {
             let (config, model, _) = load_published::<GptConfig>(folder, init)?;
             let tokenizer = tokenizer_of(folder, model.max_positions())?;
             check_vocabulary(&tokenizer, folder, config.vocab_size)?;
-            Model::LanguageModel(Box::new((config, model)), Box::new(tokenizer))
+            Model::Decoder(Box::new((config, model)), Box::new(tokenizer))
         } else if is(TransformerConfig::MODEL_TYPES) && !is_t5_encoder() {
             let (config, model, _) = load_published::<TransformerConfig>(folder, init)?;
             Model::Translator(Box::new((config, model)))
@@ -91,7 +91,7 @@ impl Source {
     fn linear_maps(&mut self) -> Vec<LinearMap<'_>> {
         match &mut self.model {
             Model::Encoder(model, _) => model.linear_maps_mut(),
-            Model::LanguageModel(model, _) => model.1.linear_maps_mut(),
+            Model::Decoder(model, _) => model.1.linear_maps_mut(),
             Model::Translator(model) => model.1.linear_maps_mut(),
         }
     }
@@ -122,7 +122,7 @@ impl Source {
     pub fn tables(&mut self) -> Vec<(String, Vec<f32>, [usize; 2])> {
         let tables = match &mut self.model {
             Model::Encoder(model, _) => model.tables_mut(),
-            Model::LanguageModel(model, _) => model.1.tables_mut(),
+            Model::Decoder(model, _) => model.1.tables_mut(),
             Model::Translator(model) => model.1.tables_mut(),
         };
         let rows = tables.into_iter().map(|(path, table)| {
@@ -136,7 +136,7 @@ impl Source {
     /// The tokens of a text; none for a model whose inputs are not observed.
     pub fn encode(&self, text: &str) -> Option<Result<Encoding>> {
         match &self.model {
-            Model::Encoder(_, tokenizer) | Model::LanguageModel(_, tokenizer) => {
+            Model::Encoder(_, tokenizer) | Model::Decoder(_, tokenizer) => {
                 Some(tokenizer.encode(text, true).map_err(Into::into))
             }
             Model::Translator(_) => None,
@@ -159,7 +159,7 @@ impl Source {
                 tokens.extend(&texts.iter().map(TokenSequence::from).collect::<Vec<_>>());
                 drop(model.forward(input(&**model, &tokens, device)));
             }
-            Model::LanguageModel(model, _) => {
+            Model::Decoder(model, _) => {
                 let mut sequences = Sequences::default();
                 for text in texts {
                     sequences.push(&text.ids.iter().map(|id| *id as i32).collect::<Vec<_>>());
@@ -179,7 +179,7 @@ impl Source {
     ) -> Result<QuantizedReport> {
         Ok(match &self.model {
             Model::Encoder(..) => PretrainedFolder::open(from)?.save_quantized(to, parameters, rest)?,
-            Model::LanguageModel(model, _) => save_quantized_as(&model.0, from, to, parameters, rest)?,
+            Model::Decoder(model, _) => save_quantized_as(&model.0, from, to, parameters, rest)?,
             Model::Translator(model) => save_quantized_as(&model.0, from, to, parameters, rest)?,
         })
     }

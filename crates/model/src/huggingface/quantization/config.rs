@@ -202,7 +202,7 @@ impl QuantizationConfig {
 }
 
 fn refusal(path: &Path, reason: &str) -> ModelError {
-    ModelError::Config(format!("{}: `{KEY}`: {reason}", path.display()))
+    ModelError::Config(format!("{}: `{KEY}` is not followed: {reason}", path.display()))
 }
 
 fn expect(map: &Map<String, Value>, key: &str, expected: &str, fits: impl Fn(&Value) -> bool) -> Checked<()> {

@@ -137,16 +137,13 @@ impl Job<'_> {
     /// Refuses what cannot be removed or saved, before anything is measured.
     fn check(&self, encoder: &BertConfig, is_saved: impl Fn(BertConfig) -> Result<()>) -> Result<()> {
         let pruning = self.config;
-        if pruning.heads > 0.0 || pruning.neurons > 0.0 {
-            if encoder.share_layers {
-                let found = if pruning.heads > 0.0 {
-                    ("--heads", pruning.heads)
-                } else {
-                    ("--neurons", pruning.neurons)
-                };
-                let expected = "none: the model's layers share their parameters".into();
-                return Err(bad_setting(found.0, found.1, expected));
-            }
+        if (pruning.heads > 0.0 || pruning.neurons > 0.0) && encoder.share_layers {
+            let (option, share) = match pruning.heads > 0.0 {
+                true => ("--heads", pruning.heads),
+                false => ("--neurons", pruning.neurons),
+            };
+            let expected = "none: the model's layers share their parameters".into();
+            return Err(bad_setting(option, share, expected));
         }
         if pruning.heads > 0.0 {
             if let Some(reason) = encoder.fixed_heads() {
@@ -180,7 +177,7 @@ impl Job<'_> {
         data: &TaskData<T>,
         device: &Device,
         progress: &mut dyn RunProgress,
-    ) -> Result<(Vec<usize>, Vec<(usize, f64)>)> {
+    ) -> Result<layers::Choice> {
         let Some(dev) = &data.dev else {
             let expected =
                 "`data.dev` or `data.dev_fraction`, to measure the loss without a layer; or --layers".into();

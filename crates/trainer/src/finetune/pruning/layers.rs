@@ -27,6 +27,9 @@ pub(super) fn loss<T: Task>(
     sum / weight.max(f64::MIN_POSITIVE)
 }
 
+/// The layers that stay, and those removed with the losses without them.
+pub(super) type Choice = (Vec<usize>, Vec<(usize, f64)>);
+
 /// The layers that stay of a model until there are `n`, and those removed in their order, each with the loss without it and
 /// those before it.
 ///
@@ -38,7 +41,7 @@ pub(super) fn greedy<T: PretrainedTask>(
     n: usize,
     mut loss: impl FnMut(&T::Model) -> f64,
     progress: &mut dyn FnMut(Advance),
-) -> Result<(Vec<usize>, Vec<(usize, f64)>)> {
+) -> Result<Choice> {
     let mut left: Vec<usize> = (0..config.n_layers).collect();
     let all: usize = (n + 1..=config.n_layers).sum();
     let (mut removed, mut done) = (Vec::new(), 0);
