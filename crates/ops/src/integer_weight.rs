@@ -216,7 +216,7 @@ mod tests {
     /// A weight after quantisation and dequantisation on this machine.
     fn dequantized(weight: Tensor<2>) -> Tensor<2> {
         let ([d_in, d_out], device) = (weight.dims(), weight.device());
-        let mut numbers = weight.transpose().into_data().try_into_vec::<f32>().unwrap();
+        let mut numbers = weight.transpose().into_data().try_into_vec::<f32>().expect("FP32");
         for row in numbers.chunks_exact_mut(d_in) {
             match IntegerMatrix::int8(row, [1, d_in], flex::integer::greatest_weight()) {
                 Ok(matrix) => matrix.dequantize_row(0, row),
