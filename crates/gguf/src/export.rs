@@ -94,7 +94,7 @@ pub struct Report {
 ///
 /// # Errors
 /// [`GgufError::Export`] for a model that GGUF has no name for, or that llama.cpp would compute differently; those of
-/// [`write`].
+/// [`write()`].
 pub fn export(path: &Path, model: &Model, weights: TensorType) -> Result<Report> {
     let architecture = Architecture::of_folder(model.config)?;
     let Written { sizes, mut metadata, tensors: extra } =

@@ -14,7 +14,7 @@ pub struct Kernels {
     pub fp32: &'static str,
     /// Within [`with_precision`](crate::with_precision) of bf16.
     pub bf16: &'static str,
-    /// In [`linear_integer`](crate::linear_int8).
+    /// In [`linear_integer`](crate::linear_integer).
     pub int8: &'static str,
     /// Supported kernels that are not used because a small test product was wrong.
     pub refused: Vec<&'static str>,

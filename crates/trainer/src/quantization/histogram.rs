@@ -144,26 +144,28 @@ mod tests {
 
     #[test]
     fn the_least_error_ignores_a_single_large_number() {
+        const TIMES: usize = 100;
         let mut histogram = Histogram::new();
         let numbers = numbers(100_000);
-        histogram.add(&numbers);
+        (0..TIMES).for_each(|_| histogram.add(&numbers));
         let (least, most) = histogram.range(Ranges::Mse);
-        assert!(least < -2.9 && most > 2.9, "{least} {most}");
+        assert!(least < -2.5 && most > 2.5, "{least} {most}");
         histogram.add(&[60.0]);
         let (least, most) = histogram.range(Ranges::Mse);
-        assert!(most < 40.0 && least < -2.5, "{least} {most}");
+        assert!(most < 40.0 && least < -2.0, "{least} {most}");
         // Against the error of rounding every number.
         let error = |(least, most): (f32, f32)| -> f64 {
             let range = TokenRange::of(least, most);
-            let back = |x: f32| {
+            let squared = |x: f32| {
                 let step = (x / range.scale).round() + f32::from(range.zero);
-                (step.clamp(0.0, 255.0) - f32::from(range.zero)) * range.scale
+                let back = (step.clamp(0.0, 255.0) - f32::from(range.zero)) * range.scale;
+                f64::from(x - back).powi(2)
             };
-            numbers.iter().chain([&60.0]).map(|x| f64::from(x - back(*x)).powi(2)).sum()
+            TIMES as f64 * numbers.iter().map(|x| squared(*x)).sum::<f64>() + squared(60.0)
         };
         assert!(error((least, most)) < error(histogram.range(Ranges::MinMax)));
         let found = histogram.squared_error((least, most));
-        assert!((found / error((least, most)) - 1.0).abs() < 0.05);
+        assert!((found / error((least, most)) - 1.0).abs() < 0.2, "{found}");
     }
 
     #[test]
