@@ -2,14 +2,13 @@
 
 use super::any_model::read_as_all;
 use super::fields::Fields;
-use super::float_type::{FloatType, overflows, stored_as};
+use super::float_type::{FloatType, lossless, overflows, stored_as};
 use super::keys::CONFIG_KEYS;
 use super::quantization::KEY as QUANTIZATION;
 use super::text_file::write_text;
 use super::{MAX_SHARD_SIZE, PretrainedConfig, save_tensors, tensors_of};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
-use burn::tensor::TensorData;
 use std::path::Path;
 
 /// How a folder's weights are converted.
@@ -55,10 +54,7 @@ pub fn convert(from: &Path, to: &Path, config: &ConvertConfig) -> Result<Convert
     let model_type = model_type_of(&fields)?;
     let declared = FloatType::read(&fields)?;
     let weights = tensors_of(from)?.dequantized();
-    let dtype = config.dtype.unwrap_or_else(|| {
-        let keeps = |data: &TensorData| same_bits(data, &stored_as(data, declared));
-        if weights.floats.values().all(keeps) { declared } else { FloatType::F32 }
-    });
+    let dtype = config.dtype.unwrap_or_else(|| lossless(declared, weights.floats.values()));
     let mut tensors = NamedTensors::new();
     for (name, data) in weights.floats {
         let stored = stored_as(&data, dtype);
@@ -113,12 +109,6 @@ fn model_type_of(fields: &Fields) -> Result<String> {
     Ok(model_type)
 }
 
-/// Whether widening `stored` gives the values of `data`, which are FP32; all NaNs count as equal.
-fn same_bits(data: &TensorData, stored: &TensorData) -> bool {
-    let mut pairs = data.iter::<f32>().zip(stored.iter::<f32>());
-    pairs.all(|(a, b)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,7 +116,7 @@ mod tests {
     use crate::huggingface::{load_published, save_published, write_tensors};
     use crate::seq2seq::{EncoderDecoder, OutputBias, PositionsConfig, TiedEmbeddings, TransformerConfig};
     use crate::{ParamInit, Sequences};
-    use burn::tensor::{DType, Device};
+    use burn::tensor::{DType, Device, TensorData};
     use serde_json::Value;
     use std::fs;
 

@@ -40,6 +40,21 @@ pub(super) fn stored_as(data: &TensorData, dtype: FloatType) -> TensorData {
     }
 }
 
+/// The type that FP32 tensors are stored as without the loss of a bit: the declared one if it can, else FP32.
+pub(super) fn lossless<'a>(
+    declared: FloatType,
+    tensors: impl IntoIterator<Item = &'a TensorData>,
+) -> FloatType {
+    let keeps = |data: &TensorData| same_bits(data, &stored_as(data, declared));
+    if tensors.into_iter().all(keeps) { declared } else { FloatType::F32 }
+}
+
+/// Whether widening `stored` gives the values of `data`, which are FP32; all NaNs count as equal.
+fn same_bits(data: &TensorData, stored: &TensorData) -> bool {
+    let mut pairs = data.iter::<f32>().zip(stored.iter::<f32>());
+    pairs.all(|(a, b)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()))
+}
+
 /// Whether a number became infinite when `data` was [stored](stored_as).
 pub(super) fn overflows(data: &TensorData, stored: &TensorData) -> bool {
     data.iter::<f32>().zip(stored.iter::<f32>()).any(|(a, b)| a.is_finite() && !b.is_finite())

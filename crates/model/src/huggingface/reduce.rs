@@ -1,7 +1,7 @@
 //! A folder with fewer layers or fewer pieces, tensor by tensor: heads that this crate does not know stay as they are.
 
 use super::fields::Fields;
-use super::float_type::{FloatType, stored_as};
+use super::float_type::{lossless, stored_as};
 use super::keys::CONFIG_KEYS;
 use super::text_file::write_text;
 use super::{
@@ -176,12 +176,7 @@ impl ReducedFolder {
     /// # Errors
     /// Those of [`save_tensors`]; a file that cannot be written.
     pub fn save(mut self, folder: &Path) -> Result<()> {
-        let declared = self.config.dtype;
-        let keeps = |data: &TensorData| {
-            let stored = stored_as(data, declared);
-            data.iter::<f32>().zip(stored.iter::<f32>()).all(|(a, b)| a.to_bits() == b.to_bits())
-        };
-        let dtype = if self.tensors.values().all(keeps) { declared } else { FloatType::F32 };
+        let dtype = lossless(self.config.dtype, self.tensors.values());
         let tensors = self.tensors.iter().map(|(name, data)| (name.clone(), stored_as(data, dtype)));
         save_tensors(folder, &tensors.collect(), MAX_SHARD_SIZE)?;
         self.map.shift_remove("dtype");
@@ -201,7 +196,7 @@ fn is_id(key: &str) -> bool {
 fn layer_stems(rules: &TensorRules) -> BTreeSet<String> {
     let of_layers = |paths: &[&String]| paths.iter().any(|path| path.contains("layers.*."));
     let stems = rules.rules().iter().flat_map(|rule| {
-        let (names, paths) = names_of(rule);
+        let (names, paths) = rule.names();
         let names = if of_layers(&paths) { names } else { Vec::new() };
         names.into_iter().filter_map(|name| Some(rules.canonical(name.split_once('*')?.0)))
     });
@@ -210,7 +205,7 @@ fn layer_stems(rules: &TensorRules) -> BTreeSet<String> {
 
 /// The names of single tensors, which belong to no layer even if they are called like a part of one: T5's distances.
 fn shared_names(rules: &TensorRules) -> BTreeSet<String> {
-    let names = rules.rules().iter().flat_map(|rule| names_of(rule).0);
+    let names = rules.rules().iter().flat_map(|rule| rule.names().0);
     names.filter(|name| !name.contains('*')).map(|name| rules.canonical(name)).collect()
 }
 
@@ -228,7 +223,7 @@ fn names_over_pieces(rules: &TensorRules) -> (BTreeSet<String>, BTreeSet<String>
     };
     let (mut over, mut others) = (BTreeSet::new(), BTreeSet::new());
     for rule in rules.rules() {
-        let (names, paths) = names_of(rule);
+        let (names, paths) = rule.names();
         let names = names.into_iter().map(|name| rules.canonical(name));
         match paths.iter().any(|path| is_over(path)) {
             true => over.extend(names),
@@ -244,18 +239,6 @@ fn names_over_pieces(rules: &TensorRules) -> (BTreeSet<String>, BTreeSet<String>
         }
     }
     (over, others)
-}
-
-/// The tensors and the parameters that a rule names.
-fn names_of(rule: &TensorRule) -> (Vec<&String>, Vec<&String>) {
-    match rule {
-        TensorRule::Copy { tensor, parameter }
-        | TensorRule::Transpose { tensor, parameter }
-        | TensorRule::Reshape { tensor, parameter, .. } => (vec![tensor], vec![parameter]),
-        TensorRule::Split { tensor, parameters, .. } => (vec![tensor], parameters.iter().collect()),
-        TensorRule::Join { tensors, parameter, .. } => (tensors.iter().collect(), vec![parameter]),
-        TensorRule::Tie { copy, original } => (vec![copy, original], Vec::new()),
-    }
 }
 
 /// Some rows of a tensor, along its first axis.

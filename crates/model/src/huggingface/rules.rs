@@ -126,6 +126,18 @@ impl TensorRule {
     }
 
     /// Everything that the rule names: first tensors, then parameters.
+    pub(super) fn names(&self) -> (Vec<&String>, Vec<&String>) {
+        match self {
+            Self::Copy { tensor, parameter }
+            | Self::Transpose { tensor, parameter }
+            | Self::Reshape { tensor, parameter, .. } => (vec![tensor], vec![parameter]),
+            Self::Split { tensor, parameters, .. } => (vec![tensor], parameters.iter().collect()),
+            Self::Join { tensors, parameter, .. } => (tensors.iter().collect(), vec![parameter]),
+            Self::Tie { copy, original } => (vec![copy, original], Vec::new()),
+        }
+    }
+
+    /// [`names`](Self::names), to change them.
     fn names_mut(&mut self) -> (Vec<&mut String>, Vec<&mut String>) {
         match self {
             Self::Copy { tensor, parameter }
@@ -221,14 +233,7 @@ impl TensorRules {
 
     /// Whether a tensor's name begins with `prefix`.
     pub(super) fn has_tensor_within(&self, prefix: &str) -> bool {
-        self.rules.iter().any(|rule| match rule {
-            TensorRule::Copy { tensor, .. }
-            | TensorRule::Transpose { tensor, .. }
-            | TensorRule::Split { tensor, .. }
-            | TensorRule::Reshape { tensor, .. } => tensor.starts_with(prefix),
-            TensorRule::Join { tensors, .. } => tensors.iter().any(|tensor| tensor.starts_with(prefix)),
-            TensorRule::Tie { copy, original } => copy.starts_with(prefix) || original.starts_with(prefix),
-        })
+        self.rules.iter().any(|rule| rule.names().0.iter().any(|tensor| tensor.starts_with(prefix)))
     }
 
     /// Ignores these prefixes when names are compared, in any number and order.

@@ -67,20 +67,21 @@ pub struct Calibration {
 
 struct State {
     statistics: Vec<Statistics>,
-    problem: Option<String>,
+    /// Whether all inputs so far were finite.
+    finite: bool,
 }
 
 impl Calibration {
-    pub fn new(maps: &[Map], config: &QuantizeConfig) -> Self {
+    pub fn new(maps: &[Map], config: &QuantizeConfig, device: &Device) -> Self {
         let has_histogram =
             config.ranges.is_some_and(|ranges| ranges != Ranges::MinMax) && config.smooth.is_none();
         let statistics = maps.iter().map(|map| Statistics {
             least: vec![0.0; map.d_in()],
             most: vec![0.0; map.d_in()],
             histogram: has_histogram.then(Histogram::new),
-            products: config.gptq.then(|| Tensor::zeros([map.d_in(), map.d_in()], &Device::default())),
+            products: config.gptq.then(|| Tensor::zeros([map.d_in(), map.d_in()], device)),
         });
-        let state = State { statistics: statistics.collect(), problem: None };
+        let state = State { statistics: statistics.collect(), finite: true };
         Self {
             places: maps.iter().enumerate().map(|(place, map)| (map.id, place)).collect(),
             state: Rc::new(RefCell::new(state)),
@@ -95,9 +96,6 @@ impl Calibration {
         device: &Device,
         progress: &mut impl FnMut(usize),
     ) -> Result<(Vec<Statistics>, usize)> {
-        for statistics in &mut self.state.borrow_mut().statistics {
-            statistics.products = statistics.products.take().map(|products| products.to_device(device));
-        }
         let (mut batch, mut n_tokens, mut n_texts) = (Vec::new(), 0, 0);
         let most = if source.takes_packed() { BATCH_TOKENS } else { 0 };
         for text in texts {
@@ -136,10 +134,7 @@ impl Calibration {
             }
         };
         observe_inputs(observer, || source.compute(texts, device));
-        match self.state.borrow_mut().problem.take() {
-            Some(_) => Err(TrainerError::OutputNotFinite),
-            None => Ok(()),
-        }
+        if self.state.borrow().finite { Ok(()) } else { Err(TrainerError::OutputNotFinite) }
     }
 }
 
@@ -150,7 +145,7 @@ impl State {
         let data = x.to_data();
         let numbers = data.as_slice::<f32>().expect("states are FP32");
         if !numbers.iter().all(|x| x.is_finite()) {
-            self.problem = Some("an input is not finite".into());
+            self.finite = false;
             return;
         }
         for row in numbers.chunks_exact(d.max(1)) {

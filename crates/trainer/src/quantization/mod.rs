@@ -99,7 +99,7 @@ impl QuantizeConfig {
 pub struct QuantizeReport {
     /// The tensors that are integers now, and the size of all weights.
     pub saved: QuantizedReport,
-    /// Maps whose inputs are no multiple of [`BLOCK`], which stay floats.
+    /// Maps and tables whose rows are no multiple of [`BLOCK`], which stay floats.
     pub uneven: Vec<String>,
     /// Features of inputs that were 0 in all texts, if texts were read.
     pub n_silent: usize,
@@ -128,10 +128,11 @@ pub fn quantize(
     check_floats(from)?;
     let mut source = Source::open(from, device)?;
     let maps = source.maps();
-    let (maps, uneven): (Vec<Map>, Vec<Map>) =
-        maps.into_iter().partition(|map| !config.weights.is_in_blocks() || map.d_in().is_multiple_of(BLOCK));
+    let is_even = |d: usize| !config.weights.is_in_blocks() || d.is_multiple_of(BLOCK);
+    let (maps, uneven): (Vec<Map>, Vec<Map>) = maps.into_iter().partition(|map| is_even(map.d_in()));
+    let mut uneven: Vec<String> = uneven.into_iter().map(|map| map.path).collect();
     let (statistics, n_texts) = match config.needs_texts() {
-        true => Calibration::new(&maps, config).run(&source, texts, device, &mut progress)?,
+        true => Calibration::new(&maps, config, device).run(&source, texts, device, &mut progress)?,
         false => (Vec::new(), 0),
     };
     let factors = config.smooth.map(|alpha| calibration::factors(&maps, &statistics, alpha));
@@ -151,7 +152,8 @@ pub fn quantize(
     }
     if config.tables {
         for (path, numbers, dims) in source.tables() {
-            if config.weights.is_in_blocks() && !dims[1].is_multiple_of(BLOCK) {
+            if !is_even(dims[1]) {
+                uneven.push(path);
                 continue;
             }
             let matrix =
@@ -163,7 +165,7 @@ pub fn quantize(
     let saved = source.save(from, to, &parameters, rest)?;
     Ok(QuantizeReport {
         saved,
-        uneven: uneven.into_iter().map(|map| map.path).collect(),
+        uneven,
         n_silent: statistics.iter().map(Statistics::n_silent).sum(),
         n_texts,
         weight_error: if size > 0.0 { error / size } else { 0.0 },

@@ -2,7 +2,7 @@
 
 use super::{Group, Inputs, KEY, QuantizationConfig, QuantizedTensor, Strategy, Target};
 use crate::huggingface::fields::Fields;
-use crate::huggingface::float_type::{FloatType, overflows, stored_as};
+use crate::huggingface::float_type::{FloatType, lossless, overflows, stored_as};
 use crate::huggingface::published::Published;
 use crate::huggingface::text_file::write_text;
 use crate::huggingface::transfer::Transfer;
@@ -73,12 +73,7 @@ fn save(
     let fields = Fields::read(&from.join("config.json"))?;
     let source = tensors_of(from)?;
     let declared = FloatType::read(&fields)?;
-    let keeps = |data: &TensorData| stored_as(data, declared).iter::<f32>().eq(data.iter::<f32>());
-    let dtype = match rest {
-        Some(rest) => rest,
-        None if source.floats.values().all(keeps) => declared,
-        None => FloatType::F32,
-    };
+    let dtype = rest.unwrap_or_else(|| lossless(declared, source.floats.values()));
     let names: BTreeMap<String, &String> =
         source.floats.keys().map(|name| (rules.canonical(name), name)).collect();
     let mut report = QuantizedReport::default();
