@@ -10,8 +10,8 @@ use cloze_model::bert::Bert;
 use cloze_model::blocks::{LinearMap, LinearMapKind, LinearMaps};
 use cloze_model::gpt::{Gpt, GptConfig};
 use cloze_model::huggingface::{
-    FloatType, Format, PretrainedFolder, QuantizedParameters, QuantizedReport, load_published, model_type,
-    save_quantized_as,
+    Architecture, FloatType, Format, PretrainedConfig, PretrainedFolder, QuantizedParameters,
+    QuantizedReport, load_published, model_type, save_quantized_as,
 };
 use cloze_model::seq2seq::{Transformer, TransformerConfig};
 use cloze_model::{ParamInit, Sequences};
@@ -66,9 +66,10 @@ impl Source {
         let init = &mut ParamInit::new(device, 0);
         let kind = model_type(folder)?;
         let is = |kinds: &[&str]| kind.as_deref().is_some_and(|kind| kinds.contains(&kind));
-        let is_t5_encoder = || {
-            PretrainedFolder::open(folder).is_ok_and(|found| {
-                found.config.architectures.iter().any(|name| name.ends_with("EncoderModel"))
+        // T5's folders hold an encoder–decoder, or the encoder alone: the class tells.
+        let is_encoder = || {
+            PretrainedConfig::read(&folder.join("config.json")).is_ok_and(|config| {
+                config.architectures.iter().any(|name| Architecture::parse(name).is_some())
             })
         };
         let model = if is(GptConfig::MODEL_TYPES) {
@@ -76,7 +77,7 @@ impl Source {
             let tokenizer = tokenizer_of(folder, model.max_positions())?;
             check_vocabulary(&tokenizer, folder, config.vocab_size)?;
             Model::Decoder(Box::new((config, model)), Box::new(tokenizer))
-        } else if is(TransformerConfig::MODEL_TYPES) && !is_t5_encoder() {
+        } else if is(TransformerConfig::MODEL_TYPES) && !is_encoder() {
             let (config, model, _) = load_published::<TransformerConfig>(folder, init)?;
             Model::Translator(Box::new((config, model)))
         } else {
