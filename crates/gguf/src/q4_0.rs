@@ -17,16 +17,25 @@ pub const ZERO: u8 = 8;
 
 /// The scale and the integers, 0 to 15, of a block of finite values.
 pub fn quantize(values: &[f32; BLOCK]) -> (f16, [u8; BLOCK]) {
+    let scale = scale(values);
+    (f16::from_f32(scale), values.map(|x| integer(x, scale)))
+}
+
+/// The scale of a block of finite values, before it is rounded to FP16.
+pub fn scale(values: &[f32; BLOCK]) -> f32 {
     let mut greatest = 0f32;
     for x in values {
         if x.abs() > greatest.abs() {
             greatest = *x;
         }
     }
-    let scale = greatest / -8.0;
+    greatest / -8.0
+}
+
+/// The integer, 0 to 15, of a finite value.
+pub fn integer(x: f32, scale: f32) -> u8 {
     let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-    let integer = |x: f32| ((f64::from(x) * f64::from(inverse) + 8.5) as u8).min(15);
-    (f16::from_f32(scale), values.map(integer))
+    ((f64::from(x) * f64::from(inverse) + 8.5) as u8).min(15)
 }
 
 /// The values of a block.

@@ -1,10 +1,11 @@
 //! Matrices of 8-bit and 4-bit integers with scales, as files store them.
 
-use burn::tensor::f16;
 use bytes::Bytes;
+use cloze_gguf::{q4_0, q8_0};
 
-/// Numbers that share a scale in a matrix of [blocks](Scales::Blocks).
-pub const BLOCK: usize = 32;
+/// Numbers that share a scale in a matrix of [blocks](Scales::Blocks), as in GGUF.
+pub const BLOCK: usize = q4_0::BLOCK;
+const _: () = assert!(BLOCK == q8_0::BLOCK);
 
 /// A matrix of integers with scales, in the layout of files: `[rows, columns]`, where a row is an output of a linear map
 /// or an embedding.
@@ -93,10 +94,9 @@ impl IntegerMatrix {
         check(numbers)?;
         let (mut values, mut scales) = (Vec::with_capacity(numbers.len()), Vec::new());
         for block in numbers.as_chunks::<BLOCK>().0 {
-            let scale = magnitude(block) / 127.0;
-            let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-            scales.push(f16::from_f32(scale).to_f32());
-            values.extend(block.iter().map(|x| ((x * inverse).round() as i8).cast_unsigned()));
+            let (scale, integers) = q8_0::quantize(block);
+            scales.push(scale.to_f32());
+            values.extend(integers.map(i8::cast_unsigned));
         }
         Self::new(dims, Bits::Eight, values.into(), Scales::Blocks(scales))
     }
@@ -109,12 +109,9 @@ impl IntegerMatrix {
         check(numbers)?;
         let (mut values, mut scales) = (Vec::with_capacity(numbers.len() / 2), Vec::new());
         for block in numbers.as_chunks::<BLOCK>().0 {
-            let scale = q4_0_scale(block);
-            scales.push(f16::from_f32(scale).to_f32());
-            values.extend(block.as_chunks::<2>().0.iter().map(|[low, high]| {
-                let half = |x: f32| (q4_0_step(x, scale) + 8).cast_unsigned();
-                half(*low) | half(*high) << 4
-            }));
+            let (scale, integers) = q4_0::quantize(block);
+            scales.push(scale.to_f32());
+            values.extend(integers.as_chunks::<2>().0.iter().map(|[low, high]| low | high << 4));
         }
         Self::new(dims, Bits::Four, values.into(), Scales::Blocks(scales))
     }
@@ -262,18 +259,6 @@ fn magnitude(numbers: &[f32]) -> f32 {
 
 fn rounded(x: f32, scale: f32, greatest: i8) -> i8 {
     if scale == 0.0 { 0 } else { ((x / scale).round_ties_even() as i8).clamp(-greatest, greatest) }
-}
-
-/// The scale of a block in Q4_0: the number of greatest magnitude, the first of them, divided by −8.
-pub fn q4_0_scale(block: &[f32]) -> f32 {
-    let greatest = magnitude(block);
-    block.iter().find(|x| x.abs() == greatest).map_or(0.0, |x| x / -8.0)
-}
-
-/// A number in steps of Q4_0, from −8 to 7: half a step is added, and the rest is cut off.
-pub fn q4_0_step(x: f32, scale: f32) -> i8 {
-    let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-    ((x * inverse + 8.5) as i8).min(15) - 8
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ pub use gated::{Gate, gated};
 pub use gelu::{gelu, gelu_tanh};
 pub use glu::glu;
 pub use gru::{GruOutput, gru};
-pub use integer_matrix::{BLOCK, Bits, IntegerMatrix, Scales, q4_0_scale, q4_0_step};
+pub use integer_matrix::{BLOCK, Bits, IntegerMatrix, Scales};
 pub use integer_weight::{IntegerWeight, TokenRange, TokenRounding, linear_integer};
 pub use kernel_times::{KernelTime, KernelTimes};
 pub use kernels::{Kernels, kernels};

@@ -5,7 +5,8 @@
 //! the one of the file: the scale of a block is chosen when its first number is reached, from the block as it is by then.
 
 use super::WeightFormat;
-use cloze_model::ops::{BLOCK, Bits, IntegerMatrix, Scales, q4_0_scale, q4_0_step};
+use cloze_gguf::q4_0;
+use cloze_model::ops::{BLOCK, Bits, IntegerMatrix, Scales};
 use rayon::prelude::*;
 
 /// The share of the mean of H's diagonal that is added to it (the paper's 1 %).
@@ -55,15 +56,14 @@ fn round_row(row: &[f32], factor: &[f64], format: WeightFormat) -> (Vec<i8>, Vec
     }
     for j in 0..d {
         if format != WeightFormat::Int8 && j % BLOCK == 0 {
-            let block = &w[j..j + BLOCK];
             scale = half(match format {
-                WeightFormat::Q4_0 => q4_0_scale(&block.iter().map(|x| *x as f32).collect::<Vec<_>>()),
-                _ => greatest(block) / 127.0,
+                WeightFormat::Q4_0 => q4_0::scale(&std::array::from_fn(|i| w[j + i] as f32)),
+                _ => greatest(&w[j..j + BLOCK]) / 127.0,
             });
             scales.push(scale);
         }
         let q = match format {
-            WeightFormat::Q4_0 => q4_0_step(w[j] as f32, scale),
+            WeightFormat::Q4_0 => q4_0::integer(w[j] as f32, scale).cast_signed() - q4_0::ZERO.cast_signed(),
             _ if scale == 0.0 => 0,
             _ => (w[j] / f64::from(scale)).round().clamp(-127.0, 127.0) as i8,
         };
