@@ -145,6 +145,7 @@ impl IntegerMatrix {
     }
 
     /// The integers of a row.
+    #[cfg(any(test, feature = "flex"))]
     pub(crate) fn row(&self, row: usize) -> impl Iterator<Item = i8> {
         let n_bytes = self.values.len() / self.dims[0];
         let bytes = &self.values[row * n_bytes..][..n_bytes];
@@ -195,6 +196,7 @@ impl IntegerMatrix {
     }
 
     /// The greatest magnitude of an integer.
+    #[cfg(any(test, feature = "flex"))]
     pub(crate) fn greatest(&self) -> u8 {
         match self.bits {
             Bits::Four => 8,
