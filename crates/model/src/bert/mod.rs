@@ -13,6 +13,7 @@ mod pooling;
 mod pretraining;
 mod removal;
 mod span_boundary;
+mod teacher_maps;
 
 pub use config::{BertConfig, LayerGroups, LocalAttention};
 pub use electra::{
@@ -26,3 +27,4 @@ pub use pooling::{Pooling, SentencePooling};
 pub use pretraining::{BertForPreTraining, PreTrainingLogits};
 pub use removal::Removal;
 pub use span_boundary::{SpanBoundaries, SpanBoundaryHead};
+pub use teacher_maps::TeacherMaps;

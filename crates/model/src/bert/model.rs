@@ -1,7 +1,7 @@
-use super::{BertEmbeddings, Pooler, Pooling};
+use super::{BertEmbeddings, Pooler, Pooling, TeacherMaps};
 use crate::blocks::{
     Attention, Embedding, Encoder, EncoderTrace, LearnedPositions, LinearMap, LinearMaps, MultiHeadAttention,
-    Positions, WantedTokens,
+    Positions, WantedTokens, recorded,
 };
 use crate::ops::{AttentionMask, Packing, Sight};
 use crate::{Backbone, BackboneShape, HasBackbone};
@@ -185,6 +185,9 @@ pub struct Bert<A: Attention = MultiHeadAttention, P: Positions = LearnedPositio
     /// Whether every input is [causal](BertInput::causal).
     #[module(skip)]
     pub causal: bool,
+    /// While a student is trained: from its width to its teacher's. They change nothing but what is
+    /// [recorded](crate::blocks::record_pass), and are not saved.
+    pub teacher_maps: Option<TeacherMaps>,
 }
 
 impl<A: Attention, P: Positions> LinearMaps for Bert<A, P> {
@@ -203,8 +206,9 @@ impl<A: Attention, P: Positions> Bert<A, P> {
     /// The same encoder with other [positions](BertEmbeddings::with_positions):
     /// [`NoPositions`](crate::blocks::NoPositions) if the attention handles positions itself.
     pub fn with_positions<Q: Positions>(self, positions: Q) -> Bert<A, Q> {
-        let Self { embeddings, encoder, pooler, pooling, causal } = self;
-        Bert { embeddings: embeddings.with_positions(positions), encoder, pooler, pooling, causal }
+        let Self { embeddings, encoder, pooler, pooling, causal, teacher_maps } = self;
+        let embeddings = embeddings.with_positions(positions);
+        Bert { embeddings, encoder, pooler, pooling, causal, teacher_maps }
     }
 
     /// The contextual states of all positions.
@@ -291,7 +295,12 @@ impl<A: Attention, P: Positions> Bert<A, P> {
         (mask.pad_mask, mask.packing, mask.bias) = (pad_mask, packing, bias);
         mask.causal = causal || self.causal;
         mask.sights = sights;
-        self.encoder.forward_with_distances(hidden, &mask, distances.as_ref(), trace, wanted.as_ref())
+        let output =
+            self.encoder.forward_with_distances(hidden, &mask, distances.as_ref(), trace, wanted.as_ref());
+        if let Some(maps) = &self.teacher_maps {
+            recorded(|pass| maps.apply(&mut pass.states));
+        }
+        output
     }
 
     /// Whether packed sequences are processed without padding on this device and by these layers' attention, which is

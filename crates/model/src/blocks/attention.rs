@@ -1,7 +1,7 @@
 use super::relative::{alibi_bias, alibi_slopes, distances};
 use super::{
     Attention, AttentionInput, AttentionOutput, Disentangled, DisentangledConfig, Distances, KeyValueCache,
-    Linear, RelativeConfig, RelativePositions, TransformerXl,
+    Linear, RelativeConfig, RelativePositions, TransformerXl, recorded,
 };
 use crate::ops::{self, AttentionMask, Queries, Rotary, TokenPositions};
 use crate::{ParamInit, linear_maps};
@@ -399,6 +399,7 @@ impl Attention for MultiHeadAttention {
                     }
                     None => (q, mask),
                 };
+                recorded(|pass| pass.add_heads([&q, &k, &v], mask.bias.clone()));
                 match need_weights {
                     true => {
                         let (context, weights) = ops::attention_with_weights(q, k, v, &mask, self.dropout);

@@ -1,4 +1,4 @@
-use super::{Attention, AttentionInput, Distances, EncoderLayer, Norm, WantedTokens};
+use super::{Attention, AttentionInput, Distances, EncoderLayer, Norm, WantedTokens, is_recording, recorded};
 use crate::linear_maps;
 use crate::ops::{self, AttentionMask};
 use burn::module::Module;
@@ -74,12 +74,15 @@ impl<A: Attention> Encoder<A> {
         let mut hidden_states = Vec::new();
         let mut attentions = Vec::new();
         let mut order = self.order.iter().peekable();
+        let is_recording = is_recording();
+        recorded(|pass| pass.begin(&x, mask));
         while let Some(layer) = order.next() {
             let layer = &self.layers[*layer];
             if trace.hidden_states {
                 hidden_states.push(x.clone());
             }
-            let wanted = wanted.filter(|_| order.peek().is_none());
+            recorded(|pass| pass.add_states(&x));
+            let wanted = wanted.filter(|_| order.peek().is_none() && !is_recording);
             // The gradient of a bias, or of the distances' vectors, would be lost in the recomputation.
             if self.recompute && !trace.attentions && mask.bias.is_none() && distances.is_none() {
                 x = recomputed(layer, x, mask, wanted);
@@ -97,6 +100,10 @@ impl<A: Attention> Encoder<A> {
         x = ops::dropout(x, self.output_dropout);
         if trace.hidden_states {
             hidden_states.push(x.clone());
+        }
+        recorded(|pass| pass.add_states(&x));
+        if is_recording {
+            x = WantedTokens::pick(wanted, x);
         }
         EncoderOutput { last_hidden_state: x, hidden_states, attentions }
     }

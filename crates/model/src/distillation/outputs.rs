@@ -1,5 +1,3 @@
-//! Losses that draw a student to its teacher. Each is summed over what it compares, so that batches add up.
-
 use burn::tensor::Tensor;
 use burn::tensor::activation::{log_sigmoid, log_softmax, softmax};
 
@@ -9,8 +7,6 @@ pub const ABSENT: f32 = -1e30;
 
 /// `T²·KL(softmax(t/T) ‖ softmax(s/T))`, summed over the rows, `[1]` (Hinton, Vinyals & Dean 2015, §2). `T²` makes
 /// up for gradients that shrink with `1/T²`.
-///
-/// No gradient flows into the teacher's logits if they have none.
 ///
 /// # Shapes
 /// - `student`, `teacher`: `[rows, classes]`
@@ -47,7 +43,7 @@ pub fn squared_distance(student: Tensor<2>, teacher: Tensor<2>) -> Tensor<1> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use burn::tensor::Device;
 
@@ -55,7 +51,7 @@ mod tests {
     const TEACHER: [[f32; 3]; 2] = [[0.5, 0.7, -2.0], [3.0, -1.0, 0.0]];
 
     /// A loss and its gradient with respect to the student.
-    fn of(loss: impl Fn(Tensor<2>, Tensor<2>) -> Tensor<1>) -> (f32, Vec<f32>) {
+    pub fn of(loss: impl Fn(Tensor<2>, Tensor<2>) -> Tensor<1>) -> (f32, Vec<f32>) {
         let device = Device::flex().autodiff();
         let student = Tensor::<2>::from_data(STUDENT, &device).require_grad();
         let loss = loss(student.clone(), Tensor::from_data(TEACHER, &device));
@@ -64,7 +60,7 @@ mod tests {
         (loss.into_scalar(), gradient.into_data().iter::<f32>().collect())
     }
 
-    fn assert_close(found: (f32, Vec<f32>), loss: f64, gradient: [f64; 6]) {
+    pub fn assert_close(found: (f32, Vec<f32>), loss: f64, gradient: [f64; 6]) {
         assert!((f64::from(found.0) - loss).abs() < 1e-5, "{} {loss}", found.0);
         for (found, expected) in found.1.iter().zip(gradient) {
             assert!((f64::from(*found) - expected).abs() < 1e-5, "{found} {expected}");

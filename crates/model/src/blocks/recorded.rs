@@ -1,0 +1,183 @@
+//! A forward pass seen from outside: the states between an encoder's layers, and what its attentions compare.
+
+use crate::ops::{AttentionMask, Packing};
+use burn::tensor::{Device, Int, Tensor};
+use std::cell::RefCell;
+
+thread_local! {
+    static PASS: RefCell<Option<Pass>> = const { RefCell::new(None) };
+}
+
+/// What was recorded of an encoder's pass. Tokens are those of all sequences one after the other, without padding.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Pass {
+    /// The lengths of the sequences, in tokens.
+    pub lengths: Vec<usize>,
+    /// The states that enter the first layer and leave each layer, `[tokens, d_model]`. Those that leave a pre-norm
+    /// encoder's last layer are normalised.
+    pub states: Vec<Tensor<2>>,
+    /// The heads of each layer, of layers with [`MultiHeadAttention`](super::MultiHeadAttention).
+    pub heads: Vec<Heads>,
+    /// The places of the tokens in a padded batch; none if there is no padding.
+    places: Option<Tensor<1, Int>>,
+}
+
+/// The projections of a layer's attention.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Heads {
+    /// The number of heads of queries.
+    pub n_heads: usize,
+    /// `[tokens, n_heads · d_k]`, rotated if positions rotate; `q·k/√d_k` is the score of a query and a key.
+    pub queries: Tensor<2>,
+    /// `[tokens, n_heads · d_k]`, likewise.
+    pub keys: Tensor<2>,
+    /// `[tokens, n_heads · d_v]`
+    pub values: Tensor<2>,
+    /// What positions add to the scores; broadcastable to `[sequences, n_heads, longest, longest]`.
+    pub bias: Option<Tensor<4>>,
+}
+
+/// Runs `run` and records the pass of an [`Encoder`](super::Encoder) that is applied meanwhile on this thread; of several the
+/// last one. Gradients flow through what is recorded.
+///
+/// While it records, all tokens go through the last layer, also if only some are wanted.
+///
+/// # Panics
+/// If a pass is being recorded on this thread.
+pub fn record_pass<R>(run: impl FnOnce() -> R) -> (R, Pass) {
+    /// Ends the recording, also when `run` panics.
+    struct End;
+
+    impl Drop for End {
+        fn drop(&mut self) {
+            PASS.with_borrow_mut(|place| *place = None);
+        }
+    }
+
+    PASS.with_borrow_mut(|place| {
+        assert!(place.is_none(), "one pass is recorded at a time");
+        *place = Some(Pass::default());
+    });
+    let end = End;
+    let result = run();
+    let pass = PASS.take().unwrap_or_default();
+    drop(end);
+    (result, pass)
+}
+
+/// Whether a pass is being recorded.
+pub(crate) fn is_recording() -> bool {
+    PASS.with_borrow(Option::is_some)
+}
+
+/// Changes what is recorded of the pass.
+pub(crate) fn recorded(change: impl FnOnce(&mut Pass)) {
+    PASS.with_borrow_mut(|pass| pass.as_mut().map(change));
+}
+
+impl Pass {
+    /// Begins the pass of an encoder with this input.
+    pub(super) fn begin(&mut self, x: &Tensor<3>, mask: &AttentionMask) {
+        let [batch, len, _] = x.dims();
+        let (lengths, places) = match (&mask.packing, &mask.pad_mask) {
+            (Some(packing), _) => (packing.lengths().to_vec(), None),
+            (None, None) => (vec![len; batch], None),
+            (None, Some(ignored)) => {
+                let ignored: Vec<bool> = ignored.to_data().iter::<bool>().collect();
+                let lengths = ignored.chunks(len).map(|row| row.iter().filter(|ignored| !**ignored).count());
+                let places = ignored.iter().enumerate().filter(|(_, ignored)| !**ignored);
+                let places: Vec<i32> = places.map(|(place, _)| place as i32).collect();
+                (lengths.collect(), Some(Tensor::from_data(places.as_slice(), &x.device())))
+            }
+        };
+        *self = Self { lengths, places, ..Self::default() };
+    }
+
+    /// Adds the states between two layers.
+    pub(super) fn add_states(&mut self, x: &Tensor<3>) {
+        self.states.push(self.tokens(x.clone()));
+    }
+
+    /// Adds the projections of a layer, split into heads.
+    pub(super) fn add_heads(&mut self, [q, k, v]: [&Tensor<4>; 3], bias: Option<Tensor<4>>) {
+        let [_, n_heads, _, _] = q.dims();
+        let joined = |x: &Tensor<4>| {
+            let [batch, heads, len, width] = x.dims();
+            self.tokens(x.clone().swap_dims(1, 2).reshape([batch, len, heads * width]))
+        };
+        let (queries, keys, values) = (joined(q), joined(k), joined(v));
+        self.heads.push(Heads { n_heads, queries, keys, values, bias });
+    }
+
+    fn tokens(&self, x: Tensor<3>) -> Tensor<2> {
+        let [batch, len, width] = x.dims();
+        let rows = x.reshape([batch * len, width]);
+        match &self.places {
+            Some(places) => rows.select(0, places.clone()),
+            None => rows,
+        }
+    }
+
+    /// The number of tokens.
+    pub fn n_tokens(&self) -> usize {
+        self.lengths.iter().sum()
+    }
+
+    /// The sequences, packed.
+    pub fn packing(&self) -> Packing {
+        Packing::new(self.lengths.clone())
+    }
+
+    /// The device of what was recorded, if anything was.
+    pub fn device(&self) -> Option<Device> {
+        self.states.first().map(Tensor::device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ParamInit;
+    use crate::bert::{BertConfig, BertInput};
+    use crate::blocks::EncoderTrace;
+    use burn::tensor::{TensorData, Tolerance};
+
+    /// Packed and padded sequences give the same tokens, whose states are those of the trace, also where only some states are
+    /// wanted.
+    #[test]
+    fn the_tokens_of_a_pass_are_recorded_without_padding() {
+        let device = Device::flex();
+        let config = BertConfig { n_heads: 2, d_ff: 16, ..BertConfig::new(20, 2, 8) };
+        let bert = config.init_encoder(&mut ParamInit::new(&device, 3));
+        let packed = || BertInput::packed(&[3, 4, 5, 6, 7], &[3, 2], &device);
+        let ids = TensorData::new(vec![3, 4, 5, 6, 7, 0], [2, 3]);
+        let ignored = TensorData::new(vec![false, false, false, false, false, true], [2, 3]);
+        let padded = BertInput::new(Tensor::from_data(ids, &device))
+            .with_pad_mask(Tensor::from_data(ignored, &device));
+        let (output, pass) = record_pass(|| {
+            bert.forward(packed().with_trace(EncoderTrace { hidden_states: true, attentions: false }))
+        });
+        let (first, of_some) = record_pass(|| bert.first_states(packed()));
+        let (_, of_padded) = record_pass(|| bert.forward(padded));
+        assert_eq!((pass.lengths.clone(), pass.states.len(), pass.heads.len()), (vec![3, 2], 3, 2));
+        let same = |a: Tensor<2>, b: Tensor<2>| {
+            a.into_data().assert_approx_eq::<f32>(&b.into_data(), Tolerance::absolute(1e-5));
+        };
+        for (layer, states) in output.hidden_states.into_iter().enumerate() {
+            let states: Tensor<2> = states.squeeze_dim(0);
+            for found in [&pass, &of_some, &of_padded] {
+                same(found.states[layer].clone(), states.clone());
+            }
+        }
+        same(first, bert.first_states(packed()));
+        for (a, b) in pass.heads.iter().zip(&of_padded.heads) {
+            same(a.queries.clone(), b.queries.clone());
+            same(a.keys.clone(), b.keys.clone());
+            same(a.values.clone(), b.values.clone());
+            assert_eq!((a.n_heads, a.bias.is_none()), (2, true));
+        }
+        assert!(!is_recording());
+    }
+}
