@@ -8,6 +8,7 @@ pub mod awd_lstm;
 pub mod config;
 pub mod denoising;
 pub mod device_failure;
+pub mod distillation;
 pub mod elmo;
 pub mod embed;
 pub mod engine;

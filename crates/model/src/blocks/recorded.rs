@@ -1,7 +1,7 @@
 //! A forward pass seen from outside: the states between an encoder's layers, and what its attentions compare.
 
-use crate::ops::{AttentionMask, Packing};
-use burn::tensor::{Device, Int, Tensor};
+use crate::ops::AttentionMask;
+use burn::tensor::{Int, Tensor};
 use std::cell::RefCell;
 
 thread_local! {
@@ -120,19 +120,17 @@ impl Pass {
         }
     }
 
-    /// The number of tokens.
-    pub fn n_tokens(&self) -> usize {
-        self.lengths.iter().sum()
-    }
-
-    /// The sequences, packed.
-    pub fn packing(&self) -> Packing {
-        Packing::new(self.lengths.clone())
-    }
-
-    /// The device of what was recorded, if anything was.
-    pub fn device(&self) -> Option<Device> {
-        self.states.first().map(Tensor::device)
+    /// What was recorded without autodiff, as constants of a computation with it.
+    pub fn from_inner(self) -> Self {
+        let heads = |Heads { n_heads, queries, keys, values, bias }| {
+            let [queries, keys, values] = [queries, keys, values].map(Tensor::from_inner);
+            Heads { n_heads, queries, keys, values, bias: bias.map(Tensor::from_inner) }
+        };
+        Self {
+            states: self.states.into_iter().map(Tensor::from_inner).collect(),
+            heads: self.heads.into_iter().map(heads).collect(),
+            ..self
+        }
     }
 }
 
@@ -142,7 +140,7 @@ mod tests {
     use crate::ParamInit;
     use crate::bert::{BertConfig, BertInput};
     use crate::blocks::EncoderTrace;
-    use burn::tensor::{TensorData, Tolerance};
+    use burn::tensor::{Device, TensorData, Tolerance};
 
     /// Packed and padded sequences give the same tokens, whose states are those of the trace, also where only some states are
     /// wanted.

@@ -144,9 +144,11 @@ mod tests {
     }
 
     fn assert_close(found: (f32, Vec<f32>), loss: f64, gradient: [f64; 20]) {
-        assert!((f64::from(found.0) - loss).abs() < 1e-5, "{} {loss}", found.0);
+        let is_close =
+            |found: f32, expected: f64| (f64::from(found) - expected).abs() < 1e-5 * expected.abs().max(1.0);
+        assert!(is_close(found.0, loss), "{} {loss}", found.0);
         for (found, expected) in found.1.iter().zip(gradient) {
-            assert!((f64::from(*found) - expected).abs() < 1e-5, "{found} {expected}");
+            assert!(is_close(*found, expected), "{found} {expected}");
         }
     }
 

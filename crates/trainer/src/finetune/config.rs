@@ -1,9 +1,9 @@
 //! A fine-tuning run's configuration, read as strictly as a [pretraining run's](crate::config).
 
-use super::distillation::DistillationSection;
 use super::recurrent::section::RecurrentSection;
 use super::section::TaskSection;
 use crate::config::{Common, NonFinite, Precision, Run};
+use crate::distillation::DistillationSection;
 use crate::pruning::PruningSection;
 use cloze_data::labelled::LabelledSource;
 use cloze_model::blocks::LoraConfig;

@@ -1,83 +1,40 @@
-//! `[distillation]`: a trained model of the same task, whose outputs are a second target.
+//! A trained model of the same task, whose outputs are a second target.
 
-use super::config::{Tuning, is_false};
+use super::config::Tuning;
 use super::model_folder::TaskFile;
 use super::predictor::kind_of;
 use super::reading::TaskData;
 use super::start::fingerprint;
 use super::stored_scores::StoredScores;
 use super::task::{PretrainedTask, RowKind, ScoreRows, Task, bad_setting};
-use crate::config::validate::{Check, ensure, not_negative, positive};
+use crate::distillation::{DistillationSection, Inner, Side};
 use crate::engine::origin::{Input, model_files};
-use crate::engine::{RunOptions, watched};
+use crate::engine::{RunOptions, Term, watched};
 use crate::fit::check_fit;
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Int, Tensor};
 use cloze_data::labelled::LabelSet;
-use cloze_model::blocks::pack_weights;
+use cloze_model::bert::BertConfig;
+use cloze_model::blocks::{Pass, pack_weights, record_pass};
 use cloze_model::distillation::{soft_labels, soft_targets, squared_distance};
 use cloze_model::huggingface::PretrainedFolder;
 use cloze_model::tasks::DropoutOverrides;
 use cloze_model::{HasBackbone, ParamInit};
 use cloze_ops::on_awake_cores;
 use cloze_tokenizer::Tokenizer;
-use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
-
-/// `[distillation]`: a teacher, and how much its outputs count beside the labels (Hinton, Vinyals & Dean 2015).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct DistillationSection {
-    /// The teacher: the folder of a model that is fine-tuned for the same task. It may have another vocabulary
-    /// (not for answers) and its labels in another order. It has no dropout and is not trained.
-    pub teacher: PathBuf,
-    /// What the distance to the teacher's outputs counts in the loss: `T²·KL(softmax(t/T) ‖ softmax(s/T))` of
-    /// classes, tags, choices, and begins and ends of answers; the same of each label's two sides; the squared
-    /// difference of numbers. Default 0.5.
-    #[serde(default = "half")]
-    pub soft: f64,
-    /// What the task's own loss counts. 0 trains from the teacher alone. Default: 1 − `soft`, at least 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hard: Option<f64>,
-    /// The temperature T that both models' outputs are divided by. Default 2.
-    #[serde(default = "two")]
-    pub temperature: f64,
-    /// Whether the teacher's outputs are computed once, before training, and kept in the cache folder for further
-    /// runs with the same teacher and the same data. Default false: in every step.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub cache: bool,
-}
-
-fn half() -> f64 {
-    0.5
-}
-
-fn two() -> f64 {
-    2.0
-}
-
-impl DistillationSection {
-    /// What the task's own loss counts.
-    pub fn hard(&self) -> f64 {
-        self.hard.unwrap_or((1.0 - self.soft).max(0.0))
-    }
-
-    pub(super) fn check(&self) -> Check {
-        positive("distillation.temperature", self.temperature)?;
-        for (key, weight) in [("distillation.soft", self.soft), ("distillation.hard", self.hard())] {
-            not_negative(key, weight)?;
-        }
-        let counts = self.soft + self.hard() > 0.0;
-        ensure(counts, "distillation.hard", self.hard(), "more than 0 where `distillation.soft` is 0")
-    }
-}
+use std::iter::repeat_n;
+use std::path::Path;
 
 /// A teacher of some training examples.
 pub(super) trait Teacher: Sync {
     /// Its rows of scores for these examples of the training data, without gradient, as wide as the student's.
     fn rows(&self, examples: &[usize], widths: &[usize]) -> Vec<Tensor<2>>;
+
+    /// What happens inside while it computes its [rows](Self::rows), if it computes them.
+    fn recorded(&self, examples: &[usize], widths: &[usize]) -> (Vec<Tensor<2>>, Pass) {
+        record_pass(|| self.rows(examples, widths))
+    }
 }
 
 /// A run's teacher, and what it counts.
@@ -85,19 +42,23 @@ pub(super) struct Distillation<'a> {
     pub section: &'a DistillationSection,
     /// What the teacher's folder is said to be.
     pub origin: String,
+    /// What is compared inside of both models.
+    pub inner: Option<Inner>,
     kind: RowKind,
     teacher: Box<dyn Teacher + 'a>,
 }
 
 impl<'a> Distillation<'a> {
     /// Opens the configured teacher, a model of the task `T`, of a student with the task `S`; none if there is none.
+    /// `student_encoder` is none of a recurrent student.
     ///
     /// # Errors
     /// A folder that cannot be read; a model of another task, with other labels, without a trained head, or whose
-    /// tokens do not match the student's where outputs are of tokens.
+    /// tokens do not match the student's where outputs are of tokens; inner layers that cannot be compared.
     pub fn open<S, T>(
         student: &S,
         data: &TaskData<S>,
+        student_encoder: Option<&BertConfig>,
         config: Tuning<'a>,
         options: &RunOptions<'_>,
         progress: &mut dyn RunProgress,
@@ -136,10 +97,27 @@ impl<'a> Distillation<'a> {
             let cut = "a teacher that reads as many words of each example: raise `data.max_len`";
             return Err(refused(cut.into()));
         }
-        if student.rows_are_of_tokens() && fingerprint(&features) != fingerprint(own) {
+        let same_tokens = fingerprint(&features) == fingerprint(own);
+        if student.rows_are_of_tokens() && !same_tokens {
             let same = "a teacher with the student's tokenizer: its outputs are of single tokens";
             return Err(refused(same.into()));
         }
+        let inner = match (&section.inner, student_encoder) {
+            (None, _) => None,
+            (Some(_), None) => {
+                let expected = "none for a recurrent student, which has other layers than its teacher".into();
+                return Err(bad_setting("distillation.inner", "given", expected));
+            }
+            (Some(_), Some(_)) if !same_tokens => {
+                let same =
+                    "a teacher with the student's tokenizer: `[distillation.inner]` compares single tokens";
+                return Err(refused(same.into()));
+            }
+            (Some(_), Some(student)) => {
+                let student = Side { encoder: student, name: "the student".into() };
+                Inner::plan(section, &student, &Side { encoder: &encoder, name: "the teacher".into() })?
+            }
+        };
         let origin =
             format!("{}, {} layers of width {}", folder.display(), encoder.n_layers, encoder.d_model);
         let columns = columns.map(|columns| Tensor::<1, Int>::from_data(&columns[..], device));
@@ -151,17 +129,49 @@ impl<'a> Distillation<'a> {
             teacher.store(&options.cache.join(name), config.eval.batch_tokens, progress)?;
         }
         let teacher = Box::new(teacher);
-        Ok(Some(Self { section, origin, kind: student.row_kind(), teacher }))
+        Ok(Some(Self { section, origin, inner, kind: student.row_kind(), teacher }))
     }
 
-    /// How far a batch's scores are from the teacher's, summed over its rows, `[1]`.
-    pub fn distance(&self, scores: &impl ScoreRows, examples: &[usize]) -> Tensor<1> {
+    /// The terms of the loss: the labels', the teacher's outputs', and those of what is inside.
+    pub fn terms(&self) -> Vec<Term> {
+        let outputs = [
+            Term::new("labels").with_weight(self.section.hard()),
+            Term::new("teacher").with_weight(self.section.soft),
+        ];
+        outputs.into_iter().chain(self.inner.iter().flat_map(Inner::terms)).collect()
+    }
+
+    /// For each term but the labels' the number of items that it averages over, in a batch of so many rows and tokens.
+    pub fn counts(&self, n_rows: usize, n_tokens: u64) -> impl Iterator<Item = f64> {
+        let n_inner = self.inner.as_ref().map_or(0, Inner::n_terms);
+        std::iter::once(n_rows as f64).chain(repeat_n(n_tokens as f64, n_inner))
+    }
+
+    /// The student's scores of a batch, and for each term but the labels' its sum: how far they are from the teacher's,
+    /// summed over the rows, and how far what is inside is, summed over the tokens.
+    pub fn sums<S: ScoreRows>(
+        &self,
+        examples: &[usize],
+        device: &Device,
+        scores: impl FnOnce() -> S,
+    ) -> (S, Vec<Tensor<1>>) {
+        let Some(inner) = &self.inner else {
+            let scores = scores();
+            let rows = scores.rows();
+            let of_teacher = self.teacher.rows(examples, &widths(&rows));
+            return (scores, vec![self.distance(rows, of_teacher)]);
+        };
+        let (scores, student) = record_pass(scores);
         let rows = scores.rows();
-        let share = 1.0 / rows.len().max(1) as f64;
-        let widths: Vec<usize> = rows.iter().map(|rows| rows.dims()[1]).collect();
-        let of_teacher = self.teacher.rows(examples, &widths);
-        let pairs = rows.into_iter().zip(of_teacher);
-        let distances = pairs.map(|(student, teacher)| {
+        let (of_teacher, teacher) = self.teacher.recorded(examples, &widths(&rows));
+        let mut sums = vec![self.distance(rows, of_teacher)];
+        sums.extend(inner.sums(&student, &teacher.from_inner(), device));
+        (scores, sums)
+    }
+
+    fn distance(&self, student: Vec<Tensor<2>>, teacher: Vec<Tensor<2>>) -> Tensor<1> {
+        let share = 1.0 / student.len().max(1) as f64;
+        let distances = student.into_iter().zip(teacher).map(|(student, teacher)| {
             let (teacher, temperature) = (Tensor::from_inner(teacher), self.section.temperature);
             match self.kind {
                 RowKind::Classes => soft_targets(student, teacher, temperature),
@@ -171,6 +181,11 @@ impl<'a> Distillation<'a> {
         });
         distances.reduce(|sum, one| sum + one).expect("a task has rows of scores") * share
     }
+}
+
+/// The columns of each tensor of rows.
+fn widths(rows: &[Tensor<2>]) -> Vec<usize> {
+    rows.iter().map(|rows| rows.dims()[1]).collect()
 }
 
 /// For each of the student's labels the teacher's column; none if they are in the same order.

@@ -4,6 +4,7 @@ use super::config::Tuning;
 use super::model_folder::ModelFolder;
 use super::task::PretrainedTask;
 use crate::Result;
+use cloze_model::HasBackbone;
 use cloze_model::blocks::merge_lora;
 use cloze_model::huggingface::PretrainedFolder;
 use std::path::Path;
@@ -33,7 +34,8 @@ pub(super) struct PretrainedForm<'a, T: PretrainedTask> {
 impl<T: PretrainedTask> PretrainedForm<'_, T> {
     /// The model without adapters or training-only parts.
     fn kept(&self, model: T::Model) -> Result<T::Model> {
-        let model = self.task.without_training_parts(model);
+        let mut model = self.task.without_training_parts(model);
+        model.backbone_mut().teacher_maps = None;
         match self.config.model.lora {
             Some(_) => self.task.map_encoder(model, |bert| Ok(merge_lora(bert))),
             None => Ok(model),

@@ -43,7 +43,6 @@ pub use choices::ChoiceTask;
 pub use config::{
     DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneRun, FineTuneTrain, Tuning,
 };
-pub use distillation::DistillationSection;
 pub use embedding::{
     EmbeddingBatch, EmbeddingFeatures, EmbeddingLoss, EmbeddingScores, EmbeddingSection, EmbeddingTask,
     LossSection, MatryoshkaSection, PromptsSection, SentenceEncoder, TripletDistance, pair_features,

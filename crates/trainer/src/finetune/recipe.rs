@@ -92,24 +92,27 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
     fn terms(&self, _: u64) -> Vec<Term> {
         match &self.distillation {
             None => vec![Term::new("loss")],
-            Some(Distillation { section, .. }) => vec![
-                Term::new("labels").with_weight(section.hard()),
-                Term::new("teacher").with_weight(section.soft),
-            ],
+            Some(distillation) => distillation.terms(),
         }
     }
 
     fn counts(&self, batch: &Vec<usize>) -> Vec<f64> {
         let features = self.features(batch);
-        let rows = self.distillation.as_ref().map(|_| self.task.n_rows(&features) as f64);
-        std::iter::once(self.task.weight(&features)).chain(rows).collect()
+        let more = self
+            .distillation
+            .iter()
+            .flat_map(|distillation| distillation.counts(self.task.n_rows(&features), self.n_tokens(batch)));
+        std::iter::once(self.task.weight(&features)).chain(more).collect()
     }
 
     fn sums(&self, model: &T::Model, batch: &Vec<usize>, device: &Device) -> Vec<Tensor<1>> {
         let features = self.features(batch);
-        let scores = self.task.scores(model, &features, device);
-        let distance = self.distillation.as_ref().map(|taught| taught.distance(&scores, batch));
-        std::iter::once(self.task.loss(scores, &features)).chain(distance).collect()
+        let scores = || self.task.scores(model, &features, device);
+        let (scores, more) = match &self.distillation {
+            None => (scores(), Vec::new()),
+            Some(distillation) => distillation.sums(batch, device, scores),
+        };
+        std::iter::once(self.task.loss(scores, &features)).chain(more).collect()
     }
 
     fn gradients(

@@ -126,7 +126,9 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
         ModelFolder { family, encoder: encoder.clone(), languages, tokenizer, file, saved_as, labels };
     folder.check()?;
     let form = Box::new(PretrainedForm { config, task, folder });
-    let distillation = Distillation::open::<T, T>(task, &data, config, options, progress)?;
+    let distillation = Distillation::open::<T, T>(task, &data, Some(&encoder), config, options, progress)?;
+    let inner = distillation.as_ref().and_then(|distillation| distillation.inner.as_ref());
+    model.backbone_mut().teacher_maps = inner.and_then(|inner| inner.teacher_maps(&mut init));
     let mut recipe =
         TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation, masks };
     let new = if config.model.untrained { "all".into() } else { report.missing.join(", ") };

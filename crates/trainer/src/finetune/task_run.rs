@@ -104,7 +104,7 @@ impl<'a> TaskRun<'a> {
         S: Task,
         T: PretrainedTask<Example = S::Example, Features = S::Features> + 'a,
     {
-        Distillation::open::<S, T>(student, data, self.config, self.options, progress)
+        Distillation::open::<S, T>(student, data, None, self.config, self.options, progress)
     }
 
     /// The same for a model with a checkpoint's backbone; `origin` lists its new parameters and the

@@ -15,7 +15,7 @@ pub(super) fn validate(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     model(kind, config)?;
     data(kind, config)?;
     if let Some(section) = config.distillation {
-        section.check()?;
+        section.check(config.train.recompute)?;
     }
     if let Some(section) = config.pruning {
         section.check()?;
