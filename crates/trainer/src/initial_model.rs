@@ -57,7 +57,8 @@ fn refused(key: &str, found: impl Into<String>, expected: impl Into<String>) -> 
     TrainerError::Setting { key: key.into(), found: found.into(), expected: expected.into() }
 }
 
-fn new_parameters(config: &RunConfig, device: &Device) -> ParamInit {
+/// The initialiser of new parameters.
+pub(crate) fn new_parameters(config: &RunConfig, device: &Device) -> ParamInit {
     ParamInit::new(device, derive_seed(config.common.run.seed, &[INIT_STREAM]))
 }
 
@@ -120,7 +121,13 @@ impl InitialModel<BertForPreTraining> {
         };
         let pooler = <BertForPreTraining>::path_of("pooler.*");
         let new = ["mlm.*", "next_sentence.*", "span_boundary.*", &pooler];
-        let (model, report) = pretrained.load_into(model, architecture, &new)?;
+        let (mut model, report) = pretrained.load_into(model, architecture, &new)?;
+        let Some(layers) = &section.layers else { return Ok(Self { encoder, model, save, report }) };
+        let encoder = encoder.with_chosen_layers(layers).map_err(|error| match error {
+            ModelError::Setting { found, expected, .. } => refused("model.layers", found, expected),
+            error => error.into(),
+        })?;
+        model.bert = model.bert.with_layers(layers);
         Ok(Self { encoder, model, save, report })
     }
 }

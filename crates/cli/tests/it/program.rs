@@ -870,6 +870,18 @@ fn measured(folder: &TempDir, model: &str, task: &str, file: &str, data: &str, t
         assert!(Path::new(&report).join(name).is_file(), "{name}");
     }
     assert!(run(&["eval", "--model", model, &run_toml, "--int8"]).done().contains("2 examples"));
+    let cost = run(&["eval", "--model", model, &run_toml, "--cost"]).done();
+    assert!(cost.contains("GFLOP an example") && cost.contains("latency, ms"), "{cost}");
+    // A row for each model, each in a process of its own.
+    let beside = run(&["eval", "--model", model, &run_toml, "--cost", "--beside", model]).done();
+    assert_eq!(beside.matches(model).count(), 2, "{beside}");
+    assert!(beside.contains("accuracy") && beside.contains("peak memory"), "{beside}");
+    let lines = run(&["eval", "--model", model, &run_toml, "--json", "--beside", model]).done();
+    let values: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((values.len(), &values[1]["model"], &values[0]["examples"]), (2, &model.into(), &2.into()));
+    let missing = run(&["eval", "--model", model, &run_toml, "--beside", "nowhere"]);
+    assert!(missing.failed().contains("nowhere was not measured: the reason stands above"));
     let kind = run(&["eval", "--model", model, &run_toml, "--set", "task={ kind = \"regression\" }"]);
     assert!(kind.error_line(2).contains("`task.kind` is regression; expected "), "{}", kind.err);
 }

@@ -11,6 +11,8 @@ const NO_VARIANCE: f64 = 1e-12;
 pub struct PrincipalComponents {
     /// `[n · count]`: each vector's coordinates, `u_k · (x − μ)`. Missing components are 0.
     pub positions: Vec<f64>,
+    /// `[count]`: the mean's coordinates, `u_k · μ`; a vector's own are its position and these.
+    pub centre: Vec<f64>,
     /// `[count]`: the share of the variance along each component, 0 if nothing varies.
     pub shares: Vec<f64>,
 }
@@ -42,12 +44,15 @@ pub fn principal_components(vectors: Vectors<'_>, count: usize) -> PrincipalComp
             *coordinate = direction.iter().zip(&centred).map(|(a, b)| a * b).sum();
         }
     }
+    let of_mean = |direction: &[f64]| direction.iter().zip(&mean).map(|(a, b)| a * b).sum();
+    let mut of_centre: Vec<f64> = directions.chunks_exact(width).take(count).map(of_mean).collect();
+    of_centre.resize(count, 0.0);
     let total: f64 = values.iter().map(|value| value.max(0.0)).sum();
     let share = |k: usize| match values.get(k) {
         Some(value) if total > 0.0 => value.max(0.0) / total,
         _ => 0.0,
     };
-    PrincipalComponents { positions, shares: (0..count).map(share).collect() }
+    PrincipalComponents { positions, centre: of_centre, shares: (0..count).map(share).collect() }
 }
 
 fn centre(vector: &[f32], mean: &[f64], centred: &mut [f64]) {

@@ -461,6 +461,27 @@ impl BertConfig {
         self.d_head.unwrap_or(self.d_model / self.n_heads)
     }
 
+    /// The floating-point operations of a sequence's way through the layers, with a product and a sum counted as two: the
+    /// layers' linear maps and the products of attention. Embeddings, norms, heads on the encoder and the terms of
+    /// distances are not counted.
+    pub fn flops(&self, len: usize) -> f64 {
+        let applied = self.n_applied_layers() / self.n_layers.max(1);
+        let (len, d_model, d_ff) = (len as f64, self.d_model as f64, self.d_ff as f64);
+        let feed_forward = 2.0 * len * d_model * d_ff * if self.gated { 3.0 } else { 2.0 };
+        let projected = self.d_embedding.map_or(0.0, |width| 2.0 * len * width as f64 * d_model);
+        let of_layer = |layer: usize| {
+            let width = (self.n_heads_of(layer) * self.head_width()) as f64;
+            let seen = match &self.local {
+                Some(local) if !local.is_global(layer) => len.min((2 * local.window + 1) as f64),
+                _ => len,
+            };
+            let shared = self.n_kv_heads.map_or(1.0, |n| n as f64 / self.n_heads as f64);
+            let maps = 4.0 * len * d_model * width * (1.0 + shared);
+            (maps + 4.0 * len * seen * width + feed_forward) * applied as f64
+        };
+        projected + (0..self.n_layers).map(of_layer).sum::<f64>()
+    }
+
     /// Checks that the values are consistent.
     ///
     /// # Errors
@@ -793,6 +814,40 @@ mod tests {
     use super::*;
     use burn::module::Module;
     use burn::tensor::Device;
+
+    /// Those of every linear map as it is applied, and of attention's two products.
+    #[test]
+    fn operations_are_those_of_the_maps_that_are_applied() {
+        use crate::bert::BertInput;
+        use crate::blocks::observe_inputs;
+        use crate::weights;
+        use std::cell::Cell;
+        use std::rc::Rc;
+
+        let device = Device::flex();
+        let config = BertConfig::new(20, 3, 16).with_n_heads(4).with_d_ff(40).with_pooler(false);
+        let heads = vec![vec![1], vec![], vec![0, 3]];
+        let config = config.with_pruned_heads(heads);
+        let bert = config.init_encoder(&mut ParamInit::new(&device, 1));
+        let sum = Rc::new(Cell::new(0.0));
+        let observed = sum.clone();
+        let widths: Vec<_> = weights::shapes(&bert).into_iter().collect();
+        let parameters: usize = widths
+            .iter()
+            .filter(|(path, _)| {
+                path.starts_with("encoder") && path.ends_with("weight") && !path.contains("norm")
+            })
+            .map(|(_, shape)| shape.iter().product::<usize>())
+            .sum();
+        let len = 7;
+        let observer = move |_, x: Tensor<2>| observed.set(observed.get() + x.dims()[0] as f64);
+        observe_inputs(observer, || bert.forward(BertInput::packed(&[1; 7], &[len], &device)));
+        // Six maps a layer, each applied once to all tokens.
+        assert_eq!(sum.get(), (3 * 6 * len) as f64);
+        let width = 4.0 * (3.0 + 4.0 + 2.0);
+        let attention = 4.0 * (len * len) as f64 * width;
+        assert_eq!(config.flops(len), 2.0 * (parameters * len) as f64 + attention);
+    }
 
     #[test]
     fn parameter_counts_are_the_published_ones() {

@@ -48,6 +48,7 @@ use std::collections::BTreeMap;
 use cloze_data::{CorpusConfig, ExampleConfig};
 use serde::{Deserialize, Serialize};
 
+use crate::distillation::DistillationSection;
 use crate::engine::folder_config::flatten;
 pub use crate::engine::folder_config::{Difference, FolderConfig};
 pub use crate::engine::{Averaging, CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision};
@@ -98,6 +99,9 @@ pub struct Pretraining {
     pub model: ModelSection,
     /// `[train]`: steps and batches.
     pub train: TrainSection,
+    /// `[distillation]`: a teacher of masked pieces. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distillation: Option<DistillationSection>,
     /// `[eval]`: held-out evaluation.
     #[serde(default)]
     pub eval: EvalSection,

@@ -200,6 +200,10 @@ pub struct PretrainedModel {
     /// the hub. For replaced tokens it must be a discriminator; training also continues from a generator in
     /// its subfolder `generator`.
     pub path: PathBuf,
+    /// The layers to start from, counted from 0, such as every other one for a student of its teacher. Default
+    /// all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<Vec<usize>>,
     /// Dropout of embeddings and of each sublayer's output. Default the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden_dropout: Option<f64>,

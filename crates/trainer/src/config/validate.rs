@@ -54,8 +54,29 @@ pub(super) fn validate(config: &RunConfig) -> Check {
     examples(config)?;
     model(config)?;
     train(&config.train, config.examples.seq_len)?;
+    distillation(config)?;
     config.common.check(config.train.steps)?;
     held_out(&config.eval)
+}
+
+/// Checks a teacher of masked pieces.
+fn distillation(config: &RunConfig) -> Check {
+    if let Some(layers) = config.model.as_pretrained().and_then(|model| model.layers.as_ref()) {
+        let replaced = matches!(config.objective, ObjectiveSection::ReplacedTokens { .. });
+        let expected = "none for `objective.kind` = \"replaced-tokens\", whose two encoders go together";
+        ensure(!replaced, "model.layers", format!("{layers:?}"), expected)?;
+    }
+    let Some(section) = &config.distillation else { return Ok(()) };
+    let masked = matches!(config.objective, ObjectiveSection::Masked {} | ObjectiveSection::SpanBoundary {});
+    let expected = "\"masked\" or \"span-boundary\" with `[distillation]`: a teacher predicts masked pieces";
+    ensure(masked, "objective.kind", format!("\"{}\"", config.objective.kind()), expected)?;
+    let one = config.corpus.languages.is_empty();
+    ensure(one, "corpus.languages", "given", "none with `[distillation]`: a teacher has no languages")?;
+    ensure(!section.cache, "distillation.cache", true, "false: masks are new in every step")?;
+    let all = config.examples.attention == Default::default();
+    let expected = "no such table with `[distillation.inner]`: every token sees all others";
+    ensure(all || section.inner.is_none(), "examples.attention", "given", expected)?;
+    section.check(config.train.recompute)
 }
 
 /// Checks `[corpus]` of a monolingual run.

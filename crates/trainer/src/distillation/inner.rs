@@ -72,6 +72,12 @@ impl Inner {
             if !same_heads {
                 return refused(key, unequal(), "models with equally many heads in all layers".into());
             }
+            let shares =
+                |side: &&Side<'_>| side.encoder.n_kv_heads.is_some_and(|heads| heads != side.encoder.n_heads);
+            if let Some(side) = [student, teacher].into_iter().find(shares) {
+                let found = format!("{}, whose heads share keys", side.name);
+                return refused(key, found, "heads with keys of their own".into());
+            }
             let partial = |side: &&Side<'_>| side.encoder.causal || side.encoder.local.is_some();
             if let Some(side) = [student, teacher].into_iter().find(partial) {
                 let found = format!("{}, whose tokens do not see all others", side.name);
@@ -87,7 +93,9 @@ impl Inner {
                 None => {}
                 Some(heads) => {
                     for side in [student, teacher] {
-                        let width = side.encoder.head_width() * side.encoder.n_heads;
+                        let encoder = side.encoder;
+                        let heads_of_keys = encoder.n_kv_heads.unwrap_or(encoder.n_heads);
+                        let width = encoder.head_width() * heads_of_keys;
                         if !width.is_multiple_of(heads) {
                             let expected = format!("a divisor of {width}, the width of {}", side.name);
                             return refused("heads", heads.to_string(), expected);

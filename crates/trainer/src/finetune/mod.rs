@@ -64,7 +64,7 @@ pub use saved_model::{OpenedModel, SavedModel};
 pub use section::{PromptSection, TaggingSection, TaskSection, ValueLoss};
 pub use tags::{SentenceFeatures, SentenceTags, TagScores, TagTask, Tagger, Tags};
 pub use task::{Encoded, Features, PretrainedTask, RowKind, ScoreRows, Task, TokenFeatures, input};
-pub use task_model::{Answered, Measurement, Predicted};
+pub use task_model::{Answered, Cost, Measurement, Predicted};
 pub use task_run::TaskRun;
 pub use template::{PromptFeatures, Template};
 pub use texts::{TextClassifier, TextInput, TextTask, Texts};

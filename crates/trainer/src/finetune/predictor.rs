@@ -15,6 +15,7 @@ use crate::fit::check_fit;
 use crate::requests::Respond;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
+use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::PretrainedFolder;
 use cloze_tokenizer::Tokenizer;
 use serde::Serialize;
@@ -37,6 +38,8 @@ pub struct Predictor {
     model: Box<dyn AnyTaskModel>,
     setup: Setup,
     max_positions: usize,
+    /// The encoder, if the model has one.
+    encoder: Option<BertConfig>,
 }
 
 /// The labelled examples to evaluate on.
@@ -73,6 +76,7 @@ impl Predictor {
                 model,
                 setup,
                 max_positions: usize::MAX,
+                encoder: None,
             });
         }
         let pretrained = PretrainedFolder::open(folder)?;
@@ -110,7 +114,8 @@ impl Predictor {
         let max_positions = encoder.max_positions;
         let setup = Setup { tokenizer, max_len: max_len.min(max_positions), device: device.clone() };
         let kind = kind_of(&task);
-        Ok(Self { folder: folder.into(), kind, section: None, model, setup, max_positions })
+        let encoder = Some(encoder);
+        Ok(Self { folder: folder.into(), kind, section: None, model, setup, max_positions, encoder })
     }
 
     /// The task's name, the `kind` in a config.
@@ -199,6 +204,21 @@ impl Predictor {
         examples: EvaluationData<'_>,
         progress: &mut dyn FnMut(Advance),
     ) -> Result<Measurement> {
+        self.evaluate_singly(config, examples, 0, progress)
+    }
+
+    /// The same, and answers `singly` of the examples by themselves as well, for their
+    /// [latency](super::Cost::latencies).
+    ///
+    /// # Errors
+    /// Those of [`evaluate`](Self::evaluate).
+    pub fn evaluate_singly<S: TaskSettings>(
+        &self,
+        config: &Run<FineTuneRun<S>>,
+        examples: EvaluationData<'_>,
+        singly: usize,
+        progress: &mut dyn FnMut(Advance),
+    ) -> Result<Measurement> {
         let (of_model, of_config) = (&self.kind, kind_of(&config.task));
         if *of_model != of_config {
             let expected = format!("{of_model}, the task of the model in {}", self.folder.display());
@@ -218,8 +238,12 @@ impl Predictor {
             }
         };
         let source = config.data.train.with_files(files.to_vec());
-        let asked = Asked { config: config.tuning(), section: &config.task, source: &source, share };
-        self.model.evaluate(asked, &self.setup, progress)
+        let asked = Asked { config: config.tuning(), section: &config.task, source: &source, share, singly };
+        let mut measured = self.model.evaluate(asked, &self.setup, progress)?;
+        let lengths = &measured.cost.lengths;
+        let flops = |encoder: &BertConfig| lengths.iter().map(|len| encoder.flops(*len)).sum();
+        measured.cost.flops = self.encoder.as_ref().map(flops);
+        Ok(measured)
     }
 }
 

@@ -6,6 +6,7 @@ use super::held_out::{held_out, rows_held_out};
 use super::predict::{InputKey, PredictTask};
 use super::task::{Encoded, Features, Task, bad_setting};
 use crate::engine::Advance;
+use crate::memory::n_parameters;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::labelled::LabelledSource;
@@ -16,6 +17,8 @@ use cloze_tokenizer::Tokenizer;
 use serde_json::Value;
 use std::any::Any;
 use std::fmt::Debug;
+use std::iter::repeat_n;
+use std::time::Instant;
 
 /// Tokens per prediction batch.
 const BATCH_TOKENS: usize = 2_048;
@@ -59,6 +62,27 @@ pub struct Measurement {
     pub skipped: SkipReport,
     /// The number of examples truncated to the config's `data.max_len` tokens.
     pub truncated: usize,
+    /// What that took.
+    pub cost: Cost,
+}
+
+/// What a model's answers to labelled examples take, without reading and encoding them.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Cost {
+    /// The numbers that the model has.
+    pub parameters: u64,
+    /// Examples, or windows of long ones.
+    pub examples: usize,
+    /// The tokens of each sequence of theirs.
+    pub lengths: Vec<usize>,
+    /// Seconds for all of them, in batches.
+    pub seconds: f64,
+    /// Seconds for each of some examples by itself.
+    pub latencies: Vec<f64>,
+    /// Operations for all of them in an encoder's layers, see
+    /// [`BertConfig::flops`](cloze_model::bert::BertConfig::flops); none for another kind of model.
+    pub flops: Option<f64>,
 }
 
 /// An evaluation request.
@@ -69,6 +93,8 @@ pub(super) struct Asked<'a> {
     pub source: &'a LabelledSource,
     /// The held-out fraction of the source's examples, if only that is evaluated.
     pub share: Option<f64>,
+    /// How many examples to answer by themselves as well, for their latency.
+    pub singly: usize,
 }
 
 /// Settings common to all models.
@@ -246,7 +272,7 @@ impl<T: PredictTask<Model: Sync> + Send + Sync + 'static> AnyTaskModel for TaskM
 
     fn evaluate(
         &self,
-        Asked { config, section, source, share }: Asked<'_>,
+        Asked { config, section, source, share, singly }: Asked<'_>,
         setup: &Setup,
         progress: &mut dyn FnMut(Advance),
     ) -> Result<Measurement> {
@@ -267,8 +293,11 @@ impl<T: PredictTask<Model: Sync> + Send + Sync + 'static> AnyTaskModel for TaskM
         }
         let (data, truncated) = task.tokens(&setup.tokenizer, examples, config.data.max_len)?;
         let batch_tokens = config.eval.batch_tokens;
-        let outputs =
-            finite_outputs(&task, &self.model, &data.features, batch_tokens, &setup.device, progress)?;
+        let device = &setup.device;
+        let begun = Instant::now();
+        let outputs = finite_outputs(&task, &self.model, &data.features, batch_tokens, device, progress)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let latencies = latencies(&task, &self.model, &data.features, singly, device);
         let mut predictions = task.predictions(&data.examples, &data.features, &outputs);
         if let Some(rows) = rows {
             predictions.set_rows(&rows);
@@ -277,8 +306,44 @@ impl<T: PredictTask<Model: Sync> + Send + Sync + 'static> AnyTaskModel for TaskM
             return Err(TrainerError::NoExamples { split: "evaluation" });
         }
         let figures = figures(&*predictions, config.eval.metric.as_deref())?;
-        Ok(Measurement { figures, predictions, skipped, truncated })
+        let lengths = data.features.iter().flat_map(|one| {
+            let n = one.n_sequences().max(1);
+            repeat_n(one.cost() / n, n)
+        });
+        let cost = Cost {
+            parameters: n_parameters(&self.model),
+            examples: data.features.len(),
+            lengths: lengths.collect(),
+            seconds,
+            latencies,
+            flops: None,
+        };
+        Ok(Measurement { figures, predictions, skipped, truncated, cost })
     }
+}
+
+/// Examples that warm the caches before latencies are taken.
+const WARM_UP: usize = 5;
+
+/// The seconds that each of `n` examples, evenly spread, takes by itself.
+fn latencies<T: Task>(
+    task: &T,
+    model: &T::Model,
+    features: &[T::Features],
+    n: usize,
+    device: &Device,
+) -> Vec<f64> {
+    let n = n.min(features.len());
+    let one = |place: usize| {
+        let begun = Instant::now();
+        outputs_of(task, model, &[&features[place]], BATCH_TOKENS, device, &mut |_| {});
+        begun.elapsed().as_secs_f64()
+    };
+    let place = |i: usize| i * features.len() / n.max(1);
+    (0..n.min(WARM_UP)).for_each(|i| {
+        one(place(i));
+    });
+    (0..n).map(|i| one(place(i))).collect()
 }
 
 /// The error for a line that a task cannot parse.

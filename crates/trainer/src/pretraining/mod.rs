@@ -10,13 +10,14 @@ mod objective;
 mod recipe;
 mod replaced_tokens;
 pub(crate) mod tables;
+mod teacher;
 mod tokenizer;
 
 use crate::config::{self, ConfigFile, ModelSection, ObjectiveSection, Pace, Pretraining, RunConfig};
-use crate::engine::origin::{Input, inputs_of_text};
+use crate::engine::origin::{Input, inputs_of_text, model_files};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions, train_in};
-use crate::initial_model::InitialModel;
+use crate::initial_model::{InitialModel, new_parameters};
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
 use crate::{Result, memory, recompute};
@@ -30,6 +31,7 @@ pub(crate) use replaced_tokens::GENERATOR;
 pub use replaced_tokens::{ReplacedTokenPretraining, ReplacedTokenSums};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use teacher::Teacher;
 pub use tokenizer::run_tokenizer;
 pub(crate) use tokenizer::{TokenizerRequest, saved, tokenizer_of};
 
@@ -66,7 +68,12 @@ pub fn pretrain(
             let mut initial = InitialModel::new(config, &tokenizer, &device, memory)?;
             recompute::set(&mut initial.model.bert.encoder, config.train.recompute);
             let (encoder, save) = (initial.encoder.clone(), initial.save.clone());
-            let objective = <BertPretraining>::new(config).published(encoder, save);
+            let teacher = Teacher::open(config, &encoder, &tokenizer, &options.device)?;
+            if let Some(teacher) = &teacher {
+                progress.note(&format!("teacher: {}", teacher.origin));
+                initial.model.bert.teacher_maps = teacher.maps(&mut new_parameters(config, &device));
+            }
+            let objective = <BertPretraining>::new(config).published(encoder, save).taught_by(teacher);
             run.carry_out(initial, objective, progress)
         }
     }
@@ -125,6 +132,9 @@ impl RunKind for Pretraining {
 
     fn inputs(&self) -> Result<Vec<Input>> {
         let mut inputs = inputs_of_text(&self.corpus, [self.model.checkpoint(), self.tokenizer.path()])?;
+        if let Some(section) = &self.distillation {
+            inputs.extend(Input::of(model_files(&section.teacher)?)?);
+        }
         for translations in self.objective.parallel() {
             inputs.extend(Input::of(translations.text.paths(Path::new(""))?)?);
         }

@@ -3,6 +3,7 @@
 
 use super::encoder_objective::EncoderObjective;
 use super::tables;
+use super::teacher::Teacher;
 use crate::config::{ObjectiveSection, RunConfig};
 use crate::engine::{Objective, Term, load_parameters, save_parameters};
 use crate::metrics::curve::Panel;
@@ -17,6 +18,7 @@ use cloze_model::ops;
 use cloze_tokenizer::Tokenizer;
 use std::marker::PhantomData;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The mean cross-entropy of the masked pieces plus, if there are pairs and a head for them, that of the
 /// sentence pairs; for SpanBERT, also that of the masked spans from their boundaries.
@@ -25,13 +27,14 @@ pub struct BertPretraining<A: Attention = MultiHeadAttention, P: Positions = Lea
     terms: Terms,
     /// The encoder and its format, if it is saved in a published one.
     published: Option<(BertConfig, SaveConfig)>,
+    teacher: Option<Arc<Teacher>>,
     parts: PhantomData<fn() -> (A, P)>,
 }
 
 /// BERT's: masked pieces and sentence pairs.
 impl<A: Attention, P: Positions> Default for BertPretraining<A, P> {
     fn default() -> Self {
-        Self { terms: Terms::BERT, published: None, parts: PhantomData }
+        Self { terms: Terms::BERT, published: None, teacher: None, parts: PhantomData }
     }
 }
 
@@ -47,6 +50,11 @@ impl<A: Attention, P: Positions> BertPretraining<A, P> {
     pub(super) fn published(self, bert: BertConfig, save: SaveConfig) -> Self {
         Self { published: Some((bert, save)), ..self }
     }
+
+    /// Adds the terms of a teacher, and weighs that of masked pieces.
+    pub(super) fn taught_by(self, teacher: Option<Teacher>) -> Self {
+        Self { teacher: teacher.map(Arc::new), ..self }
+    }
 }
 
 impl<A: Attention, P: Positions> Objective for BertPretraining<A, P> {
@@ -54,11 +62,19 @@ impl<A: Attention, P: Positions> Objective for BertPretraining<A, P> {
     type Batch = PretrainingBatch;
 
     fn terms(&self, _: u64) -> Vec<Term> {
-        self.terms.named()
+        let mut terms = self.terms.named();
+        if let Some(teacher) = &self.teacher {
+            // The first one is that of masked pieces.
+            terms[0].weight = teacher.section.hard();
+            terms.extend(teacher.terms());
+        }
+        terms
     }
 
     fn counts(&self, batch: &PretrainingBatch) -> Vec<f64> {
-        self.terms.counts(batch)
+        let mut counts = self.terms.counts(batch);
+        counts.extend(self.teacher.iter().flat_map(|teacher| teacher.counts(batch)));
+        counts
     }
 
     fn sums(
@@ -67,7 +83,14 @@ impl<A: Attention, P: Positions> Objective for BertPretraining<A, P> {
         batch: &PretrainingBatch,
         device: &Device,
     ) -> Vec<Tensor<1>> {
-        self.terms.sums(model, batch, device)
+        let Some(teacher) = &self.teacher else {
+            return self.terms.sums(losses(model, batch, device), device);
+        };
+        let (losses, pass) = teacher.watch(|| losses(model, batch, device));
+        let logits = losses.logits.mlm.clone();
+        let mut sums = self.terms.sums(losses, device);
+        sums.extend(teacher.sums(batch, &logits, pass, device));
+        sums
     }
 }
 
@@ -123,12 +146,15 @@ impl<A: Attention, P: Positions> EncoderObjective for BertPretraining<A, P> {
         folder: &Path,
         tokenizer: Option<&Tokenizer>,
     ) -> Result<()> {
-        let Some((bert, save)) = &self.published else { return save_parameters(model, folder) };
-        save_pretrained(folder, model, bert, save)?;
+        let mut model = model.clone();
+        model.bert.teacher_maps = None;
+        let Some((bert, save)) = &self.published else { return save_parameters(&model, folder) };
+        save_pretrained(folder, &model, bert, save)?;
         save_tokenizer(tokenizer, folder)
     }
 
-    fn load(&self, model: BertForPreTraining<A, P>, folder: &Path) -> Result<BertForPreTraining<A, P>> {
+    fn load(&self, mut model: BertForPreTraining<A, P>, folder: &Path) -> Result<BertForPreTraining<A, P>> {
+        model.bert.teacher_maps = None;
         match &self.published {
             Some((_, save)) => {
                 Ok(PretrainedFolder::open(folder)?.load_into(model, save.architecture, &[])?.0)
@@ -174,13 +200,8 @@ impl Terms {
     }
 
     /// The sums of the losses; 0 for terms that a batch does not have.
-    fn sums<A: Attention, P: Positions>(
-        self,
-        model: &BertForPreTraining<A, P>,
-        batch: &PretrainingBatch,
-        device: &Device,
-    ) -> Vec<Tensor<1>> {
-        let Losses { masked, boundaries, pairs, .. } = losses(model, batch, device);
+    fn sums(self, losses: Losses, device: &Device) -> Vec<Tensor<1>> {
+        let Losses { masked, boundaries, pairs, .. } = losses;
         let sum = |loss: Option<Tensor<1>>| loss.map_or_else(|| Tensor::zeros([1], device), Tensor::sum);
         self.of(masked.sum(), || sum(boundaries), || sum(pairs))
     }

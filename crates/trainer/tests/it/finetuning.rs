@@ -58,6 +58,21 @@ impl Bench {
         self.folder.path().join(name)
     }
 
+    /// Another checkpoint of random weights, with one layer of this width and this many heads.
+    fn one_layer(&self, name: &str, d_model: usize, n_heads: usize) -> PathBuf {
+        let folder = self.path(name);
+        fs::create_dir(&folder).unwrap();
+        let tokenizer = cloze_tokenizer::Tokenizer::load(self.path("model")).unwrap();
+        tokenizer.save(&folder).unwrap();
+        let config = BertConfig::new(tokenizer.vocab_size(), 1, d_model)
+            .with_d_ff(32)
+            .with_n_heads(n_heads)
+            .with_max_positions(32);
+        let encoder = config.init_encoder(&mut ParamInit::new(&Device::flex(), 4).with_std(0.1));
+        save_pretrained(&folder, &encoder, &config, &SaveConfig::new(Architecture::Encoder)).unwrap();
+        folder
+    }
+
     pub fn config(&self, task: &str, label: &str, sets: &[&str]) -> FineTuneConfig {
         let [model, train, dev] = ["model", "train.tsv", "dev.tsv"].map(|name| self.path(name));
         let text = format!(
@@ -871,6 +886,82 @@ fn labels_of_a_teacher_are_matched_by_their_names() {
     assert_eq!(of("straight"), of("crossed"));
     let error = student("third", "[\"bad\", \"fair\", \"good\"]", &model).unwrap_err().to_string();
     assert!(error.contains("expected a model with the label \"fair\": its labels are bad, good"), "{error}");
+}
+
+/// A narrower student learns states through learnt maps, and scores and relations, of a teacher's layers. What it saves
+/// has no maps, and a stop changes no bit.
+#[test]
+fn a_student_learns_from_inside_its_teacher() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let task = "{ kind = \"classification\" }";
+    bench.run_whole("taught", &bench.config(task, "label", &[]));
+    let student = format!("model.path={:?}", bench.one_layer("narrow", 16, 2).display().to_string());
+    let teacher = format!("distillation.teacher={:?}", bench.path("taught/model").display().to_string());
+    let config = |inner: &str| {
+        let inner = format!("distillation.inner={{ {inner} }}");
+        let alone = ["distillation.soft=0", "distillation.hard=0", "log.every=1"];
+        let sets = [&[&*student, &teacher, &inner], &alone[..]].concat();
+        bench.config(task, "label", &sets)
+    };
+    // The mean of a term over the first steps, and over the last ones.
+    let means = |run: &str, term: &str| {
+        let lines = fs::read_to_string(bench.path(run).join("metrics.jsonl")).unwrap();
+        let records = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let values: Vec<f64> = records.filter_map(|record| record["terms"][term].as_f64()).collect();
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        assert!(values.len() > 40, "{run}: {term} in {lines}");
+        (mean(&values[..10]), mean(&values[values.len() - 10..]))
+    };
+    let cases = [
+        ("tiny", "embeddings = 1, states = 1, scores = 1", &["embeddings", "states", "scores"][..]),
+        ("distil", "cosine = 1", &["cosine"]),
+        ("mini", "attention = 1, values = 1, layer = 0", &["attention", "values"]),
+        ("mini2", "queries = 1, keys = 1, values = 1, heads = 4", &["queries", "keys", "values"]),
+    ];
+    for (name, inner, terms) in cases {
+        bench.run_whole(name, &config(inner));
+        for term in terms {
+            let (first, last) = means(name, term);
+            assert!(first > 0.0 && last < 0.9 * first, "{name}: {term} from {first} to {last}");
+        }
+        let saved = parameters(&bench.path(name).join("model"));
+        assert!(saved.keys().all(|path| !path.contains("maps")), "{name}");
+    }
+    let stop = AtomicBool::new(false);
+    bench.run("stopped", &config(cases[0].1), false, &mut StopAfter(33, &stop), &stop).unwrap();
+    bench.run("stopped", &config(cases[0].1), true, &mut Silent, &AtomicBool::new(false)).unwrap();
+    let [whole, stopped] = ["tiny/model", "stopped/model"].map(|run| parameters(&bench.path(run)));
+    assert_eq!(whole, stopped);
+
+    let error = |inner: &str, sets: &[&str]| {
+        let mut config = config(inner);
+        for set in sets {
+            let model = bench.path(set);
+            config.kind.model.path = model;
+        }
+        bench.run("failed", &config, false, &mut Silent, &AtomicBool::new(false)).unwrap_err().to_string()
+    };
+    let expected = "`distillation.inner.layers` is [2]; expected layers of the teacher, 0 to 1";
+    assert!(error("states = 1, layers = [2]", &[]).contains(expected));
+    let told = error("keys = 1, heads = 3", &[]);
+    assert!(told.contains("`distillation.inner.heads` is 3; expected a divisor of 16, the width"), "{told}");
+    bench.one_layer("four", 16, 4);
+    let told = error("scores = 1", &["four"]);
+    assert!(
+        told.contains("the student has 4, the teacher has 2; expected models with equally many"),
+        "{told}"
+    );
+    let told = error("values = 1", &["four"]);
+    assert!(told.contains("expected a number of relation heads"), "{told}");
+    let refused = |sets: &[&str]| {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        FineTuneConfig::load(bench.path("config.toml"), &sets).unwrap_err().to_string()
+    };
+    let told = refused(&[&teacher, "distillation.inner={ layer = 1 }"]);
+    assert!(told.contains("expected a weight above 0 of at least one of `embeddings`"), "{told}");
+    let told = refused(&[&teacher, "distillation.inner={ cosine = 1 }", "train.recompute=true"]);
+    assert!(told.contains("`train.recompute` is true; expected false"), "{told}");
 }
 
 #[test]

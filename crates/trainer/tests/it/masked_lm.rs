@@ -182,6 +182,56 @@ fn first_evaluation(run: &Path) -> Figures {
     found.unwrap()
 }
 
+/// DistilBERT's student: one layer of its teacher's, drawn to its distributions and its last states.
+#[test]
+fn a_student_is_pretrained_by_a_teacher() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let path = bench.checkpoint("teacher", Family::BERT, true);
+    let student = format!("{{ path = {path:?}, layers = [1] }}");
+    let teacher = format!("distillation.teacher={:?}", path.display().to_string());
+    let distil = ["distillation.soft=5", "distillation.hard=0", "distillation.inner={ cosine = 1 }"];
+    let long = ["train.steps=40", "log.every=1", "optimizer.lr=1e-3"];
+    let sets = [&[&*teacher], &distil[..], &long].concat();
+    let (model, figures, notes) = bench.pretrain("distil", &bench.pretraining(&student, &sets));
+    assert!(notes.contains("teacher, 2 layers of width 32"), "{notes}");
+    assert!(figures.get("masked_loss").unwrap().is_finite());
+    let config: serde_json::Value =
+        serde_json::from_slice(&fs::read(model.join("config.json")).unwrap()).unwrap();
+    assert_eq!(config["num_hidden_layers"], 1);
+    let records = jsonl::read(&bench.path("distil").join(METRICS_FILE)).unwrap();
+    let term = |name: &str| {
+        let steps = records.iter().filter_map(|record| match record {
+            Record::Step(record) => record.terms.get(name).copied(),
+            _ => None,
+        });
+        let values: Vec<f64> = steps.collect();
+        assert!(values.len() > 30, "{name}");
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        (mean(&values[..5]), mean(&values[values.len() - 5..]))
+    };
+    for name in ["teacher", "cosine"] {
+        let (first, last) = term(name);
+        assert!(first > 0.0 && last < 0.8 * first, "{name} from {first} to {last}");
+    }
+    // A stop changes no bit.
+    let config = bench.pretraining(&student, &sets);
+    let stop = AtomicBool::new(false);
+    pretrain(&config, &bench.options("stopped", false, &stop), &mut StopAfter(17, &stop)).unwrap();
+    pretrain(&config, &bench.options("stopped", true, &AtomicBool::new(false)), &mut Silent).unwrap();
+    assert_eq!(parameters(&bench.path("stopped/model")), parameters(&model));
+
+    let headless = bench.checkpoint("headless", Family::BERT, false);
+    let teacher = format!("distillation.teacher={:?}", headless.display().to_string());
+    let run = |sets: &[&str]| {
+        let config = bench.pretraining(&student, &[&[&*teacher], sets].concat());
+        pretrain(&config, &bench.options("other", false, &AtomicBool::new(false)), &mut Silent)
+    };
+    let told = run(&[]).unwrap_err().to_string();
+    assert!(told.contains("expected a teacher with a head for masked pieces (mlm."), "{told}");
+    run(&["distillation.soft=0", "distillation.inner={ states = 1, layers = [1] }"]).unwrap();
+}
+
 #[test]
 fn pretraining_goes_on_from_a_checkpoint() {
     let _held = crate::generator();

@@ -16,8 +16,11 @@ use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelledSource, SentenceExample, classified_sentences, sentences};
+use cloze_evaluation::embeddings::Vectors;
 use cloze_evaluation::report::SimilarityKind;
-use cloze_model::huggingface::SentenceConfig;
+use cloze_evaluation::table::percent;
+use cloze_evaluation::vectors::principal_components;
+use cloze_model::huggingface::{PretrainedFolder, SentenceConfig};
 use std::path::Path;
 
 /// Embeddings, configured by a section.
@@ -124,8 +127,18 @@ impl TaskKind for EmbeddingKind<'_> {
             |examples| select(section, examples),
         )?;
         if let Some(path) = section.loss.reference() {
-            let width = refer(&mut data.train, path, &run.options.device)?;
-            task.teacher_width = matches!(section.loss, LossSection::Distillation { .. }).then_some(width);
+            let mut width = refer(&mut data.train, path, &run.options.device)?;
+            let distils = matches!(section.loss, LossSection::Distillation { .. });
+            let own = task.pooling.width(PretrainedFolder::open(&config.model.path)?.config.encoder.d_model);
+            if distils && width > own {
+                let kept = narrow(&mut data.train.features, own)?;
+                progress.note(&format!(
+                    "teacher: embeddings of {width} features, of which {own} principal components keep {} of the variance",
+                    percent(kept)
+                ));
+                width = own;
+            }
+            task.teacher_width = distils.then_some(width);
         }
         run.train(&task, data, &tokenizer, progress)
     }
@@ -182,6 +195,23 @@ fn refer(
         features.reference = rows.by_ref().take(features.sequences.len()).collect();
     }
     Ok(embedder.width())
+}
+
+/// Replaces the references, embeddings of a wider teacher, by their coordinates along the first `width` principal
+/// components, as sentence-transformers does it; returns the share of the variance that these keep.
+///
+/// # Errors
+/// An embedding that is not finite.
+fn narrow(features: &mut [EmbeddingFeatures], width: usize) -> Result<f64> {
+    let rows: Vec<f32> = features.iter().flat_map(|one| one.reference.iter().flatten().copied()).collect();
+    let wide = features.iter().flat_map(|one| &one.reference).map(Vec::len).next().unwrap_or(width);
+    let components = principal_components(Vectors::new(&rows, wide)?, width);
+    let mut places = components.positions.chunks_exact(width);
+    for reference in features.iter_mut().flat_map(|one| &mut one.reference) {
+        let place = places.next().expect("a place for each vector");
+        *reference = place.iter().zip(&components.centre).map(|(a, b)| (a + b) as f32).collect();
+    }
+    Ok(components.shares.iter().sum())
 }
 
 /// Each sentence of training rows as its own example.

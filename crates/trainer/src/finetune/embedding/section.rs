@@ -125,7 +125,8 @@ pub enum LossSection {
     Softmax {},
     /// An embedding must match a teacher's (Reimers & Gurevych 2020). Every sentence of a row is an example.
     Distillation {
-        /// The teacher's folder.
+        /// The teacher's folder. Of embeddings that are wider than the student's the first principal components
+        /// over the training sentences are learned.
         teacher: PathBuf,
     },
 }

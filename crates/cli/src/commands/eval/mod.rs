@@ -1,14 +1,19 @@
 //! `cloze eval`.
 
+mod cost;
+mod side_by_side;
+
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
+use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Report;
 use cloze_trainer::config::ConfigFile;
 use cloze_trainer::finetune::{Advance, EvaluationData, FineTuneRun, Predictor};
 use cloze_trainer::runs::RunKind;
 use indicatif::HumanCount;
+use serde::Serialize;
 
 use crate::compute::Compute;
 use crate::failure::WrongUsage;
@@ -16,6 +21,7 @@ use crate::model;
 use crate::output::{Output, say};
 use crate::progress::Progress;
 use crate::run_args::ConfigArgs;
+use cost::CostReport;
 
 /// Measure a fine-tuned model on labelled data.
 ///
@@ -29,7 +35,8 @@ use crate::run_args::ConfigArgs;
 More examples:
   cloze eval --model runs/sst2/model configs/sst2.toml --split test
   cloze eval --model runs/sst2/model configs/sst2.toml --json --int8
-  cloze eval --model runs/sst2/model configs/sst2.toml --set 'data.dev=[\"mine.tsv\"]' --out report")]
+  cloze eval --model runs/sst2/model configs/sst2.toml --set 'data.dev=[\"mine.tsv\"]' --out report
+  cloze eval --model small configs/sst2.toml --cost --beside runs/sst2/model")]
 pub struct Args {
     #[command(flatten)]
     file: ConfigArgs,
@@ -41,6 +48,13 @@ pub struct Args {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    /// Measure what the answers take too: bytes, parameters, operations, latency, memory.
+    #[arg(long)]
+    cost: bool,
+    /// Measure this model as well, with the same data and in a process of its own, and print a row for each. May be
+    /// repeated.
+    #[arg(long, value_name = "MODEL", conflicts_with = "out")]
+    beside: Vec<String>,
     /// Write a report to this folder, replacing the files of an earlier one.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -56,7 +70,20 @@ enum Split {
     Test,
 }
 
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Measured<'a> {
+    #[serde(flatten)]
+    figures: &'a Figures,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<CostReport>,
+}
+
 pub fn run(args: &Args) -> Result<()> {
+    if !args.beside.is_empty() {
+        let models = std::iter::once(&args.model).chain(&args.beside);
+        return side_by_side::run(models.map(String::as_str), args.json);
+    }
     let ConfigArgs { config: path, settings } = &args.file;
     let wrong = |message: String| WrongUsage::new(anyhow!("{}: {message}", path.display()));
     let file = ConfigFile::open(path).map_err(WrongUsage::new)?;
@@ -87,7 +114,8 @@ pub fn run(args: &Args) -> Result<()> {
     let predictor = Predictor::load(&folder, &device, args.compute.int8)?;
     let mut progress = Progress::new("sequences", false);
     let advanced = &mut |advance: Advance| progress.show(advance.done, Some(advance.share));
-    let evaluation = args.compute.run(|| predictor.evaluate(&config, examples, advanced));
+    let singly = if args.cost { cost::SINGLY } else { 0 };
+    let evaluation = args.compute.run(|| predictor.evaluate_singly(&config, examples, singly, advanced));
     progress.finish();
     let evaluation = evaluation?;
     if !evaluation.skipped.is_empty() {
@@ -115,10 +143,14 @@ pub fn run(args: &Args) -> Result<()> {
         Report { title: &title, facts: &facts, figures, predictions }.write(out)?;
         say(format_args!("{}", out.join("report.html").display()));
     }
+    let cost = args.cost.then(|| CostReport::of(&evaluation.cost, &folder)).transpose()?;
     let mut output = Output::new();
-    match args.json {
-        true => output.line(serde_json::to_string(&evaluation.figures)?)?,
-        false => output.line(&evaluation.figures)?,
+    match (args.json, cost) {
+        (true, cost) => {
+            output.line(serde_json::to_string(&Measured { figures: &evaluation.figures, cost })?)?
+        }
+        (false, None) => output.line(&evaluation.figures)?,
+        (false, Some(cost)) => output.line(format_args!("{}\n{}", evaluation.figures, cost.table()))?,
     }
     output.flush()
 }
