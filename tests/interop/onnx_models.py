@@ -2,6 +2,7 @@
 
     python tests/interop/onnx_models.py target/release/cloze [family|family:head ...]
     python tests/interop/onnx_models.py target/release/cloze --minilm FOLDER
+    python tests/interop/onnx_models.py target/release/cloze --quantised [FOLDER]
 
 Needs onnxruntime and onnx; the second form optimum-onnx and sentence-transformers too. Families that the installed
 transformers has no class for are left out: NomicBERT and GTE came with version 5.
@@ -10,7 +11,9 @@ The first form makes a small random model of each family and head, exports it, c
 computes batches of 1, 3 and 32 sequences of 1 to 512 tokens with padding. It prints the greatest differences of the
 tokens' outputs from transformers', relative to the greatest of them, and of pooled states and of classes' probabilities
 from those of `cloze embed` and `cloze predict`. The second form does the same with a real model and with the loaders of
-optimum and sentence-transformers.
+optimum and sentence-transformers. The third form exports what `cloze quantize` makes of a small random encoder and of a
+classifier, or of a sentence encoder in FOLDER, and compares batches of 1, 3 and 32 texts of 1 to 512 tokens with `cloze embed`
+and `cloze predict` of the same folder: as the export is, and with ONNX Runtime's 8-bit rounding of tokens taken out.
 """
 
 import json
@@ -224,9 +227,133 @@ def minilm(program, folder):
         print(f"ORTModelForFeatureExtraction: states differ by {np.abs(output.last_hidden_state.numpy() - states).max():.1e}")
 
 
+SETTINGS = {
+    "int8": ["--weights", "int8"],
+    "int8, tables": ["--weights", "int8", "--tables"],
+    "int8, ranges": ["--weights", "int8", "--tables", "--ranges", "mse"],
+    "int8, ranges, smooth": ["--weights", "int8", "--ranges", "mse", "--smooth"],
+    "int8, smooth": ["--weights", "int8", "--smooth"],
+    "q8_0": ["--weights", "q8_0"],
+    "q8_0, tables": ["--weights", "q8_0", "--tables"],
+    "q8_0, ranges": ["--weights", "q8_0", "--ranges", "minmax"],
+    "q4_0": ["--weights", "q4_0"],
+    "q4_0, tables": ["--weights", "q4_0", "--tables"],
+}
+
+
+def vectors(lines):
+    lines = [json.loads(line) for line in lines.splitlines()]
+    return np.array([line if isinstance(line, list) else line["embedding"] for line in lines])
+
+
+def least_cosine(a, b):
+    return float(((a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)).min())
+
+
+def encoded_by(tokenizer, texts, session, longest):
+    encoded = tokenizer(texts, padding=True, truncation=True, max_length=longest, return_tensors="np")
+    names = [given.name for given in session.get_inputs()]
+    return {name: encoded[name].astype(np.int64) for name in names}
+
+
+def answers(run, given, head):
+    """A row for each text, as cloze writes it."""
+    found = run.run(None, given)
+    if head == "sequence":
+        powers = np.exp(found[0] - found[0].max(1, keepdims=True))
+        return powers / powers.sum(1, keepdims=True)
+    if head == "sentence":
+        return found[1]
+    weights = given["attention_mask"][:, :, None]
+    return (found[0] * weights).sum(1) / weights.sum(1)
+
+
+def in_floats(path):
+    """The same file with tokens that are not rounded, for whoever wants to see the weights alone."""
+    model = onnx.load(path)
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.name == "accuracy_level":
+                attribute.i = 1
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def quantised(program, folder=None):
+    print(f"onnxruntime {onnxruntime.__version__}, onnx {onnx.__version__}")
+    rng = np.random.default_rng(5)
+    with tempfile.TemporaryDirectory() as work:
+        work = pathlib.Path(work)
+        if folder:
+            cases = {"sentence": pathlib.Path(folder)}
+            words = "the old man sat by a sea and looked at ships that came in from far away".split()
+            wanted, lengths, longest = words, (1, 2, 7, 64, 200), 256
+        else:
+            cases = {}
+            wanted, lengths, longest = [f"w{i}" for i in range(VOCAB - 5)], (1, 2, 7, 64, 200, 510), POSITIONS
+            for head in ("encoder", "sequence"):
+                sizes = SIZES | dict(hidden_size=64, intermediate_size=96)
+                torch.manual_seed(7)
+                model_class = getattr(transformers, "Bert" + ALL[head])
+                model = model_class(transformers.BertConfig(**sizes, num_labels=3)).eval()
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        parameter.add_(torch.randn_like(parameter) * 0.05)
+                model.save_pretrained(work / head)
+                tokenizer(0).save_pretrained(work / head)
+                cases[head] = work / head
+        text = lambda n: " ".join(rng.choice(wanted, n))
+        calibration = work / "texts.txt"
+        calibration.write_text("".join(text(int(rng.integers(1, 60))) + "\n" for _ in range(400)))
+        texts = [text(n if i == 0 else int(rng.integers(1, n + 1))) for n in lengths for i in range(32)]
+        print("| model | settings | MB | from cloze | least cosine | in floats | least cosine | alone and in a batch |")
+        print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+        for head, model in cases.items():
+            for name, words in SETTINGS.items():
+                place = work / (head + "-" + name.replace(", ", "-"))
+                more = ["--calibrate", str(calibration)] if {"--ranges", "--smooth"} & set(words) else []
+                cloze(program, "quantize", "--model", str(model), *words, *more, "--out", str(place))
+                out = pathlib.Path(str(place) + "-onnx")
+                cloze(program, "export", "onnx", "--model", str(place), "--out", str(out))
+                assert "quantization_config" not in json.loads((out / "config.json").read_text())
+                path = str(out / ("onnx/model.onnx" if head == "sentence" else "model.onnx"))
+                onnx.checker.check_model(path)
+                pieces = transformers.AutoTokenizer.from_pretrained(model)
+                if head == "sequence":
+                    lines = cloze(program, "predict", "--model", str(place), lines=[json.dumps(text) for text in texts])
+                    own = np.array([[json.loads(line)["scores"][f"LABEL_{i}"] for i in range(3)]
+                                    for line in lines.splitlines()])
+                else:
+                    pooling = [] if head == "sentence" else ["--pooling", "mean"]
+                    own = vectors(cloze(program, "embed", "--model", str(place), *pooling, lines=texts))
+                found = {}
+                for kind, run in (("as it is", session(path)), ("in floats", in_floats(path))):
+                    for size in BATCHES:
+                        if size == 1 and kind == "in floats":
+                            continue
+                        rows = []
+                        for first in range(0, len(texts), 32):
+                            some = texts[first:first + 32]
+                            for at in range(0, 32, size):
+                                rows.append(answers(run, encoded_by(pieces, some[at:at + size], run, longest), head))
+                        found[kind, size] = np.concatenate(rows)
+                        assert np.isfinite(found[kind, size]).all(), (head, name)
+                scale = np.abs(own).max()
+                off = lambda a, b: f"{np.abs(a - b).max() / scale:.1e}"
+                whole, floats = found["as it is", 32], found["in floats", 32]
+                alone = max(float(np.abs(found["as it is", size] - whole).max() / scale) for size in (1, 3))
+                megabytes = pathlib.Path(path).stat().st_size / 1e6
+                print(f"| {head} | {name} | {megabytes:.1f} | {off(whole, own)} | {least_cosine(whole, own):.6f} | "
+                      f"{off(floats, own)} | {least_cosine(floats, own):.6f} | {alone:.1e} |", flush=True)
+                assert least_cosine(whole, own) > 0.98, (head, name)
+
+
 if __name__ == "__main__":
     transformers.logging.set_verbosity_error()
     if sys.argv[2:3] == ["--minilm"]:
         minilm(sys.argv[1], sys.argv[3])
+    elif sys.argv[2:3] == ["--quantised"]:
+        quantised(sys.argv[1], *sys.argv[3:4])
     else:
         small(sys.argv[1], sys.argv[2:])

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod architecture;
+mod blocks;
 mod cursor;
 mod error;
 mod export;
@@ -14,10 +15,11 @@ mod value;
 mod write;
 
 pub use architecture::{Architecture, Layout, Place, Sizes};
+pub use blocks::Blocks;
 pub use error::{GgufError, Result};
-pub use export::{FolderTensor, Model, Pooling, Report, Sentence, export};
+pub use export::{FolderTensor, Model, Pooling, Report, Sentence, Values, export};
 pub use file::{GgufFile, TensorInfo};
 pub use folder::{ModelFile, WEIGHTS, unpack};
 pub use tensor_type::TensorType;
 pub use value::{Array, Value};
-pub use write::{NewTensor, write};
+pub use write::{Contents, NewTensor, write};

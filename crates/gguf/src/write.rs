@@ -18,8 +18,16 @@ pub struct NewTensor<'a> {
     pub shape: Vec<usize>,
     /// The type that it is stored as. Its blocks have to divide the last dimension.
     pub kind: TensorType,
-    /// Computes its values, in this order; called once, so that no more than one tensor is in memory.
-    pub values: Box<dyn Fn() -> Cow<'a, [f32]> + 'a>,
+    /// What is in it.
+    pub contents: Contents<'a>,
+}
+
+/// What is in a tensor: a function that is called once, so that no more than one tensor is in memory.
+pub enum Contents<'a> {
+    /// Values, which are encoded as the tensor's type.
+    Values(Box<dyn Fn() -> Cow<'a, [f32]> + 'a>),
+    /// Blocks of the tensor's type.
+    Blocks(Box<dyn Fn() -> Vec<u8> + 'a>),
 }
 
 /// Writes a file of version 3. It is written beside its place, and renamed.
@@ -28,7 +36,7 @@ pub struct NewTensor<'a> {
 /// [`GgufError::Io`]; [`GgufError::Tensor`] for a value that is not finite, or would not be in its type.
 ///
 /// # Panics
-/// If a tensor's values do not fill its shape, or its blocks do not divide its rows.
+/// If a tensor's values or blocks do not fill its shape, or its blocks do not divide its rows.
 pub fn write(path: &Path, metadata: &[(String, Value)], tensors: &[NewTensor]) -> Result<()> {
     let save = |partial: &Path| {
         let file = File::create(partial).map_err(GgufError::io("write", path))?;
@@ -77,9 +85,17 @@ impl Output<'_> {
         }
         self.bytes(&head)?;
         let mut coded = Vec::new();
-        for NewTensor { name, shape, kind, values } in tensors {
+        for NewTensor { name, shape, kind, contents } in tensors {
             self.pad()?;
-            let values = values();
+            let values = match contents {
+                Contents::Values(values) => values(),
+                Contents::Blocks(blocks) => {
+                    let blocks = blocks();
+                    assert_eq!(blocks.len(), n_bytes(shape, *kind), "the blocks of `{name}` fill its shape");
+                    self.bytes(&blocks)?;
+                    continue;
+                }
+            };
             let limit = kind.greatest();
             if let Some((i, x)) = values.iter().enumerate().find(|(_, x)| !x.is_finite() || x.abs() > limit) {
                 let reason = match x.is_finite() {

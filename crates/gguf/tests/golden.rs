@@ -1,7 +1,7 @@
 //! Files of the package `gguf`: `tests/fixtures/gguf/export.py`.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use cloze_gguf::{Array, GgufFile, NewTensor, TensorInfo, TensorType, Value, write};
+use cloze_gguf::{Array, Contents, GgufFile, NewTensor, TensorInfo, TensorType, Value, write};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -72,11 +72,11 @@ fn a_file_is_written_as_the_package_writes_it() {
             name: tensor.name.clone(),
             shape: tensor.shape.clone(),
             kind: tensor.kind().unwrap(),
-            values: {
+            contents: {
                 // Blocks are made of the values again: of decoded ones they might differ.
                 let name = if tensor.name.contains('.') { &tensor.name } else { "values" };
                 let values = file.values(self::tensor(&file, name)).unwrap();
-                Box::new(move || values.clone().into())
+                Contents::Values(Box::new(move || values.clone().into()))
             },
         })
         .collect();
@@ -98,8 +98,8 @@ fn values_that_a_type_cannot_hold_are_refused_and_nothing_is_left() {
     ] {
         let mut values = vec![0f32; 32];
         values[3] = value;
-        let values = Box::new(move || values.clone().into());
-        let tensor = NewTensor { name: "a".into(), shape: vec![32], kind, values };
+        let contents = Contents::Values(Box::new(move || values.clone().into()));
+        let tensor = NewTensor { name: "a".into(), shape: vec![32], kind, contents };
         let message = write(&path, &[], &[tensor]).unwrap_err().to_string();
         assert!(message.ends_with(expected), "{message}");
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);

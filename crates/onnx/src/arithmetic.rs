@@ -20,8 +20,13 @@ impl Graph {
             return Err(OnnxError::unsupported("an adapter", "merge it into the weights first"));
         }
         self.within(part, |graph| {
-            let weight = graph.parameter("weight", map.weight.val());
-            let product = graph.op("MatMul", &[x, &weight]);
+            let product = match map.integers() {
+                Some(tensor) => graph.integer_product(tensor, x),
+                None => {
+                    let weight = graph.parameter("weight", map.weight.val());
+                    graph.op("MatMul", &[x, &weight])
+                }
+            };
             Ok(graph.plus_bias(&product, map.bias.as_ref()))
         })
     }

@@ -109,8 +109,7 @@ fn is_local(config: &BertConfig, layer: usize) -> bool {
 /// Pieces, segments and positions to vectors, `[batch, len, d_model]`.
 fn embed(graph: &mut Graph, bert: &Bert, config: &BertConfig, sequences: &mut Sequences) -> Result<Value> {
     let embeddings = &bert.embeddings;
-    let table = graph.parameter("tokens.weight", embeddings.tokens.weight.val());
-    let mut sum = graph.rows(&table, &sequences.ids);
+    let mut sum = graph.looked_up("tokens", &embeddings.tokens, &sequences.ids);
     if let Some(types) = &embeddings.token_types {
         let table = graph.parameter("token_types.weight", types.weight.val());
         let [n, _] = types.weight.dims();

@@ -1,10 +1,13 @@
 use crate::Result;
 use crate::proto::{
     AttributeProto, BOOL, DOUBLE, DimensionProto, FLOAT, INT64, NodeProto, TensorProto, TensorShapeProto,
-    TensorTypeProto, TypeProto, ValueInfoProto, attribute_type,
+    TensorTypeProto, TypeProto, UINT8, ValueInfoProto, attribute_type,
 };
 use burn::tensor::{Tensor, TensorData};
 use std::collections::HashMap;
+
+/// The domain of ONNX Runtime's own operators.
+pub(crate) const MICROSOFT: &str = "com.microsoft";
 
 /// A value of the graph, by its name: an input, a parameter, a constant or a node's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub(crate) enum Numbers {
     Bytes(Vec<u8>),
     /// In the model, from which they are read when they are written to a file.
     Model(Box<dyn Fn() -> TensorData>),
+    /// Made when they are written to a file, little-endian.
+    Made(Box<dyn Fn() -> Vec<u8>>),
 }
 
 /// A tensor that is a part of the graph: its declaration without numbers, and the numbers.
@@ -139,6 +144,27 @@ impl Graph {
         attribute: Vec<AttributeProto>,
         n_outputs: usize,
     ) -> Vec<Value> {
+        self.ops_of("", kind, inputs, attribute, n_outputs)
+    }
+
+    /// A node with one output, of an operator that ONNX Runtime has beside those of ONNX.
+    pub(crate) fn microsoft_op(
+        &mut self,
+        kind: &str,
+        inputs: &[&Value],
+        attributes: Vec<AttributeProto>,
+    ) -> Value {
+        self.ops_of(MICROSOFT, kind, inputs, attributes, 1).remove(0)
+    }
+
+    fn ops_of(
+        &mut self,
+        domain: &str,
+        kind: &str,
+        inputs: &[&Value],
+        attribute: Vec<AttributeProto>,
+        n_outputs: usize,
+    ) -> Vec<Value> {
         let base = self.full(kind, '/');
         let count = self.counts.entry(base.clone()).or_default();
         let name = format!("{base}_{count}");
@@ -153,7 +179,7 @@ impl Graph {
             name,
             op_type: kind.into(),
             attribute,
-            domain: String::new(),
+            domain: domain.into(),
         });
         output.into_iter().map(Value).collect()
     }
@@ -165,6 +191,25 @@ impl Graph {
         let n_bytes = dims.iter().product::<usize>() * size_of::<f32>();
         let read = move || tensor.clone().into_data().convert::<f32>();
         self.initializer(name, FLOAT, &dims, n_bytes, || Numbers::Model(Box::new(read)))
+    }
+
+    /// Numbers of the part of the model that is being built, which are made when they are written: bytes of `kind`, one of
+    /// the types of [`proto`](crate::proto).
+    pub(crate) fn made(
+        &mut self,
+        name: &str,
+        kind: i32,
+        dims: &[usize],
+        bytes: impl Fn() -> Vec<u8> + 'static,
+    ) -> Value {
+        let name = self.full(name, '.');
+        let n_bytes = dims.iter().product::<usize>() * if kind == FLOAT { size_of::<f32>() } else { 1 };
+        self.initializer(name, kind, dims, n_bytes, || Numbers::Made(Box::new(bytes)))
+    }
+
+    /// Constant unsigned bytes with a shape.
+    pub(crate) fn bytes(&mut self, values: &[u8], dims: &[usize]) -> Value {
+        self.constant(&format!("{values:?}"), UINT8, dims, values.len(), || values.to_vec())
     }
 
     /// A number.

@@ -2,7 +2,7 @@
 
 use crate::encoder::{States, encode, has_types};
 use crate::error::{OnnxError, Result};
-use crate::graph::{Dim, Graph, Value, int};
+use crate::graph::{Dim, Graph, Value};
 use crate::pooling::{SentenceModules, embedding, pool};
 use crate::sequences::{BATCH, CHOICES, LENGTH, Sequences};
 use cloze_model::bert::{Bert, BertConfig, MlmHead, Pooling, ReplacedTokenDetector};
@@ -76,17 +76,31 @@ impl ToOnnx for SentenceModel {
 impl ToOnnx for BertForMaskedLm {
     fn add_to(&self, graph: &mut Graph, config: &BertConfig) -> Result<()> {
         let (_, states) = encoded(graph, &self.bert, config, false)?;
-        let table = graph.within("embeddings", |graph| {
-            Ok(graph.parameter("tokens.weight", self.bert.embeddings.tokens.weight.val()))
-        })?;
-        let logits = graph.within("mlm", |graph| pieces(graph, &self.mlm, config, &table, states.last()))?;
+        let states = graph.within("mlm", |graph| before_pieces(graph, &self.mlm, config, states.last()))?;
+        let logits = match &self.mlm.decoder {
+            Some(decoder) => graph.within("mlm", |graph| graph.linear("decoder", decoder, &states))?,
+            None => {
+                // `Gemm` and `MatMulNBits` multiply with the transposed table as it lies; ONNX Runtime would keep a
+                // transposed copy of it besides, as large as the table.
+                let shape = graph.shape(&states, 0, 2);
+                let rows = graph.reshape(&states, &[-1, config.embedding_width() as i64]);
+                let tokens = &self.bert.embeddings.tokens;
+                let logits =
+                    graph.within("embeddings", |graph| Ok(graph.times_table("tokens", tokens, &rows)))?;
+                let width = graph.ints(&[config.vocab_size as i64]);
+                let shape = graph.concat(&[&shape, &width], 0);
+                graph.op("Reshape", &[&logits, &shape])
+            }
+        };
+        let bias = self.mlm.bias.as_ref();
+        let logits = graph.within("mlm", |graph| Ok(graph.plus_bias(&logits, bias)))?;
         graph.output("logits", &logits, &[BATCH, LENGTH, Dim::Fixed(config.vocab_size)]);
         Ok(())
     }
 }
 
-/// The logits of all pieces at all tokens.
-fn pieces(graph: &mut Graph, head: &MlmHead, config: &BertConfig, table: &Value, x: &Value) -> Result<Value> {
+/// What is multiplied with the vectors of all pieces, at all tokens.
+fn before_pieces(graph: &mut Graph, head: &MlmHead, config: &BertConfig, x: &Value) -> Result<Value> {
     let mut states = x.clone();
     if let Some(dense) = &head.dense {
         states = graph.linear("dense", dense, &states)?;
@@ -95,20 +109,7 @@ fn pieces(graph: &mut Graph, head: &MlmHead, config: &BertConfig, table: &Value,
     if let Some(norm) = &head.norm {
         states = graph.layer_norm("norm", norm, config, &states)?;
     }
-    let logits = match &head.decoder {
-        Some(decoder) => graph.linear("decoder", decoder, &states)?,
-        None => {
-            // `Gemm` multiplies with the transposed table as it lies; ONNX Runtime would keep a transposed copy of it
-            // besides, as large as the table.
-            let shape = graph.shape(&states, 0, 2);
-            let rows = graph.reshape(&states, &[-1, config.embedding_width() as i64]);
-            let logits = graph.op_with("Gemm", &[&rows, table], vec![int("transB", 1)]);
-            let width = graph.ints(&[config.vocab_size as i64]);
-            let shape = graph.concat(&[&shape, &width], 0);
-            graph.op("Reshape", &[&logits, &shape])
-        }
-    };
-    Ok(graph.plus_bias(&logits, head.bias.as_ref()))
+    Ok(states)
 }
 
 /// `logits`, `[batch_size, sequence_length]`.

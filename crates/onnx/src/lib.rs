@@ -11,6 +11,7 @@ mod heads;
 mod model;
 mod pooling;
 pub mod proto;
+mod quantized;
 mod rotary;
 mod sequences;
 mod shapes;

@@ -1,5 +1,5 @@
 use crate::error::Result;
-use crate::graph::{Graph, Initializer, Numbers};
+use crate::graph::{Graph, Initializer, MICROSOFT, Numbers};
 use crate::heads::ToOnnx;
 use crate::proto::{
     EXTERNAL, GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
@@ -108,12 +108,16 @@ impl OnnxModel {
             .collect();
         let graph_len =
             graph.encoded_len() + sizes.iter().map(|size| field_len(INITIALIZER, *size)).sum::<usize>();
+        let mut domains = vec![OperatorSetIdProto { domain: String::new(), version: OPSET }];
+        if nodes.iter().any(|node| node.domain == MICROSOFT) {
+            domains.push(OperatorSetIdProto { domain: MICROSOFT.into(), version: 1 });
+        }
         let model = ModelProto {
             ir_version: IR_VERSION,
             producer_name: "cloze".into(),
             producer_version: env!("CARGO_PKG_VERSION").into(),
             graph: None,
-            opset_import: vec![OperatorSetIdProto { domain: String::new(), version: OPSET }],
+            opset_import: domains,
         };
         file.write_all(&model.encode_to_vec())?;
         write_field(file, GRAPH, graph_len)?;
@@ -188,6 +192,7 @@ fn write_field(file: &mut dyn Write, number: u32, len: usize) -> io::Result<()> 
 fn write_bytes(file: &mut dyn Write, one: &Initializer) -> io::Result<()> {
     match &one.numbers {
         Numbers::Bytes(bytes) => file.write_all(bytes),
+        Numbers::Made(bytes) => file.write_all(&bytes()),
         Numbers::Model(read) => {
             let data = read();
             let bytes = match cfg!(target_endian = "little") {

@@ -10,6 +10,10 @@ use prost::Message;
 /// `TensorProto.DataType`
 pub const FLOAT: i32 = 1;
 /// `TensorProto.DataType`
+pub const UINT8: i32 = 2;
+/// `TensorProto.DataType`
+pub const INT8: i32 = 3;
+/// `TensorProto.DataType`
 pub const INT64: i32 = 7;
 /// `TensorProto.DataType`
 pub const BOOL: i32 = 9;

@@ -3,7 +3,7 @@
 //! Every number is held in 64 bits. Results of 32-bit floats are rounded to them.
 
 use cloze_onnx::proto::{
-    AttributeProto, BOOL, DOUBLE, EXTERNAL, FLOAT, INT64, ModelProto, NodeProto, TensorProto,
+    AttributeProto, BOOL, DOUBLE, EXTERNAL, FLOAT, INT8, INT64, ModelProto, NodeProto, TensorProto, UINT8,
 };
 use std::collections::HashMap;
 use std::path::Path;
@@ -147,6 +147,8 @@ fn numbers(tensor: &TensorProto, folder: &Path) -> Array {
     let values: Vec<f64> = match tensor.data_type {
         FLOAT => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes).into()).collect(),
         INT64 => bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes) as f64).collect(),
+        INT8 => bytes.iter().map(|byte| byte.cast_signed().into()).collect(),
+        UINT8 => bytes.iter().map(|byte| f64::from(*byte)).collect(),
         DOUBLE => bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect(),
         other => panic!("initialisers of type {other}"),
     };
@@ -350,9 +352,53 @@ fn compute(node: &NodeProto, inputs: &[&Array]) -> Vec<Array> {
             matmul(x, &inputs[1].transpose(&[1, 0]))
         }
         "Conv" => convolve(node, inputs),
+        "QuantizeLinear" => {
+            let [scale, zero] = [1, 2].map(|i| inputs[i].values[0]);
+            let step =
+                |x: f64| (f64::from(x as f32 / scale as f32).round_ties_even() + zero).clamp(0.0, 255.0);
+            x.map(UINT8, step)
+        }
+        "DequantizeLinear" => {
+            let scales = inputs[1];
+            let (n, inner) = match scales.shape.is_empty() {
+                true => (1, 1),
+                false => (x.shape[axis()], x.around(axis())[2]),
+            };
+            let zero = |i: usize| inputs.get(2).map_or(0.0, |zeros| zeros.values[i]);
+            let number = |(place, q): (usize, &f64)| {
+                let i = place / inner % n;
+                (q - zero(i)) * scales.values[i]
+            };
+            Array::new(FLOAT, x.shape.clone(), x.values.iter().enumerate().map(number).collect())
+        }
+        "MatMulNBits" => {
+            let [rows, columns] = ["N", "K"].map(|name| int(node, name).unwrap() as usize);
+            let numbers = blocks(node, inputs[1], inputs[2]);
+            matmul(x, &Array::new(FLOAT, vec![rows, columns], numbers).transpose(&[1, 0]))
+        }
+        "GatherBlockQuantized" => {
+            assert_eq!((int(node, "gather_axis"), int(node, "quantize_axis")), (Some(0), Some(1)));
+            let (numbers, n) = (blocks(node, x, inputs[2]), x.shape[0]);
+            let d = numbers.len() / n;
+            let rows = inputs[1].values.iter().flat_map(|id| &numbers[*id as usize * d..][..d]);
+            Array::new(FLOAT, [&inputs[1].shape[..], &[d]].concat(), rows.copied().collect())
+        }
         other => panic!("the operator {other} is not one that exports have"),
     };
     vec![one]
+}
+
+/// The numbers of a matrix of blocks.
+fn blocks(node: &NodeProto, bytes: &Array, scales: &Array) -> Vec<f64> {
+    let (bits, size) = (int(node, "bits").unwrap(), int(node, "block_size").unwrap() as usize);
+    assert_eq!(bytes.kind, UINT8, "{}", node.name);
+    let integers: Vec<f64> = match bits {
+        4 => bytes.values.iter().flat_map(|byte| [byte % 16.0 - 8.0, (byte / 16.0).floor() - 8.0]).collect(),
+        8 => bytes.values.iter().map(|byte| byte - 128.0).collect(),
+        other => panic!("{}: {other} bits", node.name),
+    };
+    assert_eq!(integers.len(), scales.values.len() * size, "{}", node.name);
+    integers.iter().enumerate().map(|(i, q)| q * scales.values[i / size]).collect()
 }
 
 fn concat(parts: &[&Array], axis: usize) -> Array {

@@ -4,6 +4,7 @@
 //! `tests/interop/onnx_models.py` does the same with ONNX Runtime, transformers, optimum and sentence-transformers.
 
 mod interpreter;
+mod quantized;
 
 use crate::families::{Case, places};
 use crate::golden::relative_error;
@@ -12,7 +13,7 @@ use cloze_model::ParamInit;
 use cloze_model::bert::{Bert, BertConfig, BertInput, LocalAttention, Pooling, SentencePooling};
 use cloze_model::blocks::{Activation, NormPlacement, RotaryConfig, RotaryScaling};
 use cloze_model::huggingface::{Architecture, PretrainedFolder, SaveConfig, SentenceConfig, save_pretrained};
-use cloze_onnx::proto::{EXTERNAL, ModelProto};
+use cloze_onnx::proto::{EXTERNAL, FLOAT, INT8, ModelProto, UINT8};
 use cloze_onnx::{ExportConfig, OPSET, OnnxModel, SentenceModel, SentenceModules, export};
 use interpreter::{Array, run};
 use prost::Message;
@@ -71,7 +72,11 @@ fn check(model: &ModelProto) {
     graph.input.iter().for_each(|input| define(&input.name));
     for tensor in &graph.initializer {
         define(&tensor.name);
-        let width = if tensor.data_type == 1 { 4 } else { 8 };
+        let width = match tensor.data_type {
+            FLOAT => 4,
+            INT8 | UINT8 => 1,
+            _ => 8,
+        };
         let n_bytes = tensor.dims.iter().product::<i64>() * width;
         if tensor.data_location != EXTERNAL {
             assert_eq!(tensor.raw_data.len() as i64, n_bytes, "{}", tensor.name);

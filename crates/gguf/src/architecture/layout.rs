@@ -23,16 +23,16 @@ impl Layout {
         match self {
             Self::Same => values.into(),
             Self::Transposed => transposed(values, folder_shape),
-            Self::Rotary { n_heads } => {
-                let n_rows = folder_shape[0];
-                let half = n_rows / n_heads / 2;
-                // Row 2i + j of a head is the folder's j·half + i.
-                rows(values, n_rows, |row| {
-                    let (head, place) = (row / (2 * half), row % (2 * half));
-                    head * 2 * half + place % 2 * half + place / 2
-                })
-                .into()
-            }
+            Self::Rotary { n_heads } => interleaved(values, folder_shape[0], n_heads).into(),
+        }
+    }
+
+    /// The bytes of blocks for a GGUF file, of a folder's matrix with so many rows; none if blocks lie across the rows there.
+    pub(crate) fn blocks_to_gguf(self, bytes: Vec<u8>, n_rows: usize) -> Option<Vec<u8>> {
+        match self {
+            Self::Same => Some(bytes),
+            Self::Transposed => None,
+            Self::Rotary { n_heads } => Some(interleaved(&bytes, n_rows, n_heads)),
         }
     }
 
@@ -63,6 +63,15 @@ impl Layout {
     }
 }
 
+/// The rows of heads whose halves a folder has one after the other: row 2i + j of a head is the folder's j·half + i.
+fn interleaved<T: Copy>(values: &[T], n_rows: usize, n_heads: usize) -> Vec<T> {
+    let half = n_rows / n_heads / 2;
+    rows(values, n_rows, |row| {
+        let (head, place) = (row / (2 * half), row % (2 * half));
+        head * 2 * half + place % 2 * half + place / 2
+    })
+}
+
 /// The transpose of a matrix; a vector stays as it is.
 fn transposed<'a>(values: &'a [f32], shape: &[usize]) -> Cow<'a, [f32]> {
     let &[n_rows, n_columns] = shape else { return values.into() };
@@ -82,7 +91,7 @@ fn transposed<'a>(values: &'a [f32], shape: &[usize]) -> Cow<'a, [f32]> {
 }
 
 /// The rows in another order: `from` says which one comes at a place.
-fn rows(values: &[f32], n_rows: usize, from: impl Fn(usize) -> usize) -> Vec<f32> {
+fn rows<T: Copy>(values: &[T], n_rows: usize, from: impl Fn(usize) -> usize) -> Vec<T> {
     let width = values.len() / n_rows.max(1);
     (0..n_rows)
         .flat_map(|row| {

@@ -4,6 +4,7 @@
 mod bert;
 mod config;
 mod gpt2;
+mod heads;
 mod layout;
 mod llama;
 mod names;
@@ -14,6 +15,8 @@ pub use names::Sizes;
 
 use crate::{GgufError, GgufFile, Result, Value};
 use config::Config;
+use heads::Heads;
+pub(crate) use heads::Partial;
 use names::{Kind, Name, find};
 use serde_json::{Map, Value as Json, json};
 
@@ -59,6 +62,8 @@ pub(crate) struct Written {
     pub sizes: Sizes,
     pub metadata: Metadata,
     pub tensors: NewTensors,
+    /// The heads that layers lack.
+    pub heads: Heads,
 }
 
 /// The place of a folder's tensor in a GGUF file, or the other way.
@@ -143,12 +148,8 @@ impl Architecture {
     /// The keys of a file, of a folder's `config.json`.
     pub(crate) fn write(self, config: &Map<String, Json>) -> Result<Written> {
         let config = Config(config);
-        for key in ["quantization_config", "pruned_heads"] {
-            if let Some((key, value)) = config.value(&[key])
-                && !value.as_object().is_some_and(Map::is_empty)
-            {
-                return Err(config.refuse(key, "none, as llama.cpp computes without it"));
-            }
+        if self != Self::Bert {
+            Heads::refuse(config)?;
         }
         let mut metadata = Metadata::new(self);
         let (sizes, tensors) = match self {
@@ -157,7 +158,8 @@ impl Architecture {
             Self::Gpt2 => (gpt2::write(config, &mut metadata)?, Vec::new()),
             Self::Llama => llama::write(config, &mut metadata)?,
         };
-        Ok(Written { sizes, metadata, tensors })
+        let heads = if self == Self::Bert { Heads::read(config, &sizes)? } else { Heads::default() };
+        Ok(Written { sizes, metadata, tensors, heads })
     }
 
     /// The sizes of a file's model, and its `config.json`. Keys of the architecture that this crate does not follow are

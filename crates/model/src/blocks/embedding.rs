@@ -1,4 +1,4 @@
-use crate::ops::IntegerMatrix;
+use crate::huggingface::QuantizedTensor;
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor};
@@ -11,7 +11,7 @@ pub struct Embedding {
     pub weight: Param<Tensor<2>>,
     /// The rows in integers, if they were read from a file: for inference.
     #[module(skip)]
-    integers: Option<Arc<IntegerMatrix>>,
+    integers: Option<Arc<QuantizedTensor>>,
 }
 
 impl Embedding {
@@ -26,14 +26,20 @@ impl Embedding {
     }
 
     /// The same rows in integers, of which only those that are looked up become floats.
-    pub(crate) fn set_integers(&mut self, integers: IntegerMatrix) {
-        self.integers = Some(Arc::new(integers));
+    pub(crate) fn set_integers(&mut self, integers: Arc<QuantizedTensor>) {
+        self.integers = Some(integers);
+    }
+
+    /// The rows in integers, if they were read from a file as such.
+    pub fn integers(&self) -> Option<&Arc<QuantizedTensor>> {
+        self.integers.as_ref()
     }
 
     /// # Shapes
     /// - `ids`: `[batch, len]`, each below `n`; returns `[batch, len, d]`
     pub fn forward(&self, ids: Tensor<2, Int>) -> Tensor<3> {
-        let looked_up = self.integers.as_ref().and_then(|table| ops::embedding_integer(table, ids.clone()));
+        let looked_up =
+            self.integers.as_ref().and_then(|table| ops::embedding_integer(&table.matrix, ids.clone()));
         looked_up.unwrap_or_else(|| ops::embedding(self.weight.val(), ids))
     }
 }

@@ -1,6 +1,7 @@
 use crate::huggingface::QuantizedTensor;
 use crate::ops::{self, IntegerWeight, PackedWeight};
 use burn::tensor::{Device, Tensor};
+use std::sync::Arc;
 
 /// The matrix of a linear map that is no longer trained, stored for fast inference.
 #[derive(Debug, Clone)]
@@ -10,8 +11,8 @@ pub struct InferenceWeight(Form);
 enum Form {
     Packed(Box<PackedWeight>),
     Int8(IntegerWeight),
-    /// Integers that were read from a file.
-    Stored(IntegerWeight),
+    /// Integers that were read from a file, and what was read.
+    Stored(IntegerWeight, Arc<QuantizedTensor>),
 }
 
 impl InferenceWeight {
@@ -30,24 +31,25 @@ impl InferenceWeight {
 
     /// The integers of a file, which are multiplied as they are. Tokens are rounded as the file says, each in a range of
     /// its own if it says nothing.
-    pub(crate) fn stored(tensor: &QuantizedTensor, device: &Device) -> Self {
-        Self(Form::Stored(IntegerWeight::new(
-            &tensor.matrix,
-            tensor.tokens.clone().unwrap_or_default(),
-            device,
-        )))
+    pub(crate) fn stored(tensor: &Arc<QuantizedTensor>, device: &Device) -> Self {
+        let tokens = tensor.tokens.clone().unwrap_or_default();
+        let weight = IntegerWeight::new(&tensor.matrix, tokens, device);
+        Self(Form::Stored(weight, Arc::clone(tensor)))
     }
 
-    /// Whether it holds the [integers of a file](Self::stored).
-    pub(super) fn is_stored(&self) -> bool {
-        matches!(self.0, Form::Stored(_))
+    /// The [integers of a file](Self::stored), if it holds such.
+    pub(super) fn integers(&self) -> Option<&Arc<QuantizedTensor>> {
+        match &self.0 {
+            Form::Stored(_, tensor) => Some(tensor),
+            Form::Packed(_) | Form::Int8(_) => None,
+        }
     }
 
     /// Another weight in the same form.
     pub(super) fn with_weight(&self, weight: Tensor<2>) -> Self {
         match self.0 {
             Form::Packed(_) => Self::packed(weight),
-            Form::Int8(_) | Form::Stored(_) => Self::int8(weight),
+            Form::Int8(_) | Form::Stored(..) => Self::int8(weight),
         }
     }
 
@@ -55,7 +57,7 @@ impl InferenceWeight {
     /// - `x`: `[..., d_in]`; `bias`: `[d_out]`; returns `[..., d_out]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>, bias: Option<Tensor<1>>) -> Tensor<D> {
         match &self.0 {
-            Form::Int8(weight) | Form::Stored(weight) => ops::linear_integer(x, weight, bias),
+            Form::Int8(weight) | Form::Stored(weight, _) => ops::linear_integer(x, weight, bias),
             Form::Packed(weight) => ops::linear_packed(x, weight, bias),
         }
     }

@@ -1,8 +1,10 @@
 use super::observed::observed;
 use super::{InferenceWeight, LoraAdapter};
+use crate::huggingface::QuantizedTensor;
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor};
+use std::sync::Arc;
 
 /// A linear map of the last axis, `x·W + b`, or `x·W` without a bias.
 ///
@@ -74,6 +76,11 @@ impl Linear {
         assert!(self.lora.is_none(), "an adapter is merged before its map is cut");
         let bias = self.bias.map(|bias| selected(bias, 0, outputs));
         Self { weight: selected(self.weight, 1, outputs), bias, inference: None, ..self }
+    }
+
+    /// The integers that are multiplied in place of the weight, if they were read from a file.
+    pub fn integers(&self) -> Option<&Arc<QuantizedTensor>> {
+        self.inference.as_ref()?.integers()
     }
 
     /// # Shapes

@@ -97,7 +97,7 @@ impl<'a> LinearMap<'a> {
             LinearMapKind::Normed(map) => &map.inference,
             LinearMapKind::Tied { stored, .. } => stored,
         };
-        inference.as_ref().is_some_and(InferenceWeight::is_stored)
+        inference.as_ref().is_some_and(|weight| weight.integers().is_some())
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn set_integers(module: &mut impl LinearMaps, prefix: &str, mut integ
     for (path, table) in module.tables_mut() {
         let path = format!("{prefix}{path}.weight");
         if let Some((tensor, false)) = integers.remove(&path) {
-            table.set_integers(tensor.matrix.clone());
+            table.set_integers(tensor.clone());
             of_tables.insert(path, tensor);
         }
     }

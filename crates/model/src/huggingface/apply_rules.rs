@@ -6,7 +6,7 @@ use super::layout::transpose;
 use super::quantization::{Found, Integers};
 use super::reports::LoadReport;
 use super::transfer::Transfer;
-use super::{MappedTensors, QuantizedTensor, TensorRules, tensors_of};
+use super::{MappedTensors, TensorRules, tensors_of};
 use crate::weights::{self, NamedTensors};
 use crate::{ModelError, Result};
 use burn::module::Module;
@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
+use std::sync::Arc;
 
 impl TensorRules {
     /// The names that the tensors of `model` have in a file, in the model's order.
@@ -138,7 +139,7 @@ impl TensorRules {
         let loaded = loaded.into_iter().collect::<Result<Vec<_>>>()?;
         let model = weights::replace(model, loaded.into_iter().flatten().collect());
         let deferred = integers.iter().map(|(path, (tensor, transposed))| {
-            let (tensor, transposed) = (QuantizedTensor::clone(tensor), *transposed);
+            let (tensor, transposed) = (Arc::clone(tensor), *transposed);
             let compute: weights::Compute = Box::new(move || {
                 let data = tensor.dequantized();
                 if transposed { transpose(&data) } else { data }

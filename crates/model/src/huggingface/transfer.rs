@@ -5,6 +5,7 @@ use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
 use burn::tensor::TensorData;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A [rule](TensorRule) applied to a model: tensors of a file and the parameters that they hold.
 #[derive(Debug)]
@@ -182,7 +183,7 @@ impl Transfer {
     pub fn load_integers(
         self,
         mut found: Vec<(String, Found)>,
-    ) -> std::result::Result<Vec<(String, (QuantizedTensor, bool))>, (Self, Vec<(String, Found)>)> {
+    ) -> std::result::Result<Vec<(String, (Arc<QuantizedTensor>, bool))>, (Self, Vec<(String, Found)>)> {
         // Otherwise a weight that the file does not multiply in integers, or one whose rows are not the outputs.
         let fits =
             matches!(&*found, [(_, Found::Integers(tensor))] if self.holds_rows(tensor.tokens.is_some()));
@@ -194,7 +195,8 @@ impl Transfer {
         let parts = self.parameters.into_iter().zip(rows).map(|((path, _), n)| {
             row += n;
             let matrix = tensor.matrix.rows(row - n..row);
-            (path, (QuantizedTensor { matrix, tokens: tensor.tokens.clone() }, self.transposed))
+            let part = QuantizedTensor { matrix, tokens: tensor.tokens.clone() };
+            (path, (Arc::new(part), self.transposed))
         });
         Ok(parts.collect())
     }

@@ -4,9 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use burn::tensor::TensorData;
 use clap::ValueEnum;
-use cloze_gguf::{FolderTensor, Model, Pooling, Sentence, TensorType, export};
-use cloze_model::huggingface::{SentenceConfig, tensors_of};
+use cloze_gguf::{Blocks, FolderTensor, Model, Pooling, Sentence, TensorType, Values, export};
+use cloze_model::huggingface::{QuantizedTensor, SentenceConfig, tensors_of};
+use cloze_model::ops::{Bits, Scales};
 use cloze_tokenizer::Tokenizer;
 use indicatif::HumanBytes;
 use serde_json::{Map, Value};
@@ -21,11 +23,14 @@ use crate::output::{Output, say};
 ///
 /// The model is a BERT or NomicBERT that embeds texts, a GPT-2, a Llama, or a Mistral without a window; its tokenizer
 /// and pooling are in the file too. Matrices and tables have the type of --weights. Norms, biases, positions and token
-/// types stay in 32 bits, and a matrix whose rows 32 does not divide stays in 16, as in llama.cpp. Prints the file.
+/// types stay in 32 bits, and a matrix whose rows 32 does not divide stays in 16, as in llama.cpp. The blocks of a folder
+/// that `cloze quantize` wrote as q8_0 or q4_0 go into the file bit for bit; its int8 and its smoothed matrices have no form
+/// there and are rounded to --weights. Prints the file.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 More examples:
   cloze export gguf --model openai-community/gpt2 --weights q4_0 --out gpt2-q4.gguf
+  cloze export gguf --model runs/tiny --out tiny.gguf
   cloze embed --model minilm.gguf < texts.txt > vectors.jsonl
   cloze convert --model gpt2-q4.gguf --out gpt2-again")]
 pub struct Args {
@@ -34,9 +39,9 @@ pub struct Args {
     /// The output file.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// The type of matrices and tables.
-    #[arg(long, value_enum, default_value_t = Weights::F16)]
-    weights: Weights,
+    /// The type of matrices and tables (default: a quantised folder's blocks as they are, and f16 for the rest).
+    #[arg(long, value_enum)]
+    weights: Option<Weights>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -80,17 +85,23 @@ pub fn run(args: &Args) -> Result<()> {
     let tokenizer_config = tokenizer_config(&tokenizer, &folder)?;
     let sentence = SentenceConfig::load(&folder)?;
     let tensors = tensors_of(&folder)?;
+    let tensors_of_integers = tensors.quantized.len();
     let place = fs::canonicalize(&args.model).unwrap_or_else(|_| PathBuf::from(&args.model));
     let name = place.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let tensors: Vec<FolderTensor> = tensors
-        .floats
-        .iter()
-        .map(|(name, data)| FolderTensor {
-            name,
-            shape: data.shape().to_vec(),
-            values: data.as_slice::<f32>().expect("weights are read as FP32"),
-        })
-        .collect();
+    let floats = tensors.floats.iter().map(|(name, data)| FolderTensor {
+        name,
+        shape: data.shape().to_vec(),
+        values: Values::Floats(data.as_slice::<f32>().expect("weights are read as FP32").into()),
+    });
+    let integers = tensors.quantized.iter().map(|(name, tensor)| FolderTensor {
+        name,
+        shape: tensor.matrix.dims().to_vec(),
+        values: match blocks(tensor) {
+            Some(blocks) => Values::Blocks(blocks),
+            None => Values::Floats(numbers(tensor.dequantized()).into()),
+        },
+    });
+    let tensors: Vec<FolderTensor> = floats.chain(integers).collect();
     let model = Model {
         name: &name,
         config: &config,
@@ -102,12 +113,22 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(parent) = out.parent().filter(|parent| *parent != Path::new("")) {
         fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
     }
-    let report = export(out, &model, args.weights.kind())?;
+    let report = export(out, &model, args.weights.map(Weights::kind))?;
 
     let size = fs::metadata(out).map_or(0, |found| found.len());
     let architecture = report.architecture.name();
-    let kind = args.weights.kind().name();
+    let kind = report.weights.name();
     say(format_args!("{} tensors of `{architecture}` as {kind}: {}", report.n_tensors, HumanBytes(size)));
+    let n_rounded = tensors_of_integers.saturating_sub(report.n_kept);
+    if report.n_kept > 0 {
+        say(format_args!("{} matrices have the folder's blocks, bit for bit", report.n_kept));
+    }
+    if n_rounded > 0 {
+        let to = args.weights.map_or(TensorType::F16, Weights::kind).name();
+        say(format_args!(
+            "{n_rounded} matrices of integers are written as {to}: GGUF has no such blocks, or --weights asks for it"
+        ));
+    }
     if !report.in_f16.is_empty() {
         say(format_args!("in F16, because 32 does not divide their rows: {}", report.in_f16.join(", ")));
     }
@@ -123,6 +144,24 @@ pub fn run(args: &Args) -> Result<()> {
     let mut output = Output::new();
     output.line(out.display())?;
     output.flush()
+}
+
+/// A folder's integers as blocks of a GGUF file; none if they are no such blocks, or if features have factors, which
+/// llama.cpp does not multiply with.
+fn blocks(tensor: &QuantizedTensor) -> Option<Blocks<'_>> {
+    let has_factors = tensor.tokens.as_ref().is_some_and(|tokens| tokens.factors.is_some());
+    let kind = match tensor.matrix.bits() {
+        Bits::Eight => TensorType::Q8_0,
+        Bits::Four => TensorType::Q4_0,
+    };
+    match tensor.matrix.scales() {
+        Scales::Blocks(scales) if !has_factors => Blocks::new(kind, tensor.matrix.values(), scales),
+        _ => None,
+    }
+}
+
+fn numbers(data: TensorData) -> Vec<f32> {
+    data.try_into_vec().expect("FP32")
 }
 
 /// A file with a JSON object.

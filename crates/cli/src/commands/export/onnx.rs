@@ -21,13 +21,15 @@ use crate::output::{Output, say};
 /// Exports encoders of all families that cloze reads, alone or with a head: masked pieces, classes and numbers, tags,
 /// answers, choices, and sentence embeddings with their pooling. The batch and the length may vary. The folder has the
 /// files that optimum's has: model.onnx, config.json and the tokenizer. The model of a sentence-transformers folder is in
-/// onnx/, beside its modules. Decoders, encoder–decoders, recurrent models and conditional random fields are not
+/// onnx/, beside its modules. The integers of a folder that `cloze quantize` wrote stay as they are; blocks of 8 bits and
+/// tables of 4 need ONNX Runtime 1.23. Decoders, encoder–decoders, recurrent models and conditional random fields are not
 /// exported. Prints the new folder.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 More examples:
   cloze export onnx --model runs/reviews/model --out reviews-onnx
   cloze export onnx --model google-bert/bert-base-uncased --states --out bert-states
+  cloze export onnx --model tiny --out tiny-onnx
 
 In Python:
   SentenceTransformer('minilm-onnx', backend='onnx')

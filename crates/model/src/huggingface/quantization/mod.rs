@@ -26,6 +26,7 @@ pub use save::{QuantizedParameters, QuantizedReport, save_quantized_as};
 use crate::ops::{IntegerMatrix, TokenRounding};
 use burn::tensor::TensorData;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A result whose error is a reason, to which the caller adds the file.
 type Checked<T> = Result<T, String>;
@@ -47,7 +48,7 @@ pub(super) enum Found {
 }
 
 /// Matrices of integers by the paths of the parameters that they are, and whether a parameter is the transpose.
-pub(crate) type Integers = BTreeMap<String, (QuantizedTensor, bool)>;
+pub(crate) type Integers = BTreeMap<String, (Arc<QuantizedTensor>, bool)>;
 
 impl Found {
     pub fn shape(&self) -> Vec<usize> {
@@ -66,8 +67,16 @@ impl Found {
 }
 
 impl QuantizedTensor {
-    /// The numbers, in the layout of the file.
+    /// The numbers that inputs are multiplied with, in the layout of the file: what is stored, and in each column the
+    /// factor of its feature, if there are factors.
     pub fn dequantized(&self) -> TensorData {
-        TensorData::new(self.matrix.dequantized(), self.matrix.dims())
+        let mut numbers = self.matrix.dequantized();
+        let [_, columns] = self.matrix.dims();
+        if let Some(factors) = self.tokens.as_ref().and_then(|tokens| tokens.factors.as_ref()) {
+            for row in numbers.chunks_exact_mut(columns.max(1)) {
+                row.iter_mut().zip(factors).for_each(|(number, factor)| *number *= factor);
+            }
+        }
+        TensorData::new(numbers, self.matrix.dims())
     }
 }
