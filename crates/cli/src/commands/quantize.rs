@@ -60,6 +60,9 @@ pub struct Args {
     /// One range for all tokens of a map: minmax, mse, or a percentile such as 99.99 (default: a range for each token).
     #[arg(long, value_name = "RANGES", value_parser = ranges, requires = "calibrate")]
     ranges: Option<Ranges>,
+    /// Compute with integers alone, from embeddings to logits: I-BERT. Needs --weights int8 and --calibrate.
+    #[arg(long, requires = "calibrate")]
+    integers_only: bool,
     /// Round weights so that later ones make up for the errors of earlier ones.
     #[arg(long, requires = "calibrate")]
     gptq: bool,
@@ -108,9 +111,11 @@ pub fn run(args: &Args) -> Result<()> {
     config.ranges = args.ranges;
     config.smooth = args.smooth;
     config.gptq = args.gptq;
+    config.integers_only = args.integers_only;
     if args.calibrate.is_some() && !config.needs_texts() {
-        let error =
-            anyhow!("--calibrate is for --ranges, --gptq and --smooth: give one of them, or leave it out");
+        let error = anyhow!(
+            "--calibrate is for --ranges, --gptq, --smooth and --integers-only: give one of them, or leave it out"
+        );
         return Err(WrongUsage::new(error).into());
     }
     let device = args.device.open()?;

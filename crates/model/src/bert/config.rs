@@ -726,6 +726,7 @@ impl BertConfig {
             pooler: self.pooler.then(|| Pooler::new(self.d_model, init)),
             pooling: self.pooling.unwrap_or(Pooling::Cls),
             causal: self.causal,
+            integer_only: None,
         }
     }
 

@@ -217,7 +217,14 @@ impl<A: Attention, P: Positions> Electra<A, P> {
         let Bert { embeddings, pooling, causal, .. } = &self.discriminator.bert;
         let mut embeddings = embeddings.clone();
         embeddings.projection = projection;
-        let bert = Bert { embeddings, encoder, pooler: None, pooling: *pooling, causal: *causal };
+        let bert = Bert {
+            embeddings,
+            encoder,
+            pooler: None,
+            pooling: *pooling,
+            causal: *causal,
+            integer_only: None,
+        };
         BertForMaskedLm { bert, mlm }
     }
 

@@ -14,6 +14,9 @@ impl Dyadic {
     /// All integers become 0.
     pub const ZERO: Self = Self { multiplier: 0, shift: 1 };
 
+    /// All integers stay as they are.
+    pub const ONE: Self = Self { multiplier: 1 << 30, shift: 30 };
+
     /// The dyadic number nearest to `ratio`, half away from zero. Less than `2^-32` becomes 0.
     ///
     /// # Errors
@@ -82,7 +85,7 @@ mod tests {
     fn ratios_are_rounded_as_by_frexp() {
         // transformers' batch_frexp: 0.75 is 1610612736 / 2^31; 1 is 2^30 / 2^30.
         assert_eq!(Dyadic::new(0.75).unwrap(), Dyadic { multiplier: 1_610_612_736, shift: 31 });
-        assert_eq!(Dyadic::new(1.0).unwrap(), Dyadic { multiplier: 1 << 30, shift: 30 });
+        assert_eq!(Dyadic::new(1.0).unwrap(), Dyadic::ONE);
         assert_eq!(Dyadic::new(-3.0).unwrap(), Dyadic { multiplier: -3 << 29, shift: 29 });
         assert_eq!(Dyadic::new(0.0).unwrap(), Dyadic::ZERO);
         assert_eq!(Dyadic::new(2f64.powi(-33)).unwrap(), Dyadic::ZERO);
