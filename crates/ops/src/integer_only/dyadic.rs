@@ -42,25 +42,24 @@ impl Dyadic {
     }
 
     /// `round(q · m / 2^e)`, half to even.
-    ///
-    /// # Panics
-    /// In debug builds, if the result does not fit.
+    /// Results have to fit in 64 bits.
     #[inline]
     pub fn apply(self, q: i64) -> i64 {
         let product = i128::from(q) * i128::from(self.multiplier);
+        if self.shift >= 34 {
+            // In 64 bits: whether anything is below them is all that rounding asks for.
+            let high = (product >> 32) as i64 | i64::from(product as u32 != 0);
+            return rounded(high, self.shift - 32);
+        }
         let half = (1i128 << (self.shift - 1)) - 1;
-        let rounded = (product + half + ((product >> self.shift) & 1)) >> self.shift;
-        debug_assert!(i64::try_from(rounded).is_ok());
-        rounded as i64
+        ((product + half + ((product >> self.shift) & 1)) >> self.shift) as i64
     }
 
     /// [`apply`](Self::apply) in 64 bits, for an integer whose magnitude is less than [`NARROW`](Self::NARROW).
     #[inline]
     pub fn apply_narrow(self, q: i64) -> i64 {
         debug_assert!(q.abs() < Self::NARROW);
-        let product = q * self.multiplier;
-        let half = (1i64 << (self.shift - 1)) - 1;
-        (product + half + ((product >> self.shift) & 1)) >> self.shift
+        rounded(q * self.multiplier, self.shift)
     }
 
     /// `round(q · m / 2^(e + further))`, half to even, for `q` as in [`apply_narrow`](Self::apply_narrow).
@@ -74,6 +73,13 @@ impl Dyadic {
         }
         Self { shift, ..self }.apply_narrow(q)
     }
+}
+
+/// `round(x / 2^shift)`, half to even.
+#[inline]
+fn rounded(x: i64, shift: u32) -> i64 {
+    let half = (1i64 << (shift - 1)) - 1;
+    (x + half + ((x >> shift) & 1)) >> shift
 }
 
 #[cfg(test)]
@@ -98,7 +104,10 @@ mod tests {
     #[test]
     fn halves_become_even() {
         let half = Dyadic::new(0.5).unwrap();
+        let small = Dyadic::new(0.5f64.powi(9)).unwrap();
+        let by_small: Vec<i64> = (-5..=5).map(|q| small.apply(q << 8)).collect();
         let halves: Vec<i64> = (-5..=5).map(|q| half.apply(q)).collect();
+        assert_eq!(halves, by_small);
         assert_eq!(halves, [-2, -2, -2, -1, 0, 0, 0, 1, 2, 2, 2]);
     }
 
@@ -112,6 +121,12 @@ mod tests {
             let (floor, rest) = (exact >> shift, exact & ((1 << shift) - 1));
             let up = rest > 1 << (shift - 1) || (rest == 1 << (shift - 1) && floor & 1 == 1);
             prop_assert_eq!(i128::from(dyadic.apply_shifted(q, further)), floor + i128::from(up));
+            let tiny = Dyadic::new(ratio / 2f64.powi(20)).unwrap();
+            let (wide, shift) = (i64::from(further) * (q << 20) + q, tiny.shift);
+            let exact = i128::from(wide) * i128::from(tiny.multiplier);
+            let (floor, rest) = (exact >> shift, exact & ((1 << shift) - 1));
+            let up = rest > 1 << (shift - 1) || (rest == 1 << (shift - 1) && floor & 1 == 1);
+            prop_assert_eq!(i128::from(tiny.apply(wide)), floor + i128::from(up));
             // A narrow product is exact in double precision.
             let q = q >> 11;
             let by_double = (q as f64 * dyadic.multiplier as f64 / 2f64.powi(dyadic.shift as i32)).round_ties_even();
