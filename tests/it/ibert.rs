@@ -127,6 +127,10 @@ fn a_model_of_transformers_has_its_integers_in_every_layer() {
     }
     let error = check_floats(&folder).unwrap_err().to_string();
     assert!(error.contains("`quant_mode` is true, expected false"), "{error}");
+    let floats = tempfile::tempdir().unwrap();
+    convert(&folder, floats.path(), &ConvertConfig::default()).unwrap();
+    check_floats(floats.path()).unwrap();
+    PretrainedFolder::open(floats.path()).unwrap();
 }
 
 #[test]

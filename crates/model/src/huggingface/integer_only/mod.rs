@@ -39,7 +39,7 @@ type Checked<T> = std::result::Result<T, String>;
 const METHOD: &str = "i-bert";
 
 /// The key of transformers' I-BERT.
-const QUANT_MODE: &str = "quant_mode";
+pub(super) const QUANT_MODE: &str = "quant_mode";
 
 /// The buffers of transformers' I-BERT, which are no weights.
 const BUFFERS: [&str; 8] = [
