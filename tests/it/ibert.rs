@@ -310,7 +310,7 @@ fn what_has_another_arithmetic_is_refused_before_anything_is_written() {
         change(&mut config);
         quantized(plain.path(), &config).unwrap_err()
     };
-    assert!(refused(|config| config.weights = WeightFormat::Q4_0).contains("q4_0, expected int8"));
+    assert!(refused(|config| config.weights = WeightFormat::Q4_0).contains("q4_0; expected int8"));
     assert!(refused(|config| config.gptq = true).contains("given with --gptq"));
     assert!(refused(|config| config.smooth = Some(0.5)).contains("given with --smooth"));
     let to = tempfile::tempdir().unwrap();
