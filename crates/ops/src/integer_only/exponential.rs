@@ -11,6 +11,8 @@ pub struct IntegerExponential {
     c: i64,
 }
 
+/// ln 2, as the reference rounds it.
+#[allow(clippy::approx_constant)]
 const LN2: f64 = 0.6931;
 const A: f64 = 0.358_151_47;
 const B: f64 = 0.969_632_38;
@@ -104,7 +106,7 @@ impl IntegerSoftmax {
         // Nothing is left only if a range is far too large.
         let factor = if sum > 0 { (1i64 << 32) / sum } else { 0 };
         for (exponential, place) in exponentials.iter().zip(probabilities) {
-            *place = (i64::from(*exponential) * factor >> 24) as i16;
+            *place = ((i64::from(*exponential) * factor) >> 24) as i16;
         }
     }
 }
