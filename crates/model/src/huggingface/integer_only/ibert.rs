@@ -5,14 +5,17 @@ use super::parts::PartSource;
 use crate::bert::integer_only::{IntegerMap, IntegerNorm, IntegerTable, symmetric_scale};
 use crate::ops::{Bits, IntegerMatrix, Scales};
 
+/// A tensor's shape and numbers.
+pub(super) type Numbers = (Vec<usize>, Vec<f32>);
+
 /// The tensors by the names that they have in the encoder alone.
 pub(super) struct IbertTensors<'a> {
-    /// A tensor's shape and numbers.
-    pub find: &'a dyn Fn(&str) -> Option<(Vec<usize>, Vec<f32>)>,
+    /// A tensor by its name.
+    pub find: &'a dyn Fn(&str) -> Option<Numbers>,
 }
 
 impl IbertTensors<'_> {
-    fn get(&self, module: &str, name: &str) -> Checked<(Vec<usize>, Vec<f32>)> {
+    fn get(&self, module: &str, name: &str) -> Checked<Numbers> {
         let name = format!("{module}.{name}");
         let (shape, numbers) = (self.find)(&name).ok_or_else(|| format!("tensor `{name}` is missing"))?;
         match numbers.iter().find(|x| !x.is_finite()) {

@@ -29,7 +29,7 @@ use crate::huggingface::{Architecture, Family, PretrainedConfig};
 use crate::ops::TokenRounding;
 use crate::{ModelError, Result};
 use burn::tensor::TensorData;
-use ibert::IbertTensors;
+use ibert::{IbertTensors, Numbers};
 use own::{OwnTensors, SCALE};
 use parts::{HeadNames, MAPS, TABLES, parts_of};
 use std::path::Path;
@@ -165,7 +165,7 @@ fn read_ibert(config: &PretrainedConfig, tensors: &MappedTensors) -> Checked<Int
     let rules = config.family.rules(Architecture::Encoder, &config.encoder, "");
     let names: std::collections::BTreeMap<String, &String> =
         tensors.floats.keys().map(|name| (rules.canonical(name), name)).collect();
-    let find = |name: &str| -> Option<(Vec<usize>, Vec<f32>)> {
+    let find = |name: &str| -> Option<Numbers> {
         let data: &TensorData = tensors.floats.get(*names.get(name)?)?;
         Some((data.shape().to_vec(), data.iter::<f32>().collect()))
     };
