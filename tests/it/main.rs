@@ -13,6 +13,7 @@ mod embeddings;
 mod families;
 mod gguf;
 mod golden;
+mod ibert;
 mod onnx;
 mod ops_parity;
 mod own_projections;

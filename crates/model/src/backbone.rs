@@ -1,3 +1,4 @@
+use crate::bert::integer_only::IntegerBert;
 use crate::blocks::LinearMaps;
 use burn::module::Module;
 
@@ -13,6 +14,12 @@ pub trait Backbone: Module + LinearMaps {
     /// The paths of its layers, from the lowest to the highest, such as `encoder.layers.0`. A layer that is applied
     /// several times is listed once.
     fn layer_paths(&self) -> Vec<String>;
+
+    /// Computes with an encoder of integers from now on, for inference; returns whether it can. Its parameters are not used
+    /// any more, except by heads.
+    fn compute_in_integers(&mut self, _: IntegerBert) -> bool {
+        false
+    }
 }
 
 /// The sizes of a [`Backbone`].

@@ -145,7 +145,6 @@ impl IntegerMatrix {
     }
 
     /// The integers of a row.
-    #[cfg(any(test, feature = "flex"))]
     pub(crate) fn row(&self, row: usize) -> impl Iterator<Item = i8> {
         let n_bytes = self.values.len() / self.dims[0];
         let bytes = &self.values[row * n_bytes..][..n_bytes];

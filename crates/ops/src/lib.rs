@@ -71,6 +71,7 @@ mod glu;
 mod gru;
 mod heads;
 mod integer_matrix;
+pub mod integer_only;
 mod integer_weight;
 mod kernel_times;
 mod kernels;

@@ -40,7 +40,7 @@ impl ModelConfig {
             "distilbert" | "mpnet" | "modernbert" | "gpt2" | "llama" | "mistral" | "qwen2" | "t5" | "mt5"
             | "marian" | "bart" | "xlm" => false,
             "bert" | "electra" | "deberta" | "deberta-v2" | "albert" | "xlnet" | "nomic_bert" => true,
-            "roberta" | "xlm-roberta" | "camembert" | "new" | "gte" => {
+            "roberta" | "xlm-roberta" | "camembert" | "ibert" | "new" | "gte" => {
                 self.type_vocab_size.is_some_and(|size| size > 1)
             }
             _ => return None,

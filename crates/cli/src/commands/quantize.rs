@@ -35,8 +35,11 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 /// errors (--gptq; Frantar et al. 2023), and to move the large features of tokens into the weights (--smooth; Xiao et al.
 /// 2023).
 ///
-/// The layout is that of the package compressed-tensors, with which transformers loads the folder, except for tables of 4 bits
-/// and after --smooth. A model of integers cannot be trained; `cloze convert` writes floats.
+/// --integers-only computes an encoder of BERT's or RoBERTa's family with integers from embeddings to logits (I-BERT; Kim et al.
+/// 2021): the same bits on every processor. It measures ranges on texts, by mse unless --ranges says otherwise.
+///
+/// The layout is that of the package compressed-tensors, with which transformers loads the folder, except for tables of 4 bits,
+/// after --smooth and with --integers-only. A model of integers cannot be trained; `cloze convert` writes floats.
 ///
 /// Prints the new folder, and on standard error its size and what was rounded.
 #[derive(clap::Args)]
@@ -44,6 +47,7 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 More examples:
   cloze quantize --model runs/sst2/model --weights int8 --out sst2-int8
   cloze quantize --model runs/sst2/model --weights int8 --ranges mse --calibrate texts.txt --out sst2-static
+  cloze quantize --model runs/sst2/model --weights int8 --integers-only --calibrate texts.txt --out sst2-integers
   cloze quantize --model runs/sst2/model --weights q4_0 --gptq --calibrate texts.txt --out sst2-4bit")]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
@@ -60,6 +64,9 @@ pub struct Args {
     /// One range for all tokens of a map: minmax, mse, or a percentile such as 99.99 (default: a range for each token).
     #[arg(long, value_name = "RANGES", value_parser = ranges, requires = "calibrate")]
     ranges: Option<Ranges>,
+    /// Compute with integers alone, from embeddings to logits: I-BERT. Needs --weights int8 and --calibrate.
+    #[arg(long, requires = "calibrate")]
+    integers_only: bool,
     /// Round weights so that later ones make up for the errors of earlier ones.
     #[arg(long, requires = "calibrate")]
     gptq: bool,
@@ -108,9 +115,11 @@ pub fn run(args: &Args) -> Result<()> {
     config.ranges = args.ranges;
     config.smooth = args.smooth;
     config.gptq = args.gptq;
+    config.integers_only = args.integers_only;
     if args.calibrate.is_some() && !config.needs_texts() {
-        let error =
-            anyhow!("--calibrate is for --ranges, --gptq and --smooth: give one of them, or leave it out");
+        let error = anyhow!(
+            "--calibrate is for --ranges, --gptq, --smooth and --integers-only: give one of them, or leave it out"
+        );
         return Err(WrongUsage::new(error).into());
     }
     let device = args.device.open()?;

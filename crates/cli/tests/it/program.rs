@@ -881,7 +881,7 @@ fn measured(folder: &TempDir, model: &str, task: &str, file: &str, data: &str, t
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((values.len(), &values[1]["model"], &values[0]["examples"]), (2, &model.into(), &2.into()));
     let missing = run(&["eval", "--model", model, &run_toml, "--beside", "nowhere"]);
-    assert!(missing.failed().contains("nowhere was not measured: the reason stands above"));
+    assert!(missing.err.contains("nowhere was not measured: the reason stands above"), "{}", missing.err);
     let kind = run(&["eval", "--model", model, &run_toml, "--set", "task={ kind = \"regression\" }"]);
     assert!(kind.error_line(2).contains("`task.kind` is regression; expected "), "{}", kind.err);
 }

@@ -748,6 +748,7 @@ impl BertConfig {
             pooling: self.pooling.unwrap_or(Pooling::Cls),
             causal: self.causal,
             teacher_maps: None,
+            integer_only: None,
         }
     }
 

@@ -217,8 +217,15 @@ impl<A: Attention, P: Positions> Electra<A, P> {
         let Bert { embeddings, pooling, causal, .. } = &self.discriminator.bert;
         let mut embeddings = embeddings.clone();
         embeddings.projection = projection;
-        let (pooling, causal) = (*pooling, *causal);
-        let bert = Bert { embeddings, encoder, pooler: None, pooling, causal, teacher_maps: None };
+        let bert = Bert {
+            embeddings,
+            encoder,
+            pooler: None,
+            pooling: *pooling,
+            causal: *causal,
+            integer_only: None,
+            teacher_maps: None,
+        };
         BertForMaskedLm { bert, mlm }
     }
 

@@ -8,6 +8,7 @@ mod config;
 mod electra;
 mod embeddings;
 mod heads;
+pub mod integer_only;
 mod model;
 mod pooling;
 mod pretraining;

@@ -1,3 +1,4 @@
+use super::integer_only::{self, IntegerBert};
 use super::{BertEmbeddings, Pooler, Pooling, TeacherMaps};
 use crate::blocks::{
     Attention, Embedding, Encoder, EncoderTrace, LearnedPositions, LinearMap, LinearMaps, MultiHeadAttention,
@@ -188,13 +189,21 @@ pub struct Bert<A: Attention = MultiHeadAttention, P: Positions = LearnedPositio
     /// While a student is trained: from its width to its teacher's. They change nothing but what is
     /// [recorded](crate::blocks::record_pass), and are not saved.
     pub teacher_maps: Option<TeacherMaps>,
+    /// The encoder in integers alone, which computes in place of the parameters.
+    #[module(skip)]
+    pub(crate) integer_only: Option<Arc<IntegerBert>>,
 }
 
 impl<A: Attention, P: Positions> LinearMaps for Bert<A, P> {
     fn linear_maps_mut(&mut self) -> Vec<LinearMap<'_>> {
-        let Self { embeddings, encoder, pooler, .. } = self;
+        let Self { embeddings, encoder, pooler, integer_only, .. } = self;
+        let is_used = integer_only.is_none();
         let kept = LinearMap::kept("embeddings", embeddings).chain(LinearMap::kept("pooler", pooler));
-        LinearMap::of("encoder", encoder).chain(kept).collect()
+        let layers = LinearMap::of("encoder", encoder);
+        layers
+            .map(|map| LinearMap { is_convertible: map.is_convertible && is_used, ..map })
+            .chain(kept)
+            .collect()
     }
 
     fn tables_mut(&mut self) -> Vec<(&'static str, &mut Embedding)> {
@@ -206,9 +215,14 @@ impl<A: Attention, P: Positions> Bert<A, P> {
     /// The same encoder with other [positions](BertEmbeddings::with_positions):
     /// [`NoPositions`](crate::blocks::NoPositions) if the attention handles positions itself.
     pub fn with_positions<Q: Positions>(self, positions: Q) -> Bert<A, Q> {
-        let Self { embeddings, encoder, pooler, pooling, causal, teacher_maps } = self;
+        let Self { embeddings, encoder, pooler, pooling, causal, teacher_maps, integer_only } = self;
         let embeddings = embeddings.with_positions(positions);
-        Bert { embeddings, encoder, pooler, pooling, causal, teacher_maps }
+        Bert { embeddings, encoder, pooler, pooling, causal, teacher_maps, integer_only }
+    }
+
+    /// Whether [`record_pass`](crate::blocks::record_pass) sees its layers; it does not in integers alone.
+    pub fn can_be_recorded(&self) -> bool {
+        self.integer_only.is_none()
     }
 
     /// The contextual states of all positions.
@@ -217,6 +231,9 @@ impl<A: Attention, P: Positions> Bert<A, P> {
     /// If the batch has no token, or a sequence is longer than `max_positions`.
     pub fn forward(&self, input: BertInput) -> BertOutput {
         input.assert_tokens();
+        if let Some(bert) = &self.integer_only {
+            return integer_only::forward(bert, input);
+        }
         match input.packing.clone() {
             Some(packing) if input.trace.attentions || !self.works_packed(&input) => {
                 self.forward_padded(input, &packing)
@@ -238,6 +255,11 @@ impl<A: Attention, P: Positions> Bert<A, P> {
     pub fn states_at(&self, mut input: BertInput, tokens: Tensor<1, Int>) -> Tensor<2> {
         input.assert_tokens();
         input.trace = EncoderTrace::default();
+        if let Some(bert) = &self.integer_only {
+            let [batch, len] = input.input_ids.dims();
+            let states = integer_only::forward(bert, input).last_hidden_state;
+            return states.reshape([batch * len, bert.d_model()]).select(0, tokens);
+        }
         let (input, tokens, places) = match input.packing.clone() {
             Some(_) if self.works_packed(&input) => {
                 let (tokens, places) = in_order(tokens);
@@ -306,8 +328,8 @@ impl<A: Attention, P: Positions> Bert<A, P> {
     /// Whether packed sequences are processed without padding on this device and by these layers' attention, which is
     /// then faster.
     pub fn takes_packed(&self) -> bool {
-        self.embeddings.relative_bias.is_none()
-            && self.encoder.layers.iter().all(|layer| layer.attention.takes_packed())
+        let attention_does = || self.encoder.layers.iter().all(|layer| layer.attention.takes_packed());
+        self.integer_only.is_some() || self.embeddings.relative_bias.is_none() && attention_does()
     }
 
     /// Whether this packed input is processed without padding. A bias is for padded sequences.
@@ -347,6 +369,11 @@ impl<A: Attention, P: Positions> Backbone for Bert<A, P> {
 
     fn layer_paths(&self) -> Vec<String> {
         (0..self.encoder.layers.len()).map(|layer| format!("encoder.layers.{layer}")).collect()
+    }
+
+    fn compute_in_integers(&mut self, bert: IntegerBert) -> bool {
+        self.integer_only = Some(Arc::new(bert));
+        true
     }
 }
 

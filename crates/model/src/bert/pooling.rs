@@ -1,5 +1,5 @@
 use super::model::first_states;
-use super::{Bert, BertInput};
+use super::{Bert, BertInput, integer_only};
 use crate::blocks::{Attention, EncoderTrace, Positions};
 use crate::ops::{Packing, is_fused};
 use crate::{ModelError, Result};
@@ -297,6 +297,9 @@ impl SentencePooling {
     /// # Panics
     /// If the encoder has too few [layers](Self::check).
     pub fn forward<A: Attention, P: Positions>(&self, bert: &Bert<A, P>, mut input: BertInput) -> Tensor<2> {
+        if let Some(bert) = &bert.integer_only {
+            return integer_only::pooled(bert, input, &self.poolings, self.layers, self.skipped);
+        }
         if self.poolings == [Pooling::Cls] && self.layers == 1 {
             return bert.first_states(input);
         }

@@ -1,4 +1,5 @@
 use super::fields::Fields;
+use super::integer_only::has_quant_mode;
 use super::keys::CONFIG_KEYS;
 use super::names::listed;
 use super::{Architecture, Family, FloatType, ProblemType, labels};
@@ -70,6 +71,8 @@ impl PretrainedConfig {
             other => other,
         })?;
 
+        // What it says of integers is read with the tensors.
+        has_quant_mode(fields)?;
         let problem_type = ProblemType::read(fields)?;
         let mut head_dropouts = Vec::new();
         for head in Architecture::ALL {

@@ -3,6 +3,7 @@
 use super::any_model::read_as_all;
 use super::fields::Fields;
 use super::float_type::{FloatType, lossless, overflows, stored_as};
+use super::integer_only::QUANT_MODE;
 use super::keys::CONFIG_KEYS;
 use super::quantization::KEY as QUANTIZATION;
 use super::text_file::write_text;
@@ -85,6 +86,10 @@ fn write_config(fields: &Fields, model_type: String, dtype: FloatType, to: &Path
     map.insert("model_type".into(), model_type.into());
     map.shift_remove("dtype");
     map.shift_remove(QUANTIZATION);
+    // The ranges of activations are not written.
+    if map.contains_key(QUANT_MODE) {
+        map.insert(QUANT_MODE.into(), false.into());
+    }
     map.insert("torch_dtype".into(), dtype.name().into());
     let text = serde_json::to_string_pretty(&map).expect("JSON that was read serialises") + "\n";
     write_text(&to.join("config.json"), &text)

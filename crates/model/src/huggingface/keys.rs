@@ -2,6 +2,7 @@
 //! followed; it needs no entry here.
 
 use super::fields::Fields;
+use super::integer_only::is_integer_only;
 use super::quantization::{KEY as QUANTIZATION, QuantizationConfig};
 use crate::Result;
 use serde_json::Value;
@@ -129,6 +130,7 @@ pub(super) const CONFIG_KEYS: Keys = Keys {
         ("mlp_bias", "false"),
         ("partial_rotary_factor", "1.0"),
         ("pruned_heads", "{}"),
+        ("quant_mode", "false"),
         ("quantization_config", "null"),
         ("same_length", "false"),
         ("scale_attn_by_inverse_layer_idx", "false"),
@@ -291,7 +293,10 @@ impl Keys {
     /// [`ModelError::Config`](crate::ModelError::Config) for a value that is not followed.
     pub fn check(&self, fields: &Fields, key: &str, found: &Value) -> Result<()> {
         if key == QUANTIZATION {
-            return QuantizationConfig::read(fields).map(drop);
+            return match is_integer_only(fields) {
+                true => Ok(()),
+                false => QuantizationConfig::read(fields).map(drop),
+            };
         }
         let Some(neutral) = self.neutral(key) else { return Ok(()) };
         let is_neutral = found.is_null()

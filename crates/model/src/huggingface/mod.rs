@@ -20,6 +20,7 @@ mod float_type;
 mod folder;
 mod generation;
 mod gguf;
+mod integer_only;
 mod json_file;
 mod keys;
 mod labels;
@@ -49,6 +50,7 @@ pub use families::Family;
 pub use float_type::FloatType;
 pub use folder::{MAX_SHARD_SIZE, save_tensors, tensors_of};
 pub use generation::{DecodeOptions, read_decode_settings};
+pub use integer_only::check_integer_only;
 pub use pretrained_folder::PretrainedFolder;
 pub use problem_type::ProblemType;
 pub use published::{

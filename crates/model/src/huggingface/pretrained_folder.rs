@@ -1,9 +1,10 @@
 use super::published::tell_own_projection;
 use super::reports::LoadReport;
 use super::{Architecture, MappedTensors, PretrainedConfig, tensors_of};
+use crate::bert::integer_only::IntegerBert;
 use crate::bert::{Bert, BertConfig};
 use crate::blocks::set_integers;
-use crate::{HasBackbone, ModelError, ParamInit, Result};
+use crate::{Backbone, HasBackbone, ModelError, ParamInit, Result};
 use std::path::{Path, PathBuf};
 
 /// An open Hugging Face folder: its configuration and its tensors.
@@ -71,6 +72,11 @@ impl PretrainedFolder {
         &self.folder
     }
 
+    /// The tensors.
+    pub(super) fn tensors(&self) -> &MappedTensors {
+        &self.tensors
+    }
+
     /// The encoder's configuration for a model of `architecture`: with a pooler if the class in transformers has one;
     /// for the bare encoder, only if the checkpoint has one.
     pub fn encoder(&self, architecture: Architecture) -> BertConfig {
@@ -125,7 +131,19 @@ impl PretrainedFolder {
         let misfits =
             if self.replaces_heads { rules.misfits(&model, &self.tensors, new)? } else { Vec::new() };
         self.tensors.floats.retain(|name, _| !misfits.contains(name));
+        let integer_only = self.tensors.integer_only.take();
         let (mut model, mut report, integers) = rules.put(model, &self.folder, self.tensors, new)?;
+        if let Some(parts) = integer_only {
+            let wrong = |reason| ModelError::Weights { path: self.folder.clone(), reason };
+            let bert = IntegerBert::new(&parts).map_err(wrong)?;
+            if !model.backbone_mut().compute_in_integers(bert) {
+                let reason = "has integers alone, which this model does not compute with".into();
+                return Err(ModelError::Weights { path: self.folder, reason });
+            }
+            report.unexpected.extend(misfits);
+            report.unexpected.sort();
+            return Ok((model, report));
+        }
         let left = set_integers(model.backbone_mut(), &M::path_of(""), integers);
         let rounded: Vec<_> = left.iter().filter(|(_, (tensor, _))| tensor.tokens.is_some()).collect();
         if let Some((first, _)) = rounded.first() {

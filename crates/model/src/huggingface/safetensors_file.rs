@@ -1,4 +1,5 @@
 use super::quantization::QuantizedTensor;
+use crate::bert::integer_only::IntegerParts;
 use crate::weights::{NamedTensors, OnDevice, TensorsOnDevice};
 use crate::{ModelError, Result};
 use burn::tensor::{AllocationProperty, DType, TensorData};
@@ -22,12 +23,14 @@ pub struct MappedTensors {
     pub others: Vec<String>,
     /// What those hold, where it may be a part of a matrix of integers.
     pub(super) raw: BTreeMap<String, RawTensor>,
+    /// The encoder, if it is computed in integers alone.
+    pub(super) integer_only: Option<IntegerParts>,
 }
 
 impl MappedTensors {
     /// Float tensors, and the names of others.
     pub(super) fn new(floats: NamedTensors, others: Vec<String>) -> Self {
-        Self { floats, quantized: BTreeMap::new(), others, raw: BTreeMap::new() }
+        Self { floats, quantized: BTreeMap::new(), others, raw: BTreeMap::new(), integer_only: None }
     }
 
     /// The names and the shapes of all tensors that have numbers.

@@ -1,5 +1,5 @@
 use super::SequenceHead;
-use crate::bert::{Bert, BertInput, Pooling, SentencePooling};
+use crate::bert::{Bert, BertInput, Pooling, SentencePooling, integer_only};
 use crate::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
 use crate::ops::CrossEntropy;
 use burn::module::Module;
@@ -37,7 +37,11 @@ impl<A: Attention, P: Positions> BertForSequenceClassification<A, P> {
     /// # Shapes
     /// - returns `[sequences, n_outputs]`
     pub fn forward(&self, input: BertInput) -> Tensor<2> {
-        self.head.forward(self.summaries(input))
+        let in_integers = || integer_only::logits(self.bert.integer_only.as_deref()?, &input);
+        match self.pooling.map_or_else(in_integers, |_| None) {
+            Some(logits) => logits,
+            None => self.head.forward(self.summaries(input)),
+        }
     }
 
     /// The head's input for each sequence.

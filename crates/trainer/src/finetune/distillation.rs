@@ -113,6 +113,9 @@ impl<'a> Distillation<'a> {
                     "a teacher with the student's tokenizer: `[distillation.inner]` compares single tokens";
                 return Err(refused(same.into()));
             }
+            (Some(_), Some(_)) if !model.backbone().can_be_recorded() => {
+                return Err(refused("a teacher in floats: one of integers alone shows no layers".into()));
+            }
             (Some(_), Some(student)) => {
                 let student = Side { encoder: student, name: "the student".into() };
                 Inner::plan(section, &student, &Side { encoder: &encoder, name: "the teacher".into() })?

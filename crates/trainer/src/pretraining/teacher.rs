@@ -96,6 +96,9 @@ impl Teacher {
                 "a teacher with a head for masked pieces ({missing} is missing), or `distillation.soft` = 0"
             )));
         }
+        if section.inner.is_some() && !model.bert.can_be_recorded() {
+            return Err(refused("a teacher in floats: one of integers alone shows no layers".into()));
+        }
         pack_weights(&mut model.bert);
         let of_student = Side { encoder: student, name: "the student".into() };
         let inner =

@@ -81,6 +81,21 @@ impl Histogram {
         }
     }
 
+    /// The end of a range with 0 in its middle, for integers from `-greatest` to `greatest`.
+    pub fn symmetric_end(&self, ranges: Ranges, greatest: f64) -> f32 {
+        let (least, most) = match ranges {
+            Ranges::Mse => {
+                const STEPS: i32 = 200;
+                let end = self.most.max(-self.least);
+                let ends = (0..STEPS).map(|step| end * (1.0 - step as f32 / STEPS as f32));
+                let error = |end: f32| self.error((-end, end), f64::from(end) / greatest);
+                return ends.min_by(|a, b| error(*a).total_cmp(&error(*b))).unwrap_or(end);
+            }
+            _ => self.range(ranges),
+        };
+        most.max(-least)
+    }
+
     /// The range with the least squared error, of those that are shrunk at either end: first both, then one end alone.
     fn best(&self) -> (f32, f32) {
         const STEPS: i32 = 100;
@@ -99,7 +114,10 @@ impl Histogram {
     /// The sum of squared errors of rounding in a range. A bin's numbers lie in its middle; the error of rounding itself is
     /// that of numbers that are spread evenly.
     fn squared_error(&self, (least, most): (f32, f32)) -> f64 {
-        let step = f64::from(TokenRange::of(least, most).scale);
+        self.error((least, most), f64::from(TokenRange::of(least, most).scale))
+    }
+
+    fn error(&self, (least, most): (f32, f32), step: f64) -> f64 {
         let (least, most) = (f64::from(least), f64::from(most));
         let width = f64::from(self.end) / (BINS as f64 / 2.0);
         let counts = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);

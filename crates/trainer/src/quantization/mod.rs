@@ -12,9 +12,11 @@
 mod calibration;
 mod gptq;
 mod histogram;
+mod integer_only;
 mod source;
 
 pub use histogram::Ranges;
+use integer_only::quantize_integer_only;
 
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
@@ -39,6 +41,14 @@ pub enum WeightFormat {
 }
 
 impl WeightFormat {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Int8 => "int8",
+            Self::Q8_0 => "q8_0",
+            Self::Q4_0 => "q4_0",
+        }
+    }
+
     fn is_in_blocks(self) -> bool {
         self != Self::Int8
     }
@@ -66,23 +76,37 @@ pub struct QuantizeConfig {
     pub smooth: Option<f64>,
     /// Whether weights are rounded by GPTQ in place of to the nearest.
     pub gptq: bool,
+    /// Whether the encoder is computed in integers alone, embeddings, softmax, GELU and layer normalisation too (I-BERT, Kim
+    /// et al. 2021). Tables are then integers, and [`ranges`](Self::ranges) are [`Ranges::Mse`] if there are none.
+    pub integers_only: bool,
 }
 
 impl QuantizeConfig {
     /// Weights rounded to the nearest, and a range for each token.
     pub fn new(weights: WeightFormat) -> Self {
-        Self { weights, tables: false, ranges: None, smooth: None, gptq: false }
+        Self { weights, tables: false, ranges: None, smooth: None, gptq: false, integers_only: false }
     }
 
     /// Whether texts are needed.
     pub fn needs_texts(&self) -> bool {
-        self.ranges.is_some() || self.smooth.is_some() || self.gptq
+        self.ranges.is_some() || self.smooth.is_some() || self.gptq || self.integers_only
     }
 
     fn check(&self) -> Result<()> {
         let wrong = |key: &str, found: String, expected: &str| {
             Err(TrainerError::Setting { key: key.into(), found, expected: expected.into() })
         };
+        if self.integers_only {
+            let only = "nothing beside it: I-BERT rounds each number to the nearest";
+            return match () {
+                () if self.weights != WeightFormat::Int8 => {
+                    wrong("weights", self.weights.name().into(), "int8 for integers alone")
+                }
+                () if self.gptq => wrong("integers-only", "given with --gptq".into(), only),
+                () if self.smooth.is_some() => wrong("integers-only", "given with --smooth".into(), only),
+                () => Ok(()),
+            };
+        }
         match (self.smooth, self.ranges) {
             (Some(alpha), _) if !(0.0..=1.0).contains(&alpha) => wrong("smooth", alpha.to_string(), "0 to 1"),
             (_, Some(Ranges::Percentile(share))) if !(share > 50.0 && share <= 100.0) => {
@@ -126,6 +150,10 @@ pub fn quantize(
 ) -> Result<QuantizeReport> {
     config.check()?;
     check_floats(from)?;
+    if config.integers_only {
+        let ranges = config.ranges.unwrap_or(Ranges::Mse);
+        return quantize_integer_only(from, to, ranges, texts, device, &mut progress);
+    }
     let mut source = Source::open(from, device)?;
     let maps = source.maps();
     let is_even = |d: usize| !config.weights.is_in_blocks() || d.is_multiple_of(BLOCK);

@@ -52,7 +52,7 @@ enum Model {
 }
 
 /// A folder's tokenizer for texts of at most so many tokens.
-fn tokenizer_of(folder: &Path, most: usize) -> Result<Tokenizer> {
+pub(super) fn tokenizer_of(folder: &Path, most: usize) -> Result<Tokenizer> {
     /// Longer texts say no more about features.
     const MOST: usize = 512;
     let mut tokenizer = Tokenizer::load(folder)?;

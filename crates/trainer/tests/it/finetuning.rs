@@ -908,7 +908,7 @@ fn a_student_learns_from_inside_its_teacher() {
     let means = |run: &str, term: &str| {
         let lines = fs::read_to_string(bench.path(run).join("metrics.jsonl")).unwrap();
         let records = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        let values: Vec<f64> = records.filter_map(|record| record["terms"][term].as_f64()).collect();
+        let values: Vec<f64> = records.filter_map(|record| record["losses"][term].as_f64()).collect();
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         assert!(values.len() > 40, "{run}: {term} in {lines}");
         (mean(&values[..10]), mean(&values[values.len() - 10..]))

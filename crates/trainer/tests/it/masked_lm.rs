@@ -202,7 +202,7 @@ fn a_student_is_pretrained_by_a_teacher() {
     let records = jsonl::read(&bench.path("distil").join(METRICS_FILE)).unwrap();
     let term = |name: &str| {
         let steps = records.iter().filter_map(|record| match record {
-            Record::Step(record) => record.terms.get(name).copied(),
+            Record::Train(record) => record.losses.iter().find(|(of, _)| of == name).map(|(_, loss)| *loss),
             _ => None,
         });
         let values: Vec<f64> = steps.collect();

@@ -36,6 +36,9 @@ impl Family {
     /// CamemBERT (Martin et al. 2020): RoBERTa of French.
     pub const CAMEMBERT: Self = Self(&roberta::CAMEMBERT);
 
+    /// I-BERT (Kim et al. 2021): RoBERTa, which is computed in integers alone with `quant_mode`.
+    pub const IBERT: Self = Self(&roberta::IBERT);
+
     /// DistilBERT (Sanh et al. 2019): it has neither segments nor a pooler.
     pub const DISTILBERT: Self = Self(&distilbert::DistilBert);
 
@@ -103,6 +106,7 @@ impl Family {
         Self::ROBERTA,
         Self::XLM_ROBERTA,
         Self::CAMEMBERT,
+        Self::IBERT,
         Self::DISTILBERT,
         Self::ALBERT,
         Self::ELECTRA,

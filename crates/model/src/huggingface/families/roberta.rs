@@ -10,19 +10,33 @@ pub(super) const ROBERTA: Roberta = Roberta {
     model_type: "roberta",
     class_prefix: "Roberta",
     format: EncoderFormat { vocab_size: 50_265, ..FORMAT },
+    ..ROBERTA_LIKE
 };
 
 pub(super) const XLM_ROBERTA: Roberta =
-    Roberta { name: "XLM-RoBERTa", model_type: "xlm-roberta", class_prefix: "XLMRoberta", format: FORMAT };
+    Roberta { name: "XLM-RoBERTa", model_type: "xlm-roberta", class_prefix: "XLMRoberta", ..ROBERTA_LIKE };
 
 pub(super) const CAMEMBERT: Roberta =
-    Roberta { name: "CamemBERT", model_type: "camembert", class_prefix: "Camembert", format: FORMAT };
+    Roberta { name: "CamemBERT", model_type: "camembert", class_prefix: "Camembert", ..ROBERTA_LIKE };
+
+/// Its class reads neither `is_decoder` nor `pruned_heads`.
+pub(super) const IBERT: Roberta = Roberta {
+    name: "I-BERT",
+    model_type: "ibert",
+    class_prefix: "IBert",
+    prefix: "ibert.",
+    format: EncoderFormat { has_is_decoder: false, has_pruned_heads: false, ..FORMAT },
+};
+
+const ROBERTA_LIKE: Roberta =
+    Roberta { name: "", model_type: "", class_prefix: "", prefix: "roberta.", format: FORMAT };
 
 /// A family whose classes in transformers differ from RoBERTa's in name alone.
 pub(super) struct Roberta {
     name: &'static str,
     model_type: &'static str,
     class_prefix: &'static str,
+    prefix: &'static str,
     format: EncoderFormat,
 }
 
@@ -49,7 +63,7 @@ impl FamilyDefinition for Roberta {
     }
 
     fn prefix(&self) -> &'static str {
-        "roberta."
+        self.prefix
     }
 
     fn has_pooler(&self, architecture: Architecture) -> bool {

@@ -2,6 +2,7 @@
 
 use super::{Checked, Group, Inputs, KEY, QuantizationConfig, QuantizedTensor, Strategy};
 use crate::huggingface::fields::Fields;
+use crate::huggingface::integer_only::{has_quant_mode, is_integer_only, read_integer_only};
 use crate::huggingface::safetensors_file::{MappedTensors, RawTensor};
 use crate::ops::{BLOCK, Bits, IntegerMatrix, Scales, TokenRange, TokenRounding};
 use crate::{ModelError, Result};
@@ -15,6 +16,11 @@ use std::path::Path;
 /// [`ModelError::Integers`]; those of a `config.json` that cannot be read.
 pub fn check_floats(folder: &Path) -> Result<()> {
     match Fields::read_if_present(&folder.join("config.json"))? {
+        Some(fields) if is_integer_only(&fields) => Err(ModelError::Integers { path: folder.into() }),
+        Some(fields) if has_quant_mode(&fields)? => {
+            let expected = "false: a model of integers can be neither trained nor changed";
+            Err(fields.refuse("quant_mode", &true.into(), expected))
+        }
         Some(fields) if QuantizationConfig::read(&fields)?.is_some() => {
             Err(ModelError::Integers { path: folder.into() })
         }
@@ -29,6 +35,10 @@ pub fn check_floats(folder: &Path) -> Result<()> {
 /// Those of [`QuantizationConfig::read`]; [`ModelError::Weights`] for tensors that do not fit together.
 pub(crate) fn decoded(folder: &Path, mut tensors: MappedTensors) -> Result<MappedTensors> {
     let Some(fields) = Fields::read_if_present(&folder.join("config.json"))? else { return Ok(tensors) };
+    tensors.integer_only = read_integer_only(folder, &fields, &mut tensors)?;
+    if is_integer_only(&fields) {
+        return Ok(tensors);
+    }
     let Some(config) = QuantizationConfig::read(&fields)? else { return Ok(tensors) };
     let wrong = |reason: String| ModelError::Weights { path: folder.into(), reason };
     let modules = tensors.floats.keys().filter_map(|name| name.strip_suffix(".weight_scale"));

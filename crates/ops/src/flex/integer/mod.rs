@@ -343,6 +343,80 @@ pub(crate) fn linear<const D: usize>(
     Tensor::from_primitive::<Flex>(tensor(y, Shape::from(shape.to_vec())))
 }
 
+/// The sums of products of integers and of a weight, plus a bias: `[n, d_out]`. The weight has a scale for each column.
+pub(crate) fn sums(x: &[i8], d_in: usize, weight: &PackedWeight, bias: &[i32]) -> Vec<i32> {
+    /// Steps are unsigned: a number is `step − ZERO`.
+    const ZERO: i32 = 128;
+    let (kernel, d_out, lanes) = (weight.kernel, weight.d_out, weight.lanes);
+    let n = x.len() / d_in.max(1);
+    if lanes == 0 || n == 0 || d_out == 0 {
+        return bias.repeat(n);
+    }
+    let Scaled::Columns { sums: column_sums, .. } = &weight.scaled else {
+        unreachable!("maps of integers alone have a scale for each column")
+    };
+    let offsets: Vec<i32> =
+        bias.iter().zip(column_sums).map(|(bias, sum)| bias.wrapping_sub(sum.wrapping_mul(ZERO))).collect();
+    let [rows, columns] = kernel.tile();
+    let n_panels = n.div_ceil(rows);
+    let is_large = n * d_in * d_out >= PARALLEL;
+    let per_task = match is_large {
+        true => n_panels.div_ceil(wanted_tasks(true)).min(kernel.task()[0]),
+        false => n_panels,
+    };
+    let mut y = vec![0; n * d_out];
+    let task = |(y, x): (&mut [i32], &[i8])| {
+        let n_panels = (x.len() / d_in).div_ceil(rows);
+        let mut lines = Line::zeros(n_panels * rows * lanes);
+        let mut bytes = vec![0u8; rows * lanes * DEPTH];
+        let panels = Line::lanes_mut(&mut lines);
+        for (panel, x) in panels.chunks_exact_mut(rows * lanes).zip(x.chunks(rows * d_in)) {
+            for (bytes, x) in bytes.chunks_exact_mut(lanes * DEPTH).zip(x.chunks_exact(d_in)) {
+                bytes.iter_mut().zip(x).for_each(|(byte, x)| *byte = x.cast_unsigned() ^ 0x80);
+            }
+            kernel.pack(&bytes, panel);
+        }
+        let panels = Line::lanes(&lines);
+        kernel.set_up(|| {
+            let (mut sums, mut whole) = (Sums::new(), Vec::new());
+            for j in 0..d_out.div_ceil(columns) {
+                let of = j * columns..d_out.min((j + 1) * columns);
+                let right = weight.panel(j, &mut whole);
+                for (panel, y) in panels.chunks_exact(rows * lanes).zip(y.chunks_mut(rows * d_out)) {
+                    kernel.multiply(panel, right, y.len() / d_out, of.len(), &mut sums);
+                    for (y, sums) in y.chunks_exact_mut(d_out).zip(sums.0.chunks_exact(columns)) {
+                        for ((y, sum), offset) in y[of.clone()].iter_mut().zip(sums).zip(&offsets[of.clone()])
+                        {
+                            *y = sum.wrapping_add(*offset);
+                        }
+                    }
+                }
+            }
+        });
+    };
+    match is_large {
+        true => {
+            let tasks = y.par_chunks_mut(per_task * rows * d_out).zip(x.par_chunks(per_task * rows * d_in));
+            tasks.for_each(task);
+        }
+        false => task((&mut y, x)),
+    }
+    y
+}
+
+vectorised! {
+    /// The sums of products of one row and of each of several.
+    pub(crate) fn scores(row: &[i16], others: &[i16], to: &mut [i32]) {
+        for (other, to) in others.chunks_exact(row.len().max(1)).zip(to) {
+            let mut sum = 0;
+            for i in 0..row.len() {
+                sum += i32::from(row[i]) * i32::from(other[i]);
+            }
+            *to = sum;
+        }
+    }
+}
+
 /// Panels of rows and of columns per task: fewer if there would be too few tasks.
 fn task(kernel: Kernel, n_left: usize, n_right: usize, parallel: bool) -> [usize; 2] {
     let [mut rows, mut columns] = kernel.task();
@@ -495,6 +569,28 @@ mod tests {
                         let Scales::Rows(scales) = quantized.scales() else { unreachable!() };
                         let expected = products.sum::<i32>() as f32 * (scale * scales[j]) + bias;
                         prop_assert_eq!(y.to_bits(), expected.to_bits(), "{:?}", kernel);
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        #[test]
+        fn sums_of_integers_are_exact_on_every_kernel(
+            n in 1..40usize, d_in in 1..80usize, d_out in 1..80usize, seed in 0..u32::MAX - 9,
+        ) {
+            let x: Vec<i8> = bytes(n * d_in, seed + 2).into_iter().map(u8::cast_signed).collect();
+            let bias: Vec<i32> = (0..d_out as i32).map(|i| i * 7_919 - 9_999).collect();
+            for kernel in Kernel::available() {
+                let weight = quantized([d_in, d_out], kernel.greatest_weight(), seed);
+                let y = sums(&x, d_in, &PackedWeight::packed(&weight, &[], kernel), &bias);
+                for (x, y) in x.chunks_exact(d_in).zip(y.chunks_exact(d_out)) {
+                    for (j, y) in y.iter().enumerate() {
+                        let products = x.iter().zip(weight.row(j)).map(|(x, w)| i32::from(*x) * i32::from(w));
+                        prop_assert_eq!(*y, products.sum::<i32>() + bias[j], "{:?}", kernel);
                     }
                 }
             }
