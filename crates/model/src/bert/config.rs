@@ -822,6 +822,7 @@ mod tests {
         use crate::bert::BertInput;
         use crate::blocks::observe_inputs;
         use crate::weights;
+        use burn::tensor::Tensor;
         use std::cell::Cell;
         use std::rc::Rc;
 
@@ -832,14 +833,10 @@ mod tests {
         let bert = config.init_encoder(&mut ParamInit::new(&device, 1));
         let sum = Rc::new(Cell::new(0.0));
         let observed = sum.clone();
-        let widths: Vec<_> = weights::shapes(&bert).into_iter().collect();
-        let parameters: usize = widths
-            .iter()
-            .filter(|(path, _)| {
-                path.starts_with("encoder") && path.ends_with("weight") && !path.contains("norm")
-            })
-            .map(|(_, shape)| shape.iter().product::<usize>())
-            .sum();
+        let is_map =
+            |path: &str| path.starts_with("encoder") && path.ends_with("weight") && !path.contains("norm");
+        let maps = weights::shapes(&bert).into_iter().filter(|(path, _)| is_map(path));
+        let parameters: usize = maps.map(|(_, shape)| shape.iter().product::<usize>()).sum();
         let len = 7;
         let observer = move |_, x: Tensor<2>| observed.set(observed.get() + x.dims()[0] as f64);
         observe_inputs(observer, || bert.forward(BertInput::packed(&[1; 7], &[len], &device)));
