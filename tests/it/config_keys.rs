@@ -161,6 +161,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Fine-tuning", &[], "model.lora.zzzzzzzz=1"),
     ("Fine-tuning", &["distillation.teacher=a"], "distillation.zzzzzzzz=1"),
     ("Fine-tuning", &["distillation.teacher=a"], "distillation.inner.zzzzzzzz=1"),
+    ("Fine-tuning", &["quantization.weights=int8"], "quantization.zzzzzzzz=1"),
     ("Fine-tuning", &["pruning.kind=magnitude"], "pruning.zzzzzzzz=1"),
     ("Fine-tuning", &["pruning.kind=random"], "pruning.zzzzzzzz=1"),
     ("Fine-tuning", &["pruning.kind=movement"], "pruning.zzzzzzzz=1"),

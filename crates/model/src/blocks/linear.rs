@@ -1,4 +1,5 @@
 use super::observed::observed;
+use super::rounded::rounded;
 use super::{InferenceWeight, LoraAdapter};
 use crate::huggingface::QuantizedTensor;
 use crate::{ParamInit, ops};
@@ -100,6 +101,7 @@ impl Linear {
 
     fn product<const D: usize>(&self, x: Tensor<D>, bias: Option<Tensor<1>>) -> Tensor<D> {
         observed(self.weight.id, &x);
+        let x = rounded(self.weight.id, x);
         let added = self.lora.as_ref().map(|adapter| adapter.forward(x.clone()));
         let y = match &self.inference {
             Some(weight) => weight.forward(x, bias),

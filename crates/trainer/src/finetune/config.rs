@@ -5,6 +5,7 @@ use super::section::TaskSection;
 use crate::config::{Common, NonFinite, Precision, Run};
 use crate::distillation::DistillationSection;
 use crate::pruning::PruningSection;
+use crate::quantization::QuantizationSection;
 use cloze_data::labelled::LabelledSource;
 use cloze_model::blocks::LoraConfig;
 use cloze_model::tasks::DropoutOverrides;
@@ -38,6 +39,9 @@ pub struct FineTuneRun<S = TaskSection> {
     /// `[pruning]`: masks on the encoder's weights. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pruning: Option<PruningSection>,
+    /// `[quantization]`: rounded weights and inputs in the encoder's layers. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantization: Option<QuantizationSection>,
     /// `[eval]`: when to evaluate, by which metric, and when to stop.
     #[serde(default)]
     pub eval: FineTuneEval,
@@ -58,6 +62,8 @@ pub struct Tuning<'a> {
     pub distillation: Option<&'a DistillationSection>,
     /// `[pruning]`
     pub pruning: Option<&'a PruningSection>,
+    /// `[quantization]`
+    pub quantization: Option<&'a QuantizationSection>,
     /// `[eval]`
     pub eval: &'a FineTuneEval,
 }
@@ -65,9 +71,10 @@ pub struct Tuning<'a> {
 impl<S> Run<FineTuneRun<S>> {
     /// All sections except the task.
     pub(super) fn tuning(&self) -> Tuning<'_> {
-        let FineTuneRun { model, data, train, distillation, pruning, eval, .. } = &self.kind;
+        let FineTuneRun { model, data, train, distillation, pruning, quantization, eval, .. } = &self.kind;
         let (distillation, pruning) = (distillation.as_ref(), pruning.as_ref());
-        Tuning { common: &self.common, model, data, train, distillation, pruning, eval }
+        let quantization = quantization.as_ref();
+        Tuning { common: &self.common, model, data, train, distillation, pruning, quantization, eval }
     }
 }
 

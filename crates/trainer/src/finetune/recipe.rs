@@ -9,11 +9,12 @@ use super::task::{Encoded, Features, Task};
 use crate::Result;
 use crate::engine::checkpoint::CursorState;
 use crate::engine::{
-    Advance, Epochs, Exported, Extensions, Objective, Position, Recipe, Rounds, SplitFigures, StepBatches,
-    Term, watched,
+    Advance, Epochs, Exported, Extension, Extensions, Objective, Position, Recipe, Rounds, SplitFigures,
+    StepBatches, Term, watched,
 };
 use crate::metrics::progress::RunProgress;
-use crate::pruning::{PruningSection, Target, share_of_zeros};
+use crate::pruning::{PruningSection, Target, ids, share_of_zeros};
+use crate::quantization::{QuantizationSection, Rounding};
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
@@ -21,7 +22,9 @@ use cloze_data::labelled::Buckets;
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Predictions;
 use cloze_evaluation::table::percent;
+use cloze_model::blocks::with_rounded_inputs;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// The fine-tuning of one model. A batch is a list of example indices.
@@ -36,6 +39,23 @@ pub(super) struct TaskRecipe<'a, T: Task> {
     pub form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
     pub distillation: Option<Distillation<'a>>,
     pub masks: Option<Masks<'a>>,
+    pub rounding: Option<Rounded<'a>>,
+}
+
+/// What a run rounds.
+pub(super) struct Rounded<'a> {
+    pub section: &'a QuantizationSection,
+    pub targets: Vec<Target>,
+}
+
+impl Rounded<'_> {
+    /// Runs with inputs rounded, if they are. A model's parameters keep their ids, but not in every copy of a model.
+    fn run<M: Module, R>(&self, model: &M, run: impl FnOnce() -> R) -> R {
+        match self.section.inputs {
+            true => with_rounded_inputs(Rc::new(ids(model, &self.targets)), run),
+            false => run(),
+        }
+    }
 }
 
 /// What a run masks.
@@ -70,6 +90,14 @@ impl<T: Task> TaskRecipe<'_, T> {
         self.features(batch).into_iter().map(|features| features.cost() as u64).sum()
     }
 
+    /// Runs with the inputs of a model's layers rounded, if the run rounds them.
+    fn rounding<R>(&self, model: &T::Model, run: impl FnOnce() -> R) -> R {
+        match &self.rounding {
+            Some(rounded) => rounded.run(model, run),
+            None => run(),
+        }
+    }
+
     /// A model's predictions for a split, and their metrics.
     fn measure(
         &self,
@@ -79,7 +107,8 @@ impl<T: Task> TaskRecipe<'_, T> {
         advanced: &mut dyn FnMut(Advance),
     ) -> Result<(Box<dyn Predictions>, Figures)> {
         let eval = &self.config.eval;
-        let predictions = predict(self.task, model, data, eval.batch_tokens, device, advanced);
+        let predict = || predict(self.task, model, data, eval.batch_tokens, device, advanced);
+        let predictions = self.rounding(model, predict);
         let figures = figures(&*predictions, eval.metric.as_deref())?;
         Ok((predictions, figures))
     }
@@ -107,7 +136,7 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
 
     fn sums(&self, model: &T::Model, batch: &Vec<usize>, device: &Device) -> Vec<Tensor<1>> {
         let features = self.features(batch);
-        let scores = || self.task.scores(model, &features, device);
+        let scores = || self.rounding(model, || self.task.scores(model, &features, device));
         let (scores, more) = match &self.distillation {
             None => (scores(), Vec::new()),
             Some(distillation) => distillation.sums(batch, device, scores),
@@ -127,7 +156,8 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
             return None;
         }
         let features = self.features(batch);
-        let (sum, gradients) = self.task.gradients(model, &features, factors[0], seed, device)?;
+        let gradients = || self.task.gradients(model, &features, factors[0], seed, device);
+        let (sum, gradients) = self.rounding(model, gradients)?;
         Some((vec![sum], gradients))
     }
 }
@@ -166,9 +196,13 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
     fn extensions(&self) -> Extensions<T::Model> {
         let seed = self.config.common.run.seed;
         let masks = self.masks.iter();
-        masks
-            .map(|masks| masks.section.extension(masks.targets.clone(), masks.rounds, masks.steps, seed))
-            .collect()
+        let masks = masks
+            .map(|masks| masks.section.extension(masks.targets.clone(), masks.rounds, masks.steps, seed));
+        let rounding = self.rounding.iter().map(|rounded| {
+            let rounding = Rounding::new(rounded.section.weights, rounded.targets.clone());
+            Box::new(rounding) as Box<dyn Extension<T::Model>>
+        });
+        masks.chain(rounding).collect()
     }
 
     fn split(&self) -> Option<&str> {

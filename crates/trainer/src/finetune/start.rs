@@ -6,7 +6,7 @@ use super::evaluate::figures;
 use super::form::{Form, PretrainedForm};
 use super::model_folder::{ModelFolder, TaskFile};
 use super::reading::TaskData;
-use super::recipe::{Masks, TaskRecipe};
+use super::recipe::{Masks, Rounded, TaskRecipe};
 use super::task::{Encoded, Features, PretrainedTask, Task, bad_setting, n_cut, no_teacher};
 use crate::engine::optimizer::ParamGroup;
 use crate::engine::{
@@ -17,6 +17,7 @@ use crate::gradual_unfreezing::gradual_unfreezing;
 use crate::layer_decay::layer_decay;
 use crate::memory::{Keys, Load, MemoryEstimate, check, n_parameters};
 use crate::metrics::progress::RunProgress;
+use crate::pruning::{Granularity, weight_targets};
 use crate::{Result, TrainerError, recompute};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
@@ -129,8 +130,12 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     let distillation = Distillation::open::<T, T>(task, &data, Some(&encoder), config, options, progress)?;
     let inner = distillation.as_ref().and_then(|distillation| distillation.inner.as_ref());
     model.backbone_mut().teacher_maps = inner.and_then(|inner| inner.teacher_maps(&mut init));
+    let rounding = config.quantization.map(|section| {
+        let all = weight_targets(&model, Granularity::Weights);
+        Rounded { section, targets: section.targets(all) }
+    });
     let mut recipe =
-        TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation, masks };
+        TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation, masks, rounding };
     let new = if config.model.untrained { "all".into() } else { report.missing.join(", ") };
     let origin = [
         ("checkpoint", config.model.path.display().to_string()),
@@ -205,6 +210,10 @@ fn prepare_with<'a, T: Task>(
         let expected = "no such section: masks are for a checkpoint with an encoder";
         return Err(bad_setting("pruning", "given", expected.into()));
     }
+    if config.quantization.is_some() {
+        let expected = "no such section: the layers of a checkpoint with an encoder are rounded";
+        return Err(bad_setting("quantization", "given", expected.into()));
+    }
     if data.train.features.is_empty() {
         return Err(TrainerError::NoExamples { split: "training" });
     }
@@ -214,8 +223,9 @@ fn prepare_with<'a, T: Task>(
     let mut settings = settings(config, epochs.clone(), steps);
     settings.optimizer.groups.extend(groups(&model, &epochs, progress));
     let fingerprint = fingerprint(&data.train.features);
-    let masks = None;
-    let recipe = TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation, masks };
+    let (masks, rounding) = (None, None);
+    let recipe =
+        TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation, masks, rounding };
     introduce(&recipe, &model, steps, origin, progress);
     Ok(Prepared { recipe, model, settings })
 }

@@ -8,6 +8,7 @@ use crate::config::validate::{
     Check, at_least, averaging, below_one, ensure, final_fraction, optimizer, positive,
 };
 use crate::pruning::PruningSection;
+use crate::quantization::QuantizationSection;
 
 /// Checks every value of `config` for a kind of task, and their consistency; returns the first complaint.
 pub(super) fn validate(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
@@ -20,6 +21,9 @@ pub(super) fn validate(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     if let Some(section) = config.pruning {
         section.check()?;
         pruning(section, config)?;
+    }
+    if let Some(section) = config.quantization {
+        rounding(section, config)?;
     }
     let train = &config.train;
     // Only a prompt says something without having been trained.
@@ -115,6 +119,28 @@ fn pruning(section: &PruningSection, config: Tuning<'_>) -> Check {
         )?;
     }
     Ok(())
+}
+
+/// Checks what cannot be combined with rounding.
+fn rounding(section: &QuantizationSection, config: Tuning<'_>) -> Check {
+    let none =
+        |is_none: bool, key: &'static str, expected: &'static str| ensure(is_none, key, "given", expected);
+    let model = config.model;
+    none(
+        model.recurrent.is_none(),
+        "quantization",
+        "none with `[model.recurrent]`: the layers of encoders are rounded",
+    )?;
+    none(model.lora.is_none(), "model.lora", "none with `[quantization]`: trained weights are rounded")?;
+    none(
+        config.common.average.is_none(),
+        "average",
+        "none with `[quantization]`: a mean of models is not rounded",
+    )?;
+    none(config.pruning.is_none(), "pruning", "none with `[quantization]`: prune first, then round")?;
+    let forgets = section.inputs && config.train.recompute;
+    let expected = "false with `[quantization]`, which rounds inputs that would be recomputed exactly";
+    ensure(!forgets, "train.recompute", true, expected)
 }
 
 fn data(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {

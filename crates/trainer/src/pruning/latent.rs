@@ -1,16 +1,16 @@
 //! Taking weights out of a model and putting others in their place.
 
 use super::targets::Target;
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use cloze_model::weights::ModulePath;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// The targets' weights, without autodiff, in the order of the targets.
 ///
 /// # Panics
 /// If a target is not there.
-pub(super) fn weights<M: Module>(model: &M, targets: &[Target]) -> Vec<Tensor<2>> {
+pub(crate) fn weights<M: Module>(model: &M, targets: &[Target]) -> Vec<Tensor<2>> {
     let mut found = Weights { path: ModulePath::default(), targets, found: BTreeMap::new() };
     model.visit(&mut found);
     let mut found = found.found;
@@ -21,9 +21,39 @@ pub(super) fn weights<M: Module>(model: &M, targets: &[Target]) -> Vec<Tensor<2>
 }
 
 /// The model with these weights, in the order of the targets.
-pub(super) fn with_weights<M: Module>(model: M, targets: &[Target], weights: Vec<Tensor<2>>) -> M {
+pub(crate) fn with_weights<M: Module>(model: M, targets: &[Target], weights: Vec<Tensor<2>>) -> M {
     let weights = targets.iter().map(|target| target.path.clone()).zip(weights).collect();
     model.map(&mut Put { path: ModulePath::default(), weights })
+}
+
+/// The ids of the targets' parameters.
+pub(crate) fn ids<M: Module>(model: &M, targets: &[Target]) -> HashSet<ParamId> {
+    let mut found = Ids { path: ModulePath::default(), targets, found: HashSet::new() };
+    model.visit(&mut found);
+    found.found
+}
+
+struct Ids<'a> {
+    path: ModulePath,
+    targets: &'a [Target],
+    found: HashSet<ParamId>,
+}
+
+impl ModuleVisitor for Ids<'_> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let path = self.path.to_string();
+        if self.targets.iter().any(|target| target.path == path) {
+            self.found.insert(param.id);
+        }
+    }
 }
 
 struct Weights<'a> {

@@ -22,4 +22,5 @@ pub use section::PruningSection;
 pub use targets::{Granularity, Scope, Target, weight_targets};
 pub use tickets::{TicketMasks, Tickets, TicketsSection};
 
+pub(crate) use latent::{ids, weights, with_weights};
 pub(crate) use targets::share_of_zeros;

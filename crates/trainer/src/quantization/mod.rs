@@ -14,9 +14,11 @@ mod gptq;
 mod histogram;
 mod integer_only;
 mod source;
+mod training;
 
 pub use histogram::Ranges;
 use integer_only::quantize_integer_only;
+pub use training::{QuantizationSection, Rounding};
 
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
@@ -26,17 +28,21 @@ use cloze_model::huggingface::{
 };
 use cloze_model::ops::{BLOCK, IntegerMatrix, TokenRange, TokenRounding};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use source::{Map, Source};
 use std::path::Path;
 
 /// The format of weights.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WeightFormat {
     /// 8 bits, with a scale for each output.
+    #[serde(rename = "int8")]
     Int8,
     /// 8 bits, with a scale in FP16 for each 32 inputs: the numbers of GGUF's Q8_0.
+    #[serde(rename = "q8_0")]
     Q8_0,
     /// 4 bits, with a scale in FP16 for each 32 inputs: the numbers of GGUF's Q4_0.
+    #[serde(rename = "q4_0")]
     Q4_0,
 }
 

@@ -6,6 +6,7 @@ use cloze_evaluation::seeds::Seeds;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::{Architecture, Family, PretrainedFolder, SaveConfig, save_pretrained};
+use cloze_model::ops::IntegerMatrix;
 use cloze_model::weights::NamedTensors;
 use cloze_tokenizer::train::WordPieceTrainer;
 use cloze_trainer::engine::{Outcome, OverSeeds, RunOptions, train_seeds};
@@ -962,6 +963,51 @@ fn a_student_learns_from_inside_its_teacher() {
     assert!(told.contains("expected a weight above 0 of at least one of `embeddings`"), "{told}");
     let told = refused(&[&teacher, "distillation.inner={ cosine = 1 }", "train.recompute=true"]);
     assert!(told.contains("`train.recompute` is true; expected false"), "{told}");
+}
+
+/// A run with rounding saves numbers of its format, which `cloze quantize` stores as they are, and learns with them; a stop
+/// changes no bit.
+#[test]
+fn a_model_learns_with_rounded_weights_and_inputs() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let task = "{ kind = \"classification\" }";
+    for format in ["int8", "q4_0"] {
+        let section = format!("quantization.weights={format}");
+        let config = bench.config(task, "label", &[&section]);
+        let outcome = bench.run_whole(format, &config);
+        let accuracy = outcome.figures("dev").unwrap().get("accuracy").unwrap();
+        assert!(accuracy > 0.9, "{format}: {accuracy}");
+        let saved = parameters(&bench.path(format).join("model"));
+        let name = "bert.encoder.layer.1.intermediate.dense.weight";
+        let shape = saved[name].shape();
+        let dims = [shape[0], shape[1]];
+        let numbers: Vec<f32> = saved[name].iter::<f32>().collect();
+        let matrix = match format {
+            "int8" => IntegerMatrix::int8(&numbers, dims, i8::MAX),
+            _ => IntegerMatrix::q4_0(&numbers, dims),
+        };
+        let far = numbers.iter().zip(matrix.unwrap().dequantized()).map(|(a, b)| (a - b).abs());
+        let far = far.fold(0.0, f32::max);
+        assert!(far < 1e-6, "{format}: {far} from the format's numbers");
+        let stop = AtomicBool::new(false);
+        let stopped = format!("{format}-stopped");
+        bench.run(&stopped, &config, false, &mut StopAfter(33, &stop), &stop).unwrap();
+        bench.run(&stopped, &config, true, &mut Silent, &AtomicBool::new(false)).unwrap();
+        assert_eq!(parameters(&bench.path(&stopped).join("model")), saved, "{format}");
+        // The inputs' rounding is a part of what is learnt.
+        let exact = bench.config(task, "label", &[&section, "quantization.inputs=false"]);
+        bench.run_whole(&format!("{format}-exact"), &exact);
+        assert!(parameters(&bench.path(&format!("{format}-exact/model"))) != saved, "{format}");
+    }
+    let refused = |sets: &[&str]| {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        FineTuneConfig::load(bench.path("config.toml"), &sets).unwrap_err().to_string()
+    };
+    let told = refused(&["quantization.weights=q4_0", "train.recompute=true"]);
+    assert!(told.contains("`train.recompute` is true; expected false with `[quantization]`"), "{told}");
+    let told = refused(&["quantization.weights=q4_0", "pruning.kind=random"]);
+    assert!(told.contains("expected none with `[quantization]`: prune first, then round"), "{told}");
 }
 
 #[test]
