@@ -268,6 +268,9 @@ fn a_folder_of_integers_is_named_as_one_and_becomes_floats_again() {
         serde_json::from_str(&fs::read_to_string(to.path().join("config.json")).unwrap()).unwrap();
     assert_eq!(config["quantization_config"], json!({ "quant_method": "i-bert" }));
     assert!(check_floats(to.path()).unwrap_err().to_string().contains("the weights are integers"));
+    let exported = cloze_onnx::export(to.path(), &Default::default(), &Device::flex());
+    let told = exported.err().unwrap().to_string();
+    assert!(told.starts_with("a model of integers alone (I-BERT) cannot be exported to ONNX"), "{told}");
     let again = quantized(to.path(), &integers_only(Ranges::Mse)).unwrap_err();
     assert!(again.contains("the weights are integers"), "{again}");
 

@@ -40,6 +40,10 @@ pub struct Exported {
 /// Those of [`PretrainedFolder::open`] and [`PretrainedFolder::load_into`]; [`OnnxError::Unsupported`].
 pub fn export(folder: &Path, config: &ExportConfig, device: &Device) -> Result<Exported> {
     let pretrained = PretrainedFolder::open(folder)?;
+    if pretrained.is_integer_only() {
+        let expected = "the floats that it was rounded from can, or integers without `--integers-only`";
+        return Err(OnnxError::unsupported("a model of integers alone (I-BERT)", expected));
+    }
     let names = &pretrained.config.architectures;
     let mut architecture = pretrained.config.architecture;
     let sentence = match config.states || is_head(architecture) {

@@ -872,10 +872,10 @@ fn measured(folder: &TempDir, model: &str, task: &str, file: &str, data: &str, t
     assert!(run(&["eval", "--model", model, &run_toml, "--int8"]).done().contains("2 examples"));
     let cost = run(&["eval", "--model", model, &run_toml, "--cost"]).done();
     assert!(cost.contains("GFLOP an example") && cost.contains("latency, ms"), "{cost}");
-    // A row for each model, each in a process of its own.
+    // A column for each model, each in a process of its own.
     let beside = run(&["eval", "--model", model, &run_toml, "--cost", "--beside", model]).done();
     assert_eq!(beside.matches(model).count(), 2, "{beside}");
-    assert!(beside.contains("accuracy") && beside.contains("peak memory"), "{beside}");
+    assert!(beside.contains("loss") && beside.contains("peak memory"), "{beside}");
     let lines = run(&["eval", "--model", model, &run_toml, "--json", "--beside", model]).done();
     let values: Vec<serde_json::Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

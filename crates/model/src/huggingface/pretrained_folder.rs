@@ -77,6 +77,11 @@ impl PretrainedFolder {
         &self.tensors
     }
 
+    /// Whether the encoder computes in integers alone (I-BERT).
+    pub fn is_integer_only(&self) -> bool {
+        self.tensors.integer_only.is_some()
+    }
+
     /// The encoder's configuration for a model of `architecture`: with a pooler if the class in transformers has one;
     /// for the bare encoder, only if the checkpoint has one.
     pub fn encoder(&self, architecture: Architecture) -> BertConfig {

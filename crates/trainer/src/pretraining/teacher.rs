@@ -90,8 +90,7 @@ impl Teacher {
         };
         let pooler = <BertForPreTraining>::path_of("pooler.*");
         let (mut model, report) = pretrained.load_into(model, architecture, &["mlm.*", &pooler])?;
-        let headless = report.missing.into_iter().find(|path| path.starts_with("mlm."));
-        if let Some(missing) = headless.filter(|_| section.soft > 0.0) {
+        if let Some(missing) = report.missing.into_iter().next().filter(|_| section.soft > 0.0) {
             return Err(refused(format!(
                 "a teacher with a head for masked pieces ({missing} is missing), or `distillation.soft` = 0"
             )));

@@ -60,6 +60,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
         "bert-base",
         "bert-mini-corpus",
         "bert-tiny-sample",
+        "distil-mini-corpus",
         "domain-mlm",
         "electra-mini-corpus",
         "modernbert-mini-corpus",

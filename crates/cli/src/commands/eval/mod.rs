@@ -51,7 +51,7 @@ pub struct Args {
     /// Measure what the answers take too: bytes, parameters, operations, latency, memory.
     #[arg(long)]
     cost: bool,
-    /// Measure this model as well, with the same data and in a process of its own, and print a row for each. May be
+    /// Measure this model as well, with the same data and in a process of its own, and print a column for each. May be
     /// repeated.
     #[arg(long, value_name = "MODEL", conflicts_with = "out")]
     beside: Vec<String>,

@@ -24,7 +24,7 @@ struct Printed {
     cost: Option<CostReport>,
 }
 
-/// Measures the models one after the other and prints a row for each, or with `json` an object.
+/// Measures the models one after the other and prints a column for each, or with `json` an object.
 pub fn run<'a>(models: impl Iterator<Item = &'a str>, json: bool) -> Result<()> {
     let program = env::current_exe().context("cannot find this program")?;
     let common = common(env::args_os().skip(1));
@@ -57,14 +57,20 @@ pub fn run<'a>(models: impl Iterator<Item = &'a str>, json: bool) -> Result<()> 
     let measured: Vec<(&str, Printed)> = measured.into_iter().map(read).collect::<Result<_>>()?;
     // All are of the task of one configuration.
     let names: Vec<&str> = measured.first().map_or_else(Vec::new, |(_, first)| names(first));
-    let costs = measured.iter().any(|(_, printed)| printed.cost.is_some());
-    let header = std::iter::once("model").chain(names.iter().copied());
-    let header = header.chain(CostReport::HEADER.into_iter().filter(|_| costs));
-    let rows = measured.iter().map(|(model, printed)| {
-        let figure = |name: &&str| printed.figures.get(name).map_or_else(|| "–".to_owned(), shown);
-        let cost = printed.cost.iter().flat_map(CostReport::cells);
-        std::iter::once((*model).to_owned()).chain(names.iter().map(figure)).chain(cost).collect::<Vec<_>>()
+    let of_figures = names.iter().map(|name| {
+        let figure = |printed: &Printed| printed.figures.get(name).map_or_else(|| "–".to_owned(), shown);
+        ((*name).to_owned(), measured.iter().map(|(_, printed)| figure(printed)).collect())
     });
+    let costs: Vec<_> = measured.iter().filter_map(|(_, printed)| printed.cost.as_ref()).collect();
+    let of_costs = CostReport::HEADER.iter().enumerate().filter(|_| !costs.is_empty());
+    let of_costs = of_costs.map(|(place, name)| {
+        ((*name).to_owned(), costs.iter().map(|cost| cost.cells()[place].clone()).collect())
+    });
+    let rows = of_figures
+        .chain(of_costs)
+        .map(|(name, values): (String, Vec<String>)| std::iter::once(name).chain(values).collect::<Vec<_>>());
+    // A model is a column: there are more figures than models.
+    let header = std::iter::once("").chain(measured.iter().map(|(model, _)| *model));
     output.line(table::numbers(header, rows))?;
     output.flush()
 }
