@@ -7,6 +7,7 @@ pub mod embeddings;
 pub mod entities;
 mod error;
 pub mod figures;
+pub mod inspection;
 pub mod probing;
 pub mod report;
 pub mod scores;
