@@ -2,6 +2,7 @@
 
 mod attention;
 mod backends;
+mod compress;
 mod embedding_training;
 mod embeddings;
 mod finetune;
@@ -34,7 +35,7 @@ use crate::step;
 #[command(after_long_help = "\
 The tables need a Python with the peers, named by CLOZE_PYTHON:
   python3 -m venv peers
-  peers/bin/pip install torch==2.9.0 transformers==4.57.6 tokenizers onnx onnxruntime \\
+  peers/bin/pip install torch==2.9.0 transformers==4.57.6 tokenizers onnx onnxruntime openvino \\
     accelerate scikit-learn scipy seqeval ctranslate2 faiss-cpu \\
     sentence-transformers==5.1.2
   CLOZE_PYTHON=$PWD/peers/bin/python cargo xtask bench train
@@ -62,6 +63,8 @@ enum What {
     Spin,
     /// Fine-tuning beside transformers' Trainer: how good, and how long.
     Finetune(finetune::Args),
+    /// Smaller models beside one another: distilled, pruned, quantised; and the forms of weights beside their peers.
+    Compress(compress::Args),
     /// Objectives of pretraining beside one another: each for the same time, its result fine-tuned.
     Objectives(objectives::Args),
     /// Several languages: parts of speech learned in English, in the others, by encoders pretrained with translations and
@@ -109,6 +112,7 @@ pub fn run(args: &Args) -> Result<()> {
             Ok(())
         }
         Some(What::Finetune(args)) => finetune::run(args),
+        Some(What::Compress(args)) => compress::run(args),
         Some(What::Objectives(args)) => objectives::run(args),
         Some(What::Languages(args)) => languages::run(args),
         Some(What::Translate(args)) => translate::run(args),

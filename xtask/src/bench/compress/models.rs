@@ -1,0 +1,167 @@
+//! Smaller models of tasks: how good they are, and what their answers take.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::methods::{METHODS, Make, Method};
+use crate::bench::finetune::tasks::Task;
+use crate::bench::kept::{Kept, Key};
+use crate::bench::measure;
+use crate::step;
+
+/// Texts that ranges and GPTQ are measured on.
+const CALIBRATION: usize = 1_000;
+
+/// A finished model: its figures and its cost, as `cloze eval --cost --json` prints them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    pub figures: BTreeMap<String, f64>,
+    pub cost: BTreeMap<String, Option<f64>>,
+}
+
+/// Makes models, or reads what was kept of them.
+pub struct Maker {
+    pub program: PathBuf,
+    pub version: String,
+    pub kept: Kept,
+}
+
+impl Maker {
+    /// A task's model by a method, and what it begins from before it.
+    pub fn make(&self, task: &Task, method: &Method, seed: u64) -> Result<Made> {
+        let (key, config) = self.key(task, method, seed)?;
+        if let Some(made) = self.kept.read(&key)? {
+            return Ok(made);
+        }
+        let folder = self.folder(task, method, seed, &config)?;
+        eprintln!("{key}: measured …");
+        let mut eval = Command::new(&self.program);
+        eval.current_dir(step::root()).arg("eval").arg("--model").arg(&folder).arg(task.path());
+        eval.args(["--cost", "--json"]);
+        let printed: Value = serde_json::from_str(measure::output(&mut eval)?.trim())?;
+        let numbers = |name: &str| printed[name].as_object().into_iter().flatten();
+        let figures = numbers("figures").filter_map(|(name, value)| Some((name.clone(), value.as_f64()?)));
+        let cost = numbers("cost").map(|(name, value)| (name.clone(), value.as_f64()));
+        let made = Made { figures: figures.collect(), cost: cost.collect() };
+        self.kept.write(&key, &made)?;
+        Ok(made)
+    }
+
+    /// The folder of a method's model, which is made if it is not there.
+    fn folder(&self, task: &Task, method: &Method, seed: u64, config: &str) -> Result<PathBuf> {
+        let (key, _) = self.key(task, method, seed)?;
+        let scratch = self.kept.scratch(&key);
+        let folder = match method.make {
+            Make::Train(_) => scratch.join("model"),
+            Make::Run(_) => scratch.clone(),
+        };
+        if folder.join("config.json").exists() {
+            return Ok(folder);
+        }
+        let from =
+            method.from.and_then(named).map(|from| self.folder(task, from, seed, config)).transpose()?;
+        let teacher = self.folder_of(task, super::methods::TEACHER, seed)?;
+        let texts = self.texts(task)?;
+        let filled = |part: &&str| {
+            part.replace("{from}", &from.as_deref().unwrap_or(Path::new("")).to_string_lossy())
+                .replace("{teacher}", &teacher.to_string_lossy())
+                .replace("{texts}", &texts.to_string_lossy())
+                .replace("{config}", &task.path().to_string_lossy())
+        };
+        eprintln!("{key}: {} …", method.name);
+        let mut command = Command::new(&self.program);
+        command.current_dir(step::root());
+        match method.make {
+            Make::Train(settings) => {
+                command.arg("train").arg(task.path());
+                if scratch.join("config.toml").exists() {
+                    command.arg("--resume");
+                }
+                let seed = format!("run.seed={seed}");
+                let all = settings.iter().map(filled).chain([seed, "checkpoint.keep_last=1".to_owned()]);
+                command.args(all.flat_map(|set| ["--set".to_owned(), set]));
+            }
+            Make::Run(arguments) => {
+                command.args(arguments.iter().map(filled));
+            }
+        }
+        measure::output(command.arg("--out").arg(&scratch))?;
+        Ok(folder)
+    }
+
+    /// Where the model of a named method lies.
+    fn folder_of(&self, task: &Task, name: &str, seed: u64) -> Result<PathBuf> {
+        let method = named(name).with_context(|| format!("no method {name:?}"))?;
+        Ok(self.kept.scratch(&self.key(task, method, seed)?.0).join("model"))
+    }
+
+    /// The key of a method's model, and the task's config.
+    fn key(&self, task: &Task, method: &Method, seed: u64) -> Result<(Key, String)> {
+        let path = task.path();
+        let config = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        // What a method begins from decides about its result too.
+        let mut decides: Vec<&str> = Vec::new();
+        let mut next = Some(method);
+        while let Some(method) = next {
+            let (Make::Train(parts) | Make::Run(parts)) = method.make;
+            decides.extend(parts);
+            decides.push(method.name);
+            next = method.from.and_then(named);
+        }
+        let side: String = method.name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+        Ok((Key::new(task.name, &side, seed, &config, &decides, &self.version), config))
+    }
+
+    /// Texts of a task's training data, one a line.
+    fn texts(&self, task: &Task) -> Result<PathBuf> {
+        let path = self.kept.scratch(&Key::new(task.name, "texts", 0, "", &[], "")).with_extension("txt");
+        if path.exists() {
+            return Ok(path);
+        }
+        let config: toml::Table = fs::read_to_string(task.path())?.parse()?;
+        let train = config.get("data").and_then(|data| data.get("train")).context("no data.train")?;
+        let file = train.get("files").and_then(|files| files.get(0)).and_then(toml::Value::as_str);
+        let file = step::root().join(file.context("no data.train.files")?);
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let lines = text.lines().filter_map(longest).take(CALIBRATION);
+        fs::write(&path, lines.fold(String::new(), |all, line| all + line + "\n"))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// The longest field of a row: its text, or one of its texts.
+fn longest(row: &str) -> Option<&str> {
+    row.split('\t').max_by_key(|field| field.len()).filter(|field| !field.is_empty())
+}
+
+/// The method of this name.
+fn named(name: &str) -> Option<&'static Method> {
+    METHODS.iter().find(|method| method.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::finetune::tasks::TASKS;
+
+    #[test]
+    fn a_key_names_what_a_method_begins_from() {
+        let folder = std::env::temp_dir().join(format!("cloze-compress-{}", std::process::id()));
+        let kept = Kept::open(folder.clone()).unwrap();
+        let maker = Maker { program: "cloze".into(), version: "1".into(), kept };
+        let key = |name, seed| maker.key(&TASKS[0], named(name).unwrap(), seed).unwrap().0.to_string();
+        assert_ne!(key("half of the heads, one epoch", 1), key("half of heads and neurons, one epoch", 1));
+        assert_ne!(key("int8", 1), key("int8", 2));
+        assert!(key("int8, static", 1).starts_with("sst2-int8--static-1-"));
+        assert_eq!(longest("1\tA text.\tb"), Some("A text."));
+        assert_eq!(longest(""), None);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
