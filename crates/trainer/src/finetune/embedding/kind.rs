@@ -223,3 +223,38 @@ fn single_sentences(examples: Vec<SentenceExample>) -> Vec<SentenceExample> {
         .flat_map(|example| std::iter::once(example.text).chain(example.pair).chain(example.negatives));
     each.map(single).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn features(reference: Vec<Vec<f32>>) -> EmbeddingFeatures {
+        EmbeddingFeatures {
+            sequences: Vec::new(),
+            has_pair: false,
+            score: None,
+            class: None,
+            keys: Vec::new(),
+            reference,
+            truncated: false,
+        }
+    }
+
+    #[test]
+    fn vectors_of_a_plane_keep_their_products_in_two_components() {
+        // Four numbers each, of the plane of (1, 2, 0, −1) and (0, 1, 1, 3); their mean is not 0.
+        let of = |a: f32, b: f32| vec![a, 2.0 * a + b, b, 3.0 * b - a];
+        let wide = [of(1.0, 0.5), of(-2.0, 1.5), of(0.5, 3.0), of(4.0, -1.0)];
+        let mut narrowed = [features(wide[..2].to_vec()), features(wide[2..].to_vec())];
+        let kept = narrow(&mut narrowed, 2).unwrap();
+        assert!((kept - 1.0).abs() < 1e-9, "{kept}");
+        let narrowed: Vec<&Vec<f32>> = narrowed.iter().flat_map(|one| &one.reference).collect();
+        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+        for (i, j) in (0..4).flat_map(|i| (0..4).map(move |j| (i, j))) {
+            assert_eq!(narrowed[i].len(), 2);
+            let (exact, found) = (dot(&wide[i], &wide[j]), dot(narrowed[i], narrowed[j]));
+            assert!((exact - found).abs() < 1e-4, "{i}, {j}: {exact} {found}");
+        }
+        assert!(narrow(&mut [features(vec![vec![f32::NAN; 4]])], 2).is_err());
+    }
+}
