@@ -159,6 +159,39 @@ impl FillMask {
         self.answer(&[&unit]).remove(0)
     }
 
+    /// The words of a text, in order, as bytes of it: what the tokenizer splits before it cuts pieces, without white space.
+    ///
+    /// # Errors
+    /// A text that the tokenizer rejects.
+    pub(crate) fn word_spans(&self, text: &str) -> Result<Vec<(usize, usize)>> {
+        let encoding = self.tokenizer.encode(text, false)?;
+        let mut words: Vec<(u32, (usize, usize))> = Vec::new();
+        for (word, (start, end)) in encoding.word_ids.iter().zip(&encoding.offsets) {
+            let Some(word) = word else { continue };
+            match words.last_mut() {
+                Some((last, span)) if last == word => span.1 = *end,
+                _ => words.push((*word, (*start, *end))),
+            }
+        }
+        let trimmed = |(_, (start, end)): (u32, (usize, usize))| {
+            let word = text.get(start..end)?;
+            let left = word.trim_start();
+            let start = end - left.len();
+            Some((start, start + left.trim_end().len())).filter(|(start, end)| start < end)
+        };
+        Ok(words.into_iter().filter_map(trimmed).collect())
+    }
+
+    /// A piece as a word, if it is one of letters: not a part of a longer one.
+    pub(crate) fn whole_word(&self, id: u32) -> Option<String> {
+        // Two words have white space between them, whatever the vocabulary writes for it.
+        let twice = self.tokenizer.decode(&[id, id], true).ok()?;
+        let mut words = twice.split_whitespace();
+        let (first, second) = (words.next()?, words.next()?);
+        let is_word = words.next().is_none() && first == second && first.chars().all(char::is_alphabetic);
+        is_word.then(|| first.to_owned())
+    }
+
     /// The candidates of all masks of a text, from the masked tokens' states, `[masks, d]`.
     fn filled(&self, unit: &FillUnit, states: Tensor<2>) -> Result<Vec<Vec<Candidate>>> {
         // Each text by itself: the rows of a product may change its last digits.

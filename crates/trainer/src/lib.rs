@@ -4,6 +4,7 @@
 //! [`finetune`] is the equivalent for labelled data. Both are recipes of the [`engine`], which trains any
 //! [`engine::Recipe`]: steps, metrics, evaluations, checkpoints, early stopping, the exported model.
 
+pub mod augment;
 pub mod awd_lstm;
 pub mod config;
 pub mod denoising;

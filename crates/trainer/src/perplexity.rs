@@ -320,7 +320,7 @@ fn cut(bytes: &[u8]) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use cloze_model::bert::{BertConfig, MlmHead};
     use cloze_model::huggingface::{Architecture, FloatType, SaveConfig, save_pretrained, save_published};
@@ -343,7 +343,8 @@ mod tests {
         Perplexity::load(folder.path(), Some(stride), &device).unwrap()
     }
 
-    fn masked(device: &Device) -> tempfile::TempDir {
+    /// A masked language model of a few words.
+    pub(crate) fn masked(device: &Device) -> tempfile::TempDir {
         let words = "the old sea and the old boats ".repeat(9);
         let tokenizer = WordPieceTrainer { vocab_size: 60, ..Default::default() }.train([words]).unwrap();
         let mut config = BertConfig::new(tokenizer.vocab_size(), 1, 16);

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod augment;
 mod completions;
 mod convert;
 mod devices;
@@ -92,6 +93,7 @@ pub enum Command {
     #[command(subcommand)]
     Tokenizer(tokenizer::Command),
     FillMask(fill_mask::Args),
+    Augment(augment::Args),
     Translate(translate::Args),
     Generate(generate::Args),
     Embed(embed::Args),
@@ -134,6 +136,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Predict(args) => predict::run(&args),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::FillMask(args) => fill_mask::run(&args),
+        Command::Augment(args) => augment::run(&args),
         Command::Translate(args) => translate::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),

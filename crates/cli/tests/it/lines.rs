@@ -365,3 +365,34 @@ fn memory_does_not_grow_with_the_input() {
         assert!(grown < most, "{args:?}: {grown} kB");
     }
 }
+
+#[test]
+fn texts_are_augmented_in_lines_and_in_rows() {
+    let folder = masked();
+    let args =
+        |more: &[&'static str]| [&["augment", "--model", folder.path().to_str().unwrap()], more].concat();
+    let out = run(&args(&["--copies", "3", "--share", "1"]), b"a b c\n1, 2\n\n").done();
+    let lines: Vec<&str> = out.lines().collect();
+    // A text of numbers has no copies.
+    assert!(
+        (4..=6).contains(&lines.len()) && lines[0] == "a b c" && lines[lines.len() - 2..] == ["1, 2", ""],
+        "{lines:?}"
+    );
+    for copy in &lines[1..lines.len() - 2] {
+        let words: Vec<&str> = copy.split(' ').collect();
+        assert!(
+            words.len() == 3 && words.iter().zip(["a", "b", "c"]).all(|(word, own)| *word != own),
+            "{copy}"
+        );
+    }
+    let rows = b"label,sentence\nx,\"a, b\"\n";
+    let columns = ["--copies", "1", "--share", "1", "--input-format", "csv", "--columns", "text=sentence"];
+    let out = run(&args(&columns), rows).done();
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines[..2], ["label,sentence,augmented", "x,\"a, b\",\"a, b\""]);
+    assert!(lines.len() == 3 && lines[2].starts_with("x,\"a, b\",\"") && lines[2] != lines[1], "{lines:?}");
+    let ran = run(&args(&["--share", "2"]), b"a");
+    assert!(ran.err.contains("expected a number from 0 to 1"), "{}", ran.err);
+    let ran = run(&args(&[]), format!("b\n{}\n", "a ".repeat(30)).as_bytes());
+    assert!(error(&ran).contains("standard input, line 2: "), "{}", ran.err);
+}
