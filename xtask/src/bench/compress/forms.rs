@@ -219,17 +219,22 @@ impl Bench {
 
     /// A peer on the same numbers, exported for it.
     fn peer(&self, peer: Peer, folder: &Path, python: &std::ffi::OsString) -> Result<Command> {
-        let (format, ending) = match peer {
-            Peer::LlamaCpp => ("gguf", "gguf"),
-            _ => ("onnx", "onnx"),
-        };
         // A quantised model's own graph; for a peer that quantises by itself, that of the whole model.
         let source = if matches!(peer, Peer::Dynamic) { &self.model } else { folder };
-        let file =
-            self.place.join(format!("{}.{ending}", folder.file_name().unwrap_or_default().to_string_lossy()));
-        if !file.exists() {
+        let name = source.file_name().unwrap_or_default().to_string_lossy();
+        let (format, out, file): (&[&str], _, _) = match peer {
+            Peer::LlamaCpp => {
+                let file = self.place.join(format!("{name}.gguf"));
+                (&["gguf"], file.clone(), file)
+            }
+            _ => {
+                let out = self.place.join(format!("{name}-onnx"));
+                (&["onnx", "--states"], out.clone(), out.join("model.onnx"))
+            }
+        };
+        if !out.exists() {
             let mut export = Command::new(&self.program);
-            export.args(["export", format, "--model"]).arg(source).arg("--out").arg(&file);
+            export.arg("export").args(format).arg("--model").arg(source).arg("--out").arg(&out);
             measure::output(&mut export)?;
         }
         let name = match peer {
