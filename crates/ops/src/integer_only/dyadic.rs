@@ -41,6 +41,11 @@ impl Dyadic {
         Ok(Self { multiplier, shift: (30 - n) as u32 })
     }
 
+    /// The number in double precision, which is exact.
+    pub fn to_f64(self) -> f64 {
+        self.multiplier as f64 / (1u64 << self.shift) as f64
+    }
+
     /// `round(q · m / 2^e)`, half to even.
     /// Results have to fit in 64 bits.
     #[inline]

@@ -1,4 +1,4 @@
-use super::{Quadratic, floor};
+use super::{Quadratic, Ratios, floor, saturated};
 
 /// i-GELU (I-BERT, algorithm 2, equation 8): `x · ½(1 + L(x / √2))`, where
 /// `L(x) = sgn(x)·(a(min(|x|, −b) + b)² + 1)`, `a = −0.2888`, `b = −1.769`, approximates the error function.
@@ -41,6 +41,48 @@ impl IntegerGelu {
     }
 }
 
+/// i-GELU of rows whose features have scales of their own, and its way to 8 bits.
+#[derive(Debug, Clone)]
+pub struct IntegerGelus {
+    features: Vec<IntegerGelu>,
+    ratios: Ratios,
+    /// `−b`, `c` and 1 of each feature in double precision, if the polynomial is exact there.
+    #[cfg_attr(not(feature = "flex"), allow(dead_code))]
+    doubles: Option<[Vec<f64>; 3]>,
+}
+
+impl IntegerGelus {
+    /// The function of each feature, and the factor from its scale to that of the results.
+    pub fn new(features: Vec<IntegerGelu>, ratios: Ratios) -> Self {
+        const EXACT: i128 = 1 << 53;
+        let is_exact = |gelu: &IntegerGelu| {
+            let (b, c) = (i128::from(gelu.erf.b()), i128::from(gelu.erf.c()));
+            b * b + c.abs() < EXACT && i128::from(gelu.one).abs() < EXACT
+        };
+        let column = |of: fn(&IntegerGelu) -> i64| features.iter().map(|gelu| of(gelu) as f64).collect();
+        let doubles = features
+            .iter()
+            .all(is_exact)
+            .then(|| [column(|gelu| -gelu.erf.b()), column(|gelu| gelu.erf.c()), column(|gelu| gelu.one)]);
+        Self { features, ratios, doubles }
+    }
+
+    /// The function of a row, cut to 8 bits.
+    pub fn apply(&self, q: &[i32], to: &mut [i8]) {
+        #[cfg(feature = "flex")]
+        if let Some([end, c, one]) = &self.doubles
+            && crate::flex::integer::gelu(q, [end, c, one, self.ratios.doubles()], to)
+        {
+            return;
+        }
+        for ((to, q), (gelu, ratio)) in
+            to.iter_mut().zip(q).zip(self.features.iter().zip(self.ratios.exact()))
+        {
+            *to = saturated(ratio.apply(gelu.apply(*q)), 8) as i8;
+        }
+    }
+}
+
 /// The scale of `L`.
 fn erf_scale(scale: f64) -> f64 {
     let scale = scale / ROOT;
@@ -49,7 +91,39 @@ fn erf_scale(scale: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Dyadic;
     use super::*;
+
+    /// In double precision, too, they are the integers of the single function.
+    #[test]
+    fn rows_are_those_of_single_integers() {
+        let scales = [1e-2, 1e-3, 6.1e-5, 7e-6, 3e-8, 1e-9];
+        for factors in [[0.03; 6], [1.0, 0.5, 0.25, 2.0, 0.125, 1.0], [0.01, 0.02, 0.05, 0.1, 0.2, 0.3]] {
+            for scales in [&scales[..], &scales[..4]] {
+                let gelus: Vec<IntegerGelu> = scales.iter().map(|scale| IntegerGelu::new(*scale)).collect();
+                let ratio = |(scale, factor): (&f64, &f64)| {
+                    Dyadic::new(IntegerGelu::output_scale(*scale) / factor).unwrap()
+                };
+                let ratios: Vec<Dyadic> = scales.iter().zip(&factors).map(ratio).collect();
+                let rows = IntegerGelus::new(gelus.clone(), Ratios::new(ratios.clone()));
+                assert_eq!(rows.doubles.is_some(), scales.len() == 4);
+                let mut to = vec![0; scales.len()];
+                for x in (-60_000i32..60_000).step_by(7).chain([i32::MIN, i32::MIN + 1, i32::MAX]) {
+                    let q: Vec<i32> =
+                        scales.iter().map(|scale| (f64::from(x) * 1e-4 / scale) as i32).collect();
+                    rows.apply(&q, &mut to);
+                    for i in 0..q.len() {
+                        assert_eq!(
+                            i64::from(to[i]),
+                            saturated(ratios[i].apply(gelus[i].apply(q[i])), 8),
+                            "{i}: {}",
+                            q[i]
+                        );
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn it_is_near_gelu() {

@@ -1,4 +1,4 @@
-use super::floor;
+use super::{Ratios, floor, saturated};
 
 /// `⌊√n⌋` by Newton's method (I-BERT, algorithm 4, i-sqrt).
 pub fn integer_sqrt(n: u64) -> u64 {
@@ -64,16 +64,43 @@ impl IntegerLayerNorm {
     /// # Panics
     /// If the lengths differ.
     pub fn apply(&self, token: &[i32], to: &mut [i64]) {
+        assert_eq!(token.len(), to.len(), "a number for each feature");
+        let [mean, factor] = self.moments(token);
+        for ((q, shift), to) in token.iter().zip(&self.shifts).zip(to) {
+            *to = (((i64::from(*q) - mean) * factor) >> 1) + i64::from(*shift);
+        }
+    }
+
+    /// Normalises a token and rounds it to 8 bits: each feature times its factor, and what is added then, less than 2^8.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn apply_to_8_bits(&self, token: &[i32], ratios: &Ratios, later: &[i16], to: &mut [i8]) {
+        #[cfg(feature = "flex")]
+        if crate::flex::integer::normalised(
+            token,
+            self.moments(token).map(|x| x as f64),
+            (&self.shifts, ratios.doubles(), later),
+            to,
+        ) {
+            return;
+        }
+        let mut normalised = vec![0; token.len()];
+        self.apply(token, &mut normalised);
+        for (((q, ratio), later), to) in normalised.iter().zip(ratios.exact()).zip(later).zip(to) {
+            *to = saturated(ratio.apply_narrow(*q) + i64::from(*later), 8) as i8;
+        }
+    }
+
+    /// The mean of a token, and `⌊2^31 / σ⌋`.
+    fn moments(&self, token: &[i32]) -> [i64; 2] {
         let n = self.shifts.len();
-        assert_eq!((token.len(), to.len()), (n, n), "a number for each feature");
+        assert_eq!(token.len(), n, "a number for each feature");
         let sum: i64 = token.iter().map(|q| i64::from(*q)).sum();
         let mean = rounded_quotient(sum, n as i64);
         let square = |q: &i32| ((i64::from(*q) - mean) >> self.shift).pow(2) as u64;
         let deviation = integer_sqrt(token.iter().map(square).sum()) << self.shift;
-        let factor = (1u64 << 31).checked_div(deviation).unwrap_or(0) as i64;
-        for ((q, shift), to) in token.iter().zip(&self.shifts).zip(to) {
-            *to = (((i64::from(*q) - mean) * factor) >> 1) + i64::from(*shift);
-        }
+        [mean, (1u64 << 31).checked_div(deviation).unwrap_or(0) as i64]
     }
 }
 
@@ -94,6 +121,7 @@ fn rounded_quotient(x: i64, n: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Dyadic;
     use super::*;
     use proptest::prelude::*;
 
@@ -110,6 +138,31 @@ mod tests {
         fn quotients_are_rounded_to_even(x in -(1i64 << 40)..1 << 40, n in 1i64..2_000) {
             prop_assert_eq!(rounded_quotient(x, n) as f64, (x as f64 / n as f64).round_ties_even());
             prop_assert_eq!(rounded_quotient(2 * n * x + n, 2 * n), x + (x & 1));
+        }
+    }
+
+    proptest! {
+        /// In double precision, too, they are the integers of the products.
+        #[test]
+        fn rows_are_rounded_as_single_integers_are(
+            row in prop::collection::vec((-(1i32 << 21)..1 << 21, 0.05f64..3.0, -4.0f64..4.0, -200i16..200), 2..40),
+            shift in 0..6u32,
+            power in 0..24i32,
+        ) {
+            let column = |of: fn(&(i32, f64, f64, i16)) -> f64| row.iter().map(of).collect::<Vec<f64>>();
+            let norm = IntegerLayerNorm::new(&column(|one| one.1), &column(|one| one.2), shift);
+            let token: Vec<i32> = row.iter().map(|one| one.0).collect();
+            let later: Vec<i16> = row.iter().map(|one| one.3).collect();
+            // Powers of two make halves.
+            let factor = |one: &(i32, f64, f64, i16)| if power % 3 == 0 { 1.0 } else { one.1 } / 2f64.powi(power);
+            let ratios: Vec<Dyadic> = row.iter().map(|one| Dyadic::new(factor(one)).unwrap()).collect();
+            let (mut wide, mut found) = (vec![0; row.len()], vec![0; row.len()]);
+            norm.apply(&token, &mut wide);
+            norm.apply_to_8_bits(&token, &Ratios::new(ratios.clone()), &later, &mut found);
+            for i in 0..row.len() {
+                let expected = saturated(ratios[i].apply(wide[i]) + i64::from(later[i]), 8);
+                prop_assert_eq!(i64::from(found[i]), expected);
+            }
         }
     }
 

@@ -24,14 +24,16 @@ mod gelu;
 mod layer_norm;
 mod linear;
 mod polynomial;
+mod rescale;
 mod tanh;
 
 pub use dyadic::Dyadic;
 pub use exponential::{IntegerExponential, IntegerSoftmax};
-pub use gelu::IntegerGelu;
+pub use gelu::{IntegerGelu, IntegerGelus};
 pub use layer_norm::{IntegerLayerNorm, integer_sqrt};
 pub use linear::{IntegerLinear, integer_context, integer_scores};
 pub use polynomial::Quadratic;
+pub use rescale::Ratios;
 pub use tanh::IntegerTanh;
 
 /// Cuts an integer to two's complement of `bits` bits.

@@ -72,7 +72,7 @@ impl Embeddings {
     pub fn forward(&self, tokens: &[IntegerToken]) -> Vec<i8> {
         let d = self.pieces.matrix.dims()[1];
         let mut states = vec![0; tokens.len() * d];
-        let (mut sum, mut wide) = (vec![0; d], vec![0; d]);
+        let mut sum = vec![0; d];
         for (token, to) in tokens.iter().zip(states.chunks_exact_mut(d)) {
             sum.fill(0);
             self.pieces.add(token.id, &mut sum);
@@ -81,7 +81,7 @@ impl Embeddings {
             let position = token.position;
             assert!(position < n, "{} tokens, but the model has {n} positions", position + 1);
             self.positions.add(position + self.position_offset, &mut sum);
-            self.norm.apply(&sum, &mut wide, to);
+            self.norm.apply(&sum, to);
         }
         states
     }

@@ -4,7 +4,8 @@ use super::norm::{RoundedNorm, ratio, ratios};
 use super::parts::{IntegerLayerParts, IntegerMap};
 use crate::ops::IntegerMatrix;
 use crate::ops::integer_only::{
-    Dyadic, IntegerGelu, IntegerLinear, IntegerSoftmax, integer_context, integer_scores, saturated,
+    Dyadic, IntegerGelu, IntegerGelus, IntegerLinear, IntegerSoftmax, Ratios, integer_context,
+    integer_scores, saturated,
 };
 use rayon::prelude::*;
 use std::ops::Range;
@@ -24,7 +25,7 @@ pub(super) struct Layer {
     to_feed_forward: Dyadic,
     up: IntegerLinear,
     /// Of each inner feature: GELU, and its way to 8 bits.
-    gelu: Vec<(IntegerGelu, Dyadic)>,
+    gelu: IntegerGelus,
     /// From the outputs of GELU to the input of the last map.
     to_inner: Dyadic,
     down: Added,
@@ -34,14 +35,14 @@ pub(super) struct Layer {
 #[derive(Debug, Clone)]
 struct Rounded {
     linear: IntegerLinear,
-    ratios: Vec<Dyadic>,
+    ratios: Ratios,
 }
 
 /// A map whose sums are added to its sub-layer's input, and normalised.
 #[derive(Debug, Clone)]
 struct Added {
     linear: IntegerLinear,
-    ratios: Vec<Dyadic>,
+    ratios: Ratios,
     of_residual: Dyadic,
     norm: RoundedNorm,
 }
@@ -65,7 +66,7 @@ impl Layer {
             all.extend(ratios(&map.scales, input_scale, scale)?);
         }
         let score_scale = scales.query * scales.key / (d_head as f64).sqrt();
-        let gelu = parts.up.scales.iter().map(|scale| {
+        let features = parts.up.scales.iter().map(|scale| {
             let scale = scale * scales.feed_forward_input;
             // Weights of zeros: the outputs are 0.
             let ratio = match scale {
@@ -74,24 +75,25 @@ impl Layer {
             };
             Ok((IntegerGelu::new(scale.max(f64::MIN_POSITIVE.sqrt())), ratio))
         });
+        let (gelu, to_8_bits) = features.collect::<Result<Vec<_>, String>>()?.into_iter().unzip();
         Ok(Self {
             n_heads,
-            attended: Rounded { linear: IntegerLinear::new(&matrix, &biases)?, ratios: all },
+            attended: Rounded { linear: IntegerLinear::new(&matrix, &biases)?, ratios: Ratios::new(all) },
             softmax: IntegerSoftmax::new(score_scale, scales.exponentials)?,
             to_context: ratio(IntegerSoftmax::OUTPUT_SCALE * scales.value, scales.context)?,
             output: Added {
                 linear: linear(&parts.output)?,
-                ratios: ratios(&parts.output.scales, scales.context, scales.attention_sum)?,
+                ratios: Ratios::new(ratios(&parts.output.scales, scales.context, scales.attention_sum)?),
                 of_residual: ratio(input_scale, scales.attention_sum)?,
                 norm: RoundedNorm::new(&parts.attention_norm, scales.attention)?,
             },
             to_feed_forward: ratio(scales.attention, scales.feed_forward_input)?,
             up: linear(&parts.up)?,
-            gelu: gelu.collect::<Result<_, String>>()?,
+            gelu: IntegerGelus::new(gelu, Ratios::new(to_8_bits)),
             to_inner: ratio(scales.gelu, scales.inner)?,
             down: Added {
                 linear: linear(&parts.down)?,
-                ratios: ratios(&parts.down.scales, scales.inner, scales.feed_forward_sum)?,
+                ratios: Ratios::new(ratios(&parts.down.scales, scales.inner, scales.feed_forward_sum)?),
                 of_residual: ratio(scales.feed_forward_input, scales.feed_forward_sum)?,
                 norm: RoundedNorm::new(&parts.feed_forward_norm, scales.output)?,
             },
@@ -112,12 +114,12 @@ impl Layer {
     fn attend(&self, x: &[i8], sequences: &[Range<usize>]) -> Vec<i8> {
         let [d, d_all] = self.attended.linear.dims();
         let d_head = d / self.n_heads;
-        let mut attended = self.attended.linear.forward(x);
-        attended.par_chunks_mut(ROWS * d_all).for_each(|rows| {
-            for row in rows.chunks_exact_mut(d_all) {
-                for (q, ratio) in row.iter_mut().zip(&self.attended.ratios) {
-                    *q = saturated(ratio.apply_narrow(i64::from(*q)), 8) as i32;
-                }
+        let sums = self.attended.linear.forward(x);
+        let mut attended = vec![0i8; sums.len()];
+        let rows = attended.par_chunks_mut(ROWS * d_all).zip(sums.par_chunks(ROWS * d_all));
+        rows.for_each(|(attended, sums)| {
+            for (attended, sums) in attended.chunks_exact_mut(d_all).zip(sums.chunks_exact(d_all)) {
+                self.attended.ratios.to_8_bits(sums, attended);
             }
         });
         let mut context = vec![0; x.len()];
@@ -138,12 +140,12 @@ impl Layer {
                 let at = head * d_head;
                 for (token, row) in attended.chunks_exact(d_all).enumerate() {
                     for i in 0..d_head {
-                        keys[token * d_head + i] = row[d + at + i] as i16;
-                        values[i * len + token] = row[2 * d + at + i] as i16;
+                        keys[token * d_head + i] = i16::from(row[d + at + i]);
+                        values[i * len + token] = i16::from(row[2 * d + at + i]);
                     }
                 }
                 for (row, context) in attended.chunks_exact(d_all).zip(context.chunks_exact_mut(d)) {
-                    query.iter_mut().zip(&row[at..]).for_each(|(to, q)| *to = *q as i16);
+                    query.iter_mut().zip(&row[at..]).for_each(|(to, q)| *to = i16::from(*q));
                     integer_scores(&query, &keys, &mut scores);
                     self.softmax.apply(&scores, &mut probabilities, &mut exponentials);
                     integer_context(&probabilities, &values, &mut sums);
@@ -164,9 +166,7 @@ impl Layer {
         let rows = inner.par_chunks_mut(ROWS * d_ff).zip(sums.par_chunks(ROWS * d_ff));
         rows.for_each(|(inner, sums)| {
             for (inner, sums) in inner.chunks_exact_mut(d_ff).zip(sums.chunks_exact(d_ff)) {
-                for ((to, q), (gelu, ratio)) in inner.iter_mut().zip(sums).zip(&self.gelu) {
-                    *to = saturated(ratio.apply(gelu.apply(*q)), 8) as i8;
-                }
+                self.gelu.apply(sums, inner);
             }
             again(self.to_inner, inner);
         });
@@ -177,20 +177,16 @@ impl Layer {
 impl Added {
     fn forward(&self, x: &[i8], residual: &[i8]) -> Vec<i8> {
         let [_, d] = self.linear.dims();
-        let mut sums = self.linear.forward(x);
+        let sums = self.linear.forward(x);
         let mut states = vec![0; sums.len()];
-        let rows = states.par_chunks_mut(ROWS * d).zip(sums.par_chunks_mut(ROWS * d));
+        let rows = states.par_chunks_mut(ROWS * d).zip(sums.par_chunks(ROWS * d));
         rows.zip(residual.par_chunks(ROWS * d)).for_each_init(
             || vec![0; d],
-            |wide, ((states, sums), residual)| {
-                let rows = states.chunks_exact_mut(d).zip(sums.chunks_exact_mut(d));
+            |added, ((states, sums), residual)| {
+                let rows = states.chunks_exact_mut(d).zip(sums.chunks_exact(d));
                 for ((states, sums), residual) in rows.zip(residual.chunks_exact(d)) {
-                    for ((q, ratio), x) in sums.iter_mut().zip(&self.ratios).zip(residual) {
-                        let added =
-                            ratio.apply_narrow(i64::from(*q)) + self.of_residual.apply_narrow(i64::from(*x));
-                        *q = saturated(added, 22) as i32;
-                    }
-                    self.norm.apply(sums, wide, states);
+                    self.ratios.added(sums, residual, self.of_residual, added);
+                    self.norm.apply(added, states);
                 }
             },
         );

@@ -1,14 +1,16 @@
 //! A sum that is normalised and rounded.
 
 use super::parts::IntegerNorm;
-use crate::ops::integer_only::{Dyadic, IntegerLayerNorm, saturated};
+use crate::ops::integer_only::{Dyadic, IntegerLayerNorm, Ratios, saturated};
 
 /// A layer normalisation whose results are rounded to 8 bits.
 #[derive(Debug, Clone)]
 pub(super) struct RoundedNorm {
     norm: IntegerLayerNorm,
-    /// From the scale of each feature to that of the result, and what is added then: the shift, where it is not in the norm.
-    to_output: Vec<(Dyadic, i64)>,
+    /// From the scale of each feature to that of the result.
+    to_output: Ratios,
+    /// What is added then: the shift, where it is not in the norm.
+    later: Vec<i16>,
 }
 
 impl RoundedNorm {
@@ -19,17 +21,15 @@ impl RoundedNorm {
         let to_output = features.map(|((gamma, beta), is_shifted)| {
             let later = if *is_shifted { 0.0 } else { (beta / output_scale).round_ties_even() };
             let ratio = Dyadic::new(IntegerLayerNorm::output_scale(*gamma, n) / single(output_scale))?;
-            Ok((ratio, saturated(later as i64, 9)))
+            Ok((ratio, saturated(later as i64, 9) as i16))
         });
-        Ok(Self { to_output: to_output.collect::<Result<_, String>>()?, norm })
+        let (ratios, later) = to_output.collect::<Result<Vec<_>, String>>()?.into_iter().unzip();
+        Ok(Self { to_output: Ratios::new(ratios), later, norm })
     }
 
-    /// Normalises a token; `wide` is memory for as many integers.
-    pub fn apply(&self, token: &[i32], wide: &mut [i64], to: &mut [i8]) {
-        self.norm.apply(token, wide);
-        for ((q, (ratio, later)), to) in wide.iter().zip(&self.to_output).zip(to) {
-            *to = saturated(ratio.apply_narrow(*q) + later, 8) as i8;
-        }
+    /// Normalises a token.
+    pub fn apply(&self, token: &[i32], to: &mut [i8]) {
+        self.norm.apply_to_8_bits(token, &self.to_output, &self.later, to);
     }
 }
 

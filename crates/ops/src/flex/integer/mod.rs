@@ -1,8 +1,10 @@
 //! Linear maps in integers: tokens are quantised into panels, and tiles of integer sums are scaled to FP32.
 
 mod kernel;
+mod rescale;
 mod table;
 
+pub(crate) use rescale::{added, gelu, normalised, to_8_bits};
 pub(crate) use table::embedding;
 
 use super::gemm::{Line, Target, for_each, wanted_tasks};
