@@ -1,8 +1,8 @@
 use super::relative::{alibi_bias, alibi_slopes, distances};
 use super::{
     Attention, AttentionInput, AttentionOutput, Disentangled, DisentangledConfig, Distances, KeyValueCache,
-    Linear, RelativeConfig, RelativePositions, ScoreParts, SeenAttention, TransformerXl, is_attention_observed,
-    recorded, show_attention,
+    Linear, RelativeConfig, RelativePositions, ScoreParts, SeenAttention, TransformerXl,
+    is_attention_observed, recorded, show_attention,
 };
 use crate::ops::{self, AttentionMask, Queries, Rotary, TokenPositions};
 use crate::{ParamInit, linear_maps};
@@ -464,8 +464,7 @@ fn shown([q, k]: [&Tensor<4>; 2], mask: &AttentionMask, factor: f64, is_cross: b
         scale: (d_k as f64).sqrt() / factor,
         positions: mask.bias.clone(),
     };
-    let seen =
-        SeenAttention { is_cross, probabilities: Some(probabilities.clone()), scores: Some(scores) };
+    let seen = SeenAttention { is_cross, probabilities: Some(probabilities.clone()), scores: Some(scores) };
     show_attention(seen).unwrap_or(probabilities)
 }
 

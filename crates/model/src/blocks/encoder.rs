@@ -1,6 +1,6 @@
 use super::{
-    Attention, AttentionInput, Distances, EncoderLayer, Norm, WantedTokens, is_attention_observed, is_recording,
-    recorded,
+    Attention, AttentionInput, Distances, EncoderLayer, Norm, WantedTokens, is_attention_observed,
+    is_recording, recorded,
 };
 use crate::linear_maps;
 use crate::ops::{self, AttentionMask};
@@ -87,7 +87,8 @@ impl<A: Attention> Encoder<A> {
             recorded(|pass| pass.add_states(&x));
             let wanted = wanted.filter(|_| order.peek().is_none() && !is_recording);
             // The gradient of a bias, or of the distances' vectors, would be lost in the recomputation.
-            let can_recompute = !trace.attentions && !is_observed && mask.bias.is_none() && distances.is_none();
+            let can_recompute =
+                !trace.attentions && !is_observed && mask.bias.is_none() && distances.is_none();
             if self.recompute && can_recompute {
                 x = recomputed(layer, x, mask, wanted);
                 continue;

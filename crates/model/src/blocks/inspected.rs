@@ -138,3 +138,119 @@ pub(super) fn replaced(table: ParamId, found: Tensor<3>) -> Tensor<3> {
         _ => found,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ParamInit;
+    use crate::bert::{BertConfig, BertInput};
+    use crate::blocks::{Activation, NormPlacement};
+    use crate::blocks::{
+        EncoderLayerConfig, FeedForwardConfig, MultiHeadAttention, MultiHeadAttentionConfig, NormKind,
+    };
+    use crate::linear_maps;
+    use crate::ops::AttentionMask;
+    use burn::module::Module;
+    use burn::tensor::{Device, Distribution};
+    use std::rc::Rc;
+
+    /// An attention that no observer knows, with or without weights to show.
+    #[derive(Module, Debug)]
+    struct Foreign {
+        shows: bool,
+    }
+
+    linear_maps!(Foreign {});
+
+    impl Attention for Foreign {
+        fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
+            let [batch, len, _] = input.queries.dims();
+            let shares = Tensor::full([batch, 1, len, len], 1.0 / len as f32, &input.queries.device());
+            let context = input.queries.clone().mean_dim(1).expand(input.queries.dims());
+            let weights = (self.shows && input.need_weights).then_some(shares);
+            AttentionOutput::new(context, input.wanted).with_weights(weights)
+        }
+    }
+
+    /// The shapes that are seen while something runs.
+    fn shapes<R>(run: impl FnOnce() -> R) -> (R, Vec<Option<[usize; 4]>>) {
+        let all = Rc::new(RefCell::new(Vec::new()));
+        let place = all.clone();
+        let observer = move |seen: SeenAttention| {
+            place.borrow_mut().push(seen.probabilities.map(|probabilities| probabilities.dims()));
+            None
+        };
+        let result = observe_attention(observer, run);
+        (result, all.take())
+    }
+
+    #[test]
+    fn an_attention_of_another_crate_shows_what_it_has() {
+        let device = Device::flex();
+        let config = EncoderLayerConfig {
+            feed_forward: FeedForwardConfig::new(4, 8, Activation::Gelu),
+            attention_output_dropout: 0.0,
+            feed_forward_output_dropout: 0.0,
+            norm: NormPlacement::Post,
+            norm_kind: NormKind::Layer,
+            layer_norm_eps: 1e-12,
+        };
+        for shows in [true, false] {
+            let layer = config.init(Foreign { shows }, &mut ParamInit::new(&device, 1));
+            let x = Tensor::<3>::random([2, 5, 4], Distribution::Default, &device);
+            let mask = AttentionMask::default();
+            let (output, seen) = shapes(|| layer.forward(AttentionInput::new(x.clone(), &mask)));
+            assert_eq!(seen, [shows.then_some([2, 1, 5, 5])]);
+            assert!(output.weights.is_none());
+        }
+    }
+
+    #[test]
+    fn every_layer_is_seen_also_if_some_tokens_are_wanted() {
+        let device = Device::flex();
+        let config = BertConfig { n_heads: 2, d_ff: 16, ..BertConfig::new(20, 2, 8) };
+        let bert = config.init_encoder(&mut ParamInit::new(&device, 3));
+        let input = || BertInput::packed(&[3, 4, 5, 6, 7], &[5], &device);
+        let (first, seen) = shapes(|| bert.first_states(input()));
+        assert_eq!(seen, [Some([1, 2, 5, 5]); 2]);
+        let apart = (first - bert.first_states(input())).abs().max().into_scalar::<f32>();
+        assert!(apart < 1e-5, "{apart}");
+        assert!(!is_attention_observed());
+    }
+
+    #[test]
+    fn probabilities_that_are_returned_take_the_place_of_those_shown() {
+        let device = Device::flex();
+        let config = MultiHeadAttentionConfig::new(8, 2);
+        let attention: MultiHeadAttention = config.init(&mut ParamInit::new(&device, 3).with_std(0.4));
+        let x = Tensor::<3>::random([1, 3, 8], Distribution::Default, &device);
+        let mask = AttentionMask::default();
+        // Every query sees the second key alone.
+        let observer = |seen: SeenAttention| {
+            let shares = seen.probabilities?.zeros_like();
+            let ones = Tensor::ones([1, 2, 3, 1], &shares.device());
+            Some(shares.slice_assign([0..1, 0..2, 0..3, 1..2], ones))
+        };
+        let found =
+            observe_attention(observer, || attention.forward(AttentionInput::new(x.clone(), &mask))).context;
+        let values = attention.value.forward(x).narrow(1, 1, 1);
+        let expected = attention.output.forward(values).expand([1, 3, 8]);
+        assert!((found - expected).abs().max().into_scalar::<f32>() < 1e-6);
+    }
+
+    #[test]
+    fn only_the_named_tables_are_replaced() {
+        let device = Device::flex();
+        let bert = BertConfig::tiny(20).init_encoder(&mut ParamInit::new(&device, 3));
+        let calls = Rc::new(RefCell::new(0));
+        let counted = calls.clone();
+        let replacement = move |x: Tensor<3>| {
+            *counted.borrow_mut() += 1;
+            x
+        };
+        let table = bert.embeddings.tokens.weight.id;
+        let ids = Tensor::from_data([[3, 4, 5]], &device);
+        replace_embeddings([table], replacement, || bert.forward(BertInput::new(ids)));
+        assert_eq!(*calls.borrow(), 1);
+    }
+}

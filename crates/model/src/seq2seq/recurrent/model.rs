@@ -233,7 +233,8 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
     pub(super) fn teach(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
         assert_eq!(source.len(), target.len(), "as many sources as targets");
         // Attention that is observed has to be computed by itself.
-        let additive = self.attention.as_ref().and_then(Score::as_additive).filter(|_| !is_attention_observed());
+        let additive =
+            self.attention.as_ref().and_then(Score::as_additive).filter(|_| !is_attention_observed());
         match (self.wiring, additive) {
             (Wiring::Bahdanau, Some(score)) => self.teach_attentive(score, source, target, device),
             (Wiring::None | Wiring::Luong, _) => self.teach_at_once(source, target, device),

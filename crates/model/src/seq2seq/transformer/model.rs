@@ -145,7 +145,7 @@ impl Transformer {
     ///
     /// # Shapes
     /// - `states`: `[n, d_model]`; returns `[n, vocab_size]`
-    pub(super) fn project(&self, states: Tensor<2>) -> Tensor<2> {
+    pub fn project(&self, states: Tensor<2>) -> Tensor<2> {
         let states = match self.config.scaled_output {
             true => states.mul_scalar((self.config.d_model as f64).powf(-0.5)),
             false => states,
