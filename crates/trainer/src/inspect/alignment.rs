@@ -9,7 +9,8 @@ use cloze_evaluation::inspection::{Alignment, Token};
 /// `i` and writes the next one. A word's attention is the mean over its pieces, of a source word the sum, as in
 /// [`Translation::alignment`](crate::translate::Translation::alignment).
 pub(super) fn alignment(attention: &Matrix, source: &[Token], target: &[Token]) -> Alignment {
-    let n_words = |tokens: &[Token]| tokens.iter().filter_map(|token| token.word).max().map_or(0, |last| last + 1);
+    let n_words =
+        |tokens: &[Token]| tokens.iter().filter_map(|token| token.word).max().map_or(0, |last| last + 1);
     let (n_source, n_target) = (n_words(source), n_words(target));
     let mut weights = vec![(vec![0.0; n_source], 0_usize); n_target];
     for (step, token) in target.iter().enumerate().skip(1) {
@@ -22,7 +23,8 @@ pub(super) fn alignment(attention: &Matrix, source: &[Token], target: &[Token]) 
             }
         }
     }
-    let mean = |(sums, count): (Vec<f64>, usize)| sums.into_iter().map(|sum| sum / count.max(1) as f64).collect();
+    let mean =
+        |(sums, count): (Vec<f64>, usize)| sums.into_iter().map(|sum| sum / count.max(1) as f64).collect();
     let weights: Vec<Vec<f64>> = weights.into_iter().map(mean).collect();
     let entropy = |row: &Vec<f64>| {
         let sum: f64 = row.iter().sum();

@@ -47,13 +47,20 @@ impl Opened {
     ///
     /// # Errors
     /// A label or a place that is not there; an answer that is not finite.
-    pub fn answer(&self, request: &InspectRequest, reading: Reading<'_>, device: &Device) -> Result<Option<Found>> {
+    pub fn answer(
+        &self,
+        request: &InspectRequest,
+        reading: Reading<'_>,
+        device: &Device,
+    ) -> Result<Option<Found>> {
         let input = reading.input.clone();
         match &self.kind {
             Kind::Encoder => Ok(None),
             Kind::Number { sigmoid } => {
                 if let Some(label) = request.label.as_ref().or(request.against.as_ref()) {
-                    return Err(refuse(format!("`{label}` is no label of the model, which predicts a number")));
+                    return Err(refuse(format!(
+                        "`{label}` is no label of the model, which predicts a number"
+                    )));
                 }
                 no_place(request)?;
                 let value = f64::from(self.outputs(&input, Asked::Text, device)?[0]);
@@ -79,7 +86,15 @@ impl Opened {
             Kind::Tags(names) => {
                 let token = self.token(request, reading.source)?;
                 let place = Some((Side::Source, token));
-                self.one_of("tag", request, names, input, (Asked::Token(token), place), Probability::Softmax, device)
+                self.one_of(
+                    "tag",
+                    request,
+                    names,
+                    input,
+                    (Asked::Token(token), place),
+                    Probability::Softmax,
+                    device,
+                )
             }
             Kind::Masked => {
                 let mask = self.tokenizer.special_ids().mask.map(|id| id as i32);
@@ -88,7 +103,8 @@ impl Opened {
                     None => match input.source.input_ids.iter().position(|id| Some(*id) == mask) {
                         Some(place) => place,
                         None if request.asks_for_answer() => {
-                            let mask = mask.and_then(|id| self.tokenizer.id_to_token(id as u32)).unwrap_or("[MASK]");
+                            let mask =
+                                mask.and_then(|id| self.tokenizer.id_to_token(id as u32)).unwrap_or("[MASK]");
                             return Err(refuse(format!(
                                 "the text has no {mask} whose piece could be explained; write one, or name a place"
                             )));
@@ -103,7 +119,11 @@ impl Opened {
                 let n = reading.source.len();
                 let (token, place, said) = match request.place {
                     None => (n - 1, None, None),
-                    Some(0) => return Err(refuse("the first token is predicted from nothing; expected a later place".into())),
+                    Some(0) => {
+                        return Err(refuse(
+                            "the first token is predicted from nothing; expected a later place".into(),
+                        ));
+                    }
                     Some(place) => {
                         let place = within(place, n)?;
                         (place - 1, Some((Side::Source, place)), Some(input.source.input_ids[place]))
@@ -115,7 +135,9 @@ impl Opened {
                 let place = request.place.unwrap_or(1);
                 let n = reading.written.len();
                 if place == 0 || place > n {
-                    return Err(refuse(format!("there is no token {place} in the target; expected 1 to {n}")));
+                    return Err(refuse(format!(
+                        "there is no token {place} in the target; expected 1 to {n}"
+                    )));
                 }
                 let mut input = input;
                 input.target.truncate(place);
@@ -220,7 +242,9 @@ impl Opened {
         let tokenizer = self.writing();
         let number = |name: &String| match piece(tokenizer, name)? {
             Some(id) if id < outputs.len() => Ok(id),
-            _ => Err(refuse(format!("`{name}` is no piece of the model's vocabulary; expected one piece, as in the answers"))),
+            _ => Err(refuse(format!(
+                "`{name}` is no piece of the model's vocabulary; expected one piece, as in the answers"
+            ))),
         };
         let explained = match (&request.label, said) {
             (Some(label), _) => number(label)?,
@@ -237,8 +261,11 @@ impl Opened {
                 ids.push(id);
             }
         }
-        let choice =
-            |id: usize| Choice { name: name(id), score: f64::from(outputs[id]), probability: Some(shares(id)) };
+        let choice = |id: usize| Choice {
+            name: name(id),
+            score: f64::from(outputs[id]),
+            probability: Some(shares(id)),
+        };
         let answer = Answer {
             kind: kind.into(),
             place,
@@ -282,19 +309,24 @@ impl Opened {
         let fits = |first: usize, last: usize| last >= first && last - first < max_answer;
         let mut spans: Vec<(usize, usize)> = likely(starts)
             .into_iter()
-            .flat_map(|first| lasts.iter().filter(move |last| fits(first, **last)).map(move |last| (first, *last)))
+            .flat_map(|first| {
+                lasts.iter().filter(move |last| fits(first, **last)).map(move |last| (first, *last))
+            })
             .collect();
         spans.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(a.cmp(b)));
         let of = |name: &String| {
             let all = inside.iter().flat_map(|first| inside.iter().map(move |last| (*first, *last)));
-            let fitting = all.filter(|(first, last)| fits(*first, *last) && text((*first, *last)) == name.trim());
+            let fitting =
+                all.filter(|(first, last)| fits(*first, *last) && text((*first, *last)) == name.trim());
             fitting.max_by(|a, b| score(*a).total_cmp(&score(*b))).ok_or_else(|| {
                 refuse(format!("`{name}` is no span of the text's tokens; expected words of the second text"))
             })
         };
         let explained = match &request.label {
             Some(label) => of(label)?,
-            None => *spans.first().ok_or_else(|| refuse("the second text has no token that could be an answer".into()))?,
+            None => *spans
+                .first()
+                .ok_or_else(|| refuse("the second text has no token that could be an answer".into()))?,
         };
         let against = request.against.as_ref().map(of).transpose()?;
         if against == Some(explained) {
@@ -328,7 +360,11 @@ impl Opened {
             asked: Asked::Text,
             plus: columns(explained),
             minus: against.map(columns).unwrap_or_default(),
-            read_from: if explained.0 == explained.1 { vec![explained.0] } else { vec![explained.0, explained.1] },
+            read_from: if explained.0 == explained.1 {
+                vec![explained.0]
+            } else {
+                vec![explained.0, explained.1]
+            },
         };
         Ok(Found { answer, score, input: reading.input.clone() })
     }
@@ -374,7 +410,9 @@ fn within(place: usize, n: usize) -> Result<usize> {
 /// Checks that no place is given where the whole text is answered for.
 fn no_place(request: &InspectRequest) -> Result<()> {
     match request.place {
-        Some(place) => Err(refuse(format!("the place {place} is given, but the model answers for the whole text"))),
+        Some(place) => {
+            Err(refuse(format!("the place {place} is given, but the model answers for the whole text")))
+        }
         None => Ok(()),
     }
 }

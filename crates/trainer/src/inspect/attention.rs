@@ -62,7 +62,9 @@ pub(super) fn attention(model: &Model, input: &Input, wanted: Wanted, device: &D
     let found: Rc<RefCell<[Vec<Layer>; 4]>> = Rc::default();
     let place = found.clone();
     each_layer(model, input, device, move |kind, number, seen| {
-        if let Some(heads) = wanted.layers.contains(&number).then(|| heads(KINDS[kind], seen, &wanted)).flatten() {
+        if let Some(heads) =
+            wanted.layers.contains(&number).then(|| heads(KINDS[kind], seen, &wanted)).flatten()
+        {
             place.borrow_mut()[kind].push(Layer { layer: number, heads });
         }
     });

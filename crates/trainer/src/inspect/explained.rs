@@ -137,12 +137,12 @@ impl Explained<'_> {
     /// A model whose weights have no gradient.
     pub fn gradients(&self, words: &Words) -> Result<Words> {
         let (model, device) = self.with_gradients()?;
-        let leaves: Words = words.iter().map(|words| Tensor::from_inner(words.clone()).require_grad()).collect();
+        let leaves: Words =
+            words.iter().map(|words| Tensor::from_inner(words.clone()).require_grad()).collect();
         let score = as_inference(|| self.score.of(self.outputs(model, &leaves, &device)));
         let grads = score.sum().backward();
-        let gradient = |(leaf, words): (&Tensor<3>, &Tensor<3>)| {
-            leaf.grad(&grads).unwrap_or_else(|| words.zeros_like())
-        };
+        let gradient =
+            |(leaf, words): (&Tensor<3>, &Tensor<3>)| leaf.grad(&grads).unwrap_or_else(|| words.zeros_like());
         Ok(leaves.iter().zip(words).map(gradient).collect())
     }
 
@@ -190,4 +190,52 @@ fn with_kept(words: &Tensor<3>, kept: &[bool]) -> Tensor<3> {
 /// `[copies, len, d]` → the sum over features of a product with `[1, len, d]`, for each token of one copy.
 pub(super) fn summed(gradient: Tensor<3>, words: Tensor<3>) -> Vec<f64> {
     (gradient * words).sum_dim(2).into_data().iter::<f64>().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gradient_times_input::gradient_times_input;
+    use super::super::integrated_gradients::integrated_gradients;
+    use super::super::occlusion::occlusion;
+    use super::*;
+    use burn::module::Module;
+    use cloze_data::TokenSequence;
+    use cloze_model::ParamInit;
+    use cloze_model::blocks::NormPlacement;
+    use cloze_model::gpt::GptConfig;
+
+    /// A model without layers is linear in its word embeddings.
+    #[test]
+    fn a_linear_model_is_explained_by_its_weights() {
+        let device = Device::flex();
+        let mut config = GptConfig::llama(11, 1, 8);
+        (config.norm, config.tied) = (NormPlacement::Post, false);
+        let mut gpt = config.init(&mut ParamInit::new(&device, 3).with_std(0.5));
+        gpt.layers.clear();
+        let model = Model::Writer(gpt);
+        let tracked = model.clone().train().no_grad();
+        let source = TokenSequence { input_ids: vec![4, 7, 5], token_type_ids: vec![0; 3] };
+        let input = Input { source, target: Vec::new() };
+        let score = Score { asked: Asked::Token(2), plus: vec![6], minus: vec![1], read_from: vec![2] };
+        let explained = Explained {
+            model: &model,
+            tracked: Some(&tracked),
+            device: &device,
+            input: &input,
+            score: &score,
+            kept: [vec![false; 3], Vec::new()],
+            filler: None,
+        };
+        let (whole, ..) = explained.begin().unwrap();
+        let [product, _] = gradient_times_input(&explained).unwrap();
+        let ([integrated, _], completeness) = integrated_gradients(&explained).unwrap();
+        let [occluded, _] = occlusion(&explained).unwrap();
+        // Nothing is seen of other tokens, and all of the score is of the last one.
+        assert_eq!(product[..2], [0.0, 0.0]);
+        assert!(whole.abs() > 0.1 && (product[2] - whole).abs() < 1e-5, "{product:?}, {whole}");
+        for other in [integrated, occluded] {
+            assert!(product.iter().zip(other).all(|(a, b)| (a - b).abs() < 1e-5));
+        }
+        assert!(completeness.converged && completeness.points == 50 && completeness.baseline.abs() < 1e-6);
+    }
 }

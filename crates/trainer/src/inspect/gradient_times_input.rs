@@ -10,5 +10,6 @@ use crate::Result;
 pub(super) fn gradient_times_input(explained: &Explained<'_>) -> Result<[Vec<f64>; 2]> {
     let (_, words, _) = explained.begin()?;
     let gradients = explained.gradients(&words)?;
-    Ok(explained.split(gradients.into_iter().zip(words).map(|(gradient, words)| summed(gradient, words)).collect()))
+    Ok(explained
+        .split(gradients.into_iter().zip(words).map(|(gradient, words)| summed(gradient, words)).collect()))
 }

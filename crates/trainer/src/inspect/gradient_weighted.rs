@@ -39,10 +39,12 @@ pub(super) fn gradient_weighted(explained: &Explained<'_>) -> Result<[Vec<f64>; 
     let grads = observe_attention(observer, || explained.in_graph())?.sum().backward();
     let weighted = |seen: Seen| {
         let gradient = seen.leaf.grad(&grads);
-        let product = gradient.map(|gradient| (gradient * seen.probabilities.inner()).clamp_min(0.0).mean_dim(1));
+        let product =
+            gradient.map(|gradient| (gradient * seen.probabilities.inner()).clamp_min(0.0).mean_dim(1));
         let [.., k_len] = seen.leaf.dims();
         let values = product.map(|product| product.into_data().iter::<f64>().collect());
-        let values = values.unwrap_or_else(|| vec![0.0; seen.leaf.shape().num_elements() / seen.leaf.dims()[1]]);
+        let values =
+            values.unwrap_or_else(|| vec![0.0; seen.leaf.shape().num_elements() / seen.leaf.dims()[1]]);
         (seen.is_cross, Matrix::new(values, k_len))
     };
     let layers: Vec<(bool, Matrix)> = seen.take().into_iter().map(weighted).collect();

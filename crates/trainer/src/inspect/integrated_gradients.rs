@@ -19,7 +19,8 @@ const GAP: f64 = 0.01;
 pub(super) fn integrated_gradients(explained: &Explained<'_>) -> Result<([Vec<f64>; 2], Completeness)> {
     let (score, words, baseline) = explained.begin()?;
     let of_baseline = explained.scores(&baseline)[0];
-    let steps: Words = words.iter().zip(&baseline).map(|(words, base)| words.clone() - base.clone()).collect();
+    let steps: Words =
+        words.iter().zip(&baseline).map(|(words, base)| words.clone() - base.clone()).collect();
     let whole = score - of_baseline;
     let mut points = POINTS[0];
     loop {

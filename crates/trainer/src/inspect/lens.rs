@@ -14,7 +14,12 @@ const POSITIONS: usize = 64;
 
 /// What each layer of a masked or left-to-right model, or of a decoder, would answer; none for other models. States go through
 /// the model's own last normalisation and its head.
-pub(super) fn lens(model: &Model, input: &Input, name: impl Fn(u32) -> String, device: &Device) -> Option<Lens> {
+pub(super) fn lens(
+    model: &Model,
+    input: &Input,
+    name: impl Fn(u32) -> String,
+    device: &Device,
+) -> Option<Lens> {
     type Head<'a> = Box<dyn Fn(Tensor<2>) -> Tensor<2> + 'a>;
     let (norm, head): (&Option<Norm>, Head<'_>) = match model {
         Model::Masked(model) => {
@@ -46,7 +51,9 @@ pub(super) fn lens(model: &Model, input: &Input, name: impl Fn(u32) -> String, d
         let answers: Vec<usize> = logits(n - 1, start, len).iter().map(|row| best(row, 1)[0]).collect();
         for (number, layer) in layers.iter_mut().enumerate() {
             let rows = logits(number, start, len);
-            layer.positions.extend(rows.iter().zip(&answers).map(|(row, answer)| position(row, *answer, &name)));
+            layer
+                .positions
+                .extend(rows.iter().zip(&answers).map(|(row, answer)| position(row, *answer, &name)));
         }
     }
     Some(Lens { side, layers })

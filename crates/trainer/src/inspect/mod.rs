@@ -32,8 +32,8 @@ use answer::{Found, Reading};
 use attention::Wanted;
 use burn::tensor::Device;
 use cloze_data::TokenSequence;
-pub use cloze_evaluation::inspection::{Inspection, Method};
 use cloze_evaluation::inspection::{Explanation, MapKind, Side, Token};
+pub use cloze_evaluation::inspection::{Inspection, Method};
 use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation, TruncationStrategy};
 pub use explained::Baseline;
 use explained::{Explained, no_gradient};
@@ -179,7 +179,8 @@ impl Inspector {
             of_words(&mut source, &request.text);
         }
         let mut input = Input { source: TokenSequence::from(&encoding), target: Vec::new() };
-        if matches!(kind, Kind::Writer) && source.len() > 1 && encoding.special_tokens_mask.last() == Some(&1) {
+        if matches!(kind, Kind::Writer) && source.len() > 1 && encoding.special_tokens_mask.last() == Some(&1)
+        {
             // It says that nothing follows.
             source.pop();
             input.source.input_ids.pop();
@@ -204,7 +205,12 @@ impl Inspector {
                 attention::attention(model, &input, wanted, &self.device)
             }
         };
-        if attention.iter().flat_map(|maps| &maps.layers).flat_map(|layer| &layer.heads).any(|head| !head.entropy.is_finite()) {
+        if attention
+            .iter()
+            .flat_map(|maps| &maps.layers)
+            .flat_map(|layer| &layer.heads)
+            .any(|head| !head.entropy.is_finite())
+        {
             return Err(TrainerError::OutputNotFinite);
         }
         if n_layers == 0 {
@@ -271,7 +277,10 @@ impl Inspector {
                     n => format!("some of 0 to {}", n - 1),
                 };
                 let last = layers.end.saturating_sub(1);
-                return Err(refuse(format!("there are no layers {} to {last}; expected {expected}", layers.start)));
+                return Err(refuse(format!(
+                    "there are no layers {} to {last}; expected {expected}",
+                    layers.start
+                )));
             }
         }
         if !self.opened.model.has_head() && request.asks_for_answer() {
@@ -312,7 +321,9 @@ impl Inspector {
         let (mut tokens, mut ids, end) = match &request.target {
             Some(text) => {
                 if text.trim().is_empty() {
-                    return Err(refuse("the target is empty; expected words, or none for what the model writes".into()));
+                    return Err(refuse(
+                        "the target is empty; expected words, or none for what the model writes".into(),
+                    ));
                 }
                 let encoding = target.tokenizer.encode(text, true)?;
                 let tokens = tokens::tokens(&target.tokenizer, &encoding, [text, ""], Words::BySpace);
@@ -321,7 +332,8 @@ impl Inspector {
                 (tokens, ids, ends)
             }
             None => {
-                let translator = Translator::load(&self.opened.folder, TranslateConfig::default(), &self.device)?;
+                let translator =
+                    Translator::load(&self.opened.folder, TranslateConfig::default(), &self.device)?;
                 let texts = [Sequence::Text(&request.text)];
                 let mut translations = translator.translate(&texts, &[])?;
                 let best = translations.next().transpose()?.and_then(|best| best.into_iter().next());
@@ -341,7 +353,11 @@ impl Inspector {
         ids.insert(0, target.first);
         tokens.insert(0, Token { text: first, word: None, special: true, part: 0, start: 0, end: 0 });
         if ids.len() > target.most {
-            notes.push(format!("The target has {} tokens and was cut: the model reads {} at most.", ids.len(), target.most));
+            notes.push(format!(
+                "The target has {} tokens and was cut: the model reads {} at most.",
+                ids.len(),
+                target.most
+            ));
             ids.truncate(target.most);
             tokens.truncate(target.most);
             end = None;
@@ -372,7 +388,8 @@ impl Inspector {
         };
         let replaces = |method: &Method| matches!(method, Method::IntegratedGradients | Method::Occlusion);
         if filler.is_none() && request.baseline == Baseline::Piece && request.methods.iter().any(replaces) {
-            notes.push("The tokenizer has neither a mask nor padding: zeros take the place of tokens.".into());
+            notes
+                .push("The tokenizer has neither a mask nor padding: zeros take the place of tokens.".into());
         }
         let explained =
             Explained { model, tracked: tracked.as_ref(), device: &self.device, input, score, kept, filler };

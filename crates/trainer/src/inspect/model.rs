@@ -9,7 +9,8 @@ use cloze_model::blocks::{LinearMap, LinearMaps};
 use cloze_model::gpt::Gpt;
 use cloze_model::seq2seq::{AnyEncoderDecoder, EncoderDecoder};
 use cloze_model::tasks::{
-    BertForMaskedLm, BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification, SpanLogits,
+    BertForMaskedLm, BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification,
+    SpanLogits,
 };
 
 /// A model with the head that its answer comes from.
@@ -98,7 +99,9 @@ impl Model {
                 let n = model.decoder.layers.len();
                 [model.encoder.order.len(), n, n, 0]
             }
-            Self::Translator(AnyEncoderDecoder::Recurrent(model)) => [0, 0, 0, usize::from(model.attention.is_some())],
+            Self::Translator(AnyEncoderDecoder::Recurrent(model)) => {
+                [0, 0, 0, usize::from(model.attention.is_some())]
+            }
             Self::Translator(AnyEncoderDecoder::Convolutional(model)) => [0, 0, 0, model.decoder.len()],
             _ => [self.bert().map_or(0, |bert| bert.encoder.order.len()), 0, 0, 0],
         }
@@ -170,11 +173,16 @@ impl Model {
         let source = &input.source;
         match self {
             Self::Encoder(_) => unreachable!("an encoder without a head is asked for nothing"),
-            Self::Masked(model) => model.forward(batch(&model.bert, source, copies, device), rows(source.len())),
+            Self::Masked(model) => {
+                model.forward(batch(&model.bert, source, copies, device), rows(source.len()))
+            }
             Self::Texts(model) => model.forward(batch(&model.bert, source, copies, device)),
-            Self::Tags(model) => model.forward(batch(&model.bert, source, copies, device), rows(source.len())),
+            Self::Tags(model) => {
+                model.forward(batch(&model.bert, source, copies, device), rows(source.len()))
+            }
             Self::Spans(model) => {
-                let SpanLogits { start, end } = model.forward(batch(&model.bert, source, copies, device), None);
+                let SpanLogits { start, end } =
+                    model.forward(batch(&model.bert, source, copies, device), None);
                 Tensor::cat(vec![start, end], 1)
             }
             Self::Writer(model) => {
@@ -182,8 +190,7 @@ impl Model {
                 model.project(states.select(0, rows(source.len())))
             }
             Self::Translator(model) => {
-                let [sources, targets] =
-                    [&source.input_ids, &input.target].map(|ids| copies_of(ids, copies));
+                let [sources, targets] = [&source.input_ids, &input.target].map(|ids| copies_of(ids, copies));
                 model.logits(&sources, &targets, device).select(0, rows(input.target.len()))
             }
         }

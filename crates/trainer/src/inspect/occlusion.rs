@@ -12,7 +12,10 @@ use burn::tensor::Tensor;
 pub(super) fn occlusion(explained: &Explained<'_>) -> Result<[Vec<f64>; 2]> {
     let (score, words, baseline) = explained.begin()?;
     let mut values: Vec<Vec<f64>> = words.iter().map(|words| vec![0.0; words.dims()[1]]).collect();
-    let tokens = values.iter().enumerate().flat_map(|(side, values)| (0..values.len()).map(move |token| (side, token)));
+    let tokens = values
+        .iter()
+        .enumerate()
+        .flat_map(|(side, values)| (0..values.len()).map(move |token| (side, token)));
     let tokens: Vec<(usize, usize)> = tokens.filter(|(side, token)| !explained.kept[*side][*token]).collect();
     for tokens in tokens.chunks(explained.most_copies()) {
         let without: Words = words
@@ -34,7 +37,9 @@ pub(super) fn occlusion(explained: &Explained<'_>) -> Result<[Vec<f64>; 2]> {
 /// Copies of the words, in each of which at most one token is replaced, `[copies, len, d]`.
 fn without(words: &Tensor<3>, baseline: &Tensor<3>, hidden: &[Option<usize>]) -> Tensor<3> {
     let [_, len, _] = words.dims();
-    let flags = hidden.iter().flat_map(|hidden| (0..len).map(move |token| f32::from(u8::from(Some(token) == *hidden))));
+    let flags = hidden
+        .iter()
+        .flat_map(|hidden| (0..len).map(move |token| f32::from(u8::from(Some(token) == *hidden))));
     let flags: Vec<f32> = flags.collect();
     let flags = Tensor::<1>::from_data(flags.as_slice(), &words.device()).reshape([hidden.len(), len, 1]);
     words.clone() + (baseline.clone() - words.clone()) * flags

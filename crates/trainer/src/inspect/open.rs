@@ -2,13 +2,16 @@
 
 use super::model::Model;
 use super::refuse;
-use crate::finetune::{AnswerTask, PretrainedTask, TASK_FILE, TagTask, TaskFile, TaskSection, TextTask, ValueLoss};
+use crate::finetune::{
+    AnswerTask, PretrainedTask, TASK_FILE, TagTask, TaskFile, TaskSection, TextTask, ValueLoss,
+};
 use crate::fit::{check_fit, check_vocabulary};
 use crate::translate::first_token;
 use crate::translation::{load_vocabularies, read_translation_file};
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
+use cloze_model::ParamInit;
 use cloze_model::bert::MlmHead;
 use cloze_model::blocks::LinearMaps;
 use cloze_model::gpt::GptConfig;
@@ -17,11 +20,10 @@ use cloze_model::huggingface::{
     read_decode_settings,
 };
 use cloze_model::seq2seq::{
-    AnyEncoderDecoderConfig, ConvolutionalEncoderDecoderConfig, EncoderDecoder, RecurrentEncoderDecoderConfig,
-    TransformerConfig,
+    AnyEncoderDecoderConfig, ConvolutionalEncoderDecoderConfig, EncoderDecoder,
+    RecurrentEncoderDecoderConfig, TransformerConfig,
 };
 use cloze_model::tasks::{BertForMaskedLm, DropoutOverrides};
-use cloze_model::ParamInit;
 use cloze_tokenizer::Tokenizer;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -85,7 +87,8 @@ impl Opened {
         let found = model_type(folder)?;
         let is_of = |types: &[&str]| found.as_deref().is_some_and(|found| types.contains(&found));
         let classes = architectures(folder);
-        let ends_with = |ends: &[&str]| classes.iter().any(|class| ends.iter().any(|end| class.ends_with(end)));
+        let ends_with =
+            |ends: &[&str]| classes.iter().any(|class| ends.iter().any(|end| class.ends_with(end)));
         let has_task = folder.join(TASK_FILE).exists() || ends_with(&TASKS);
         let is_encoder = ends_with(&["EncoderModel"]);
         let own = RecurrentEncoderDecoderConfig::MODEL_TYPES
@@ -121,14 +124,26 @@ impl Opened {
         // Parameters are constants with gradients too: they are asked for at embeddings and at attention.
         let has_integers = model.linear_maps_mut().iter().any(|map| map.is_stored());
         let tracked = (!has_integers).then(|| model.clone().train().no_grad());
-        Self { folder: folder.into(), name, kind, model, tracked, tokenizer, target: None, max_len, pairs: None }
+        Self {
+            folder: folder.into(),
+            name,
+            kind,
+            model,
+            tracked,
+            tokenizer,
+            target: None,
+            max_len,
+            pairs: None,
+        }
     }
 
     fn translator(folder: &Path, family: String, device: &Device) -> Result<Self> {
         let vocabularies = load_vocabularies(folder)?;
         let file = read_translation_file(folder)?;
         let (shape, model) = AnyEncoderDecoderConfig::load(folder, &mut ParamInit::new(device, 0))?;
-        for (tokenizer, model) in [&vocabularies.source, &vocabularies.target].into_iter().zip(shape.vocab_sizes()) {
+        for (tokenizer, model) in
+            [&vocabularies.source, &vocabularies.target].into_iter().zip(shape.vocab_sizes())
+        {
             check_vocabulary(tokenizer, folder, model)?;
         }
         let settings = read_decode_settings(folder, &DecodeOptions::default())?;
@@ -225,10 +240,8 @@ type WithHead = (&'static str, Kind, cloze_model::bert::BertConfig, Model);
 fn masked(folder: &Path, pretrained: PretrainedFolder, init: &mut ParamInit) -> Result<WithHead> {
     let config = pretrained.encoder(Architecture::MaskedLm);
     let mut init = init.deferred();
-    let model = BertForMaskedLm {
-        bert: config.init_encoder(&mut init),
-        mlm: MlmHead::new(&config, &mut init),
-    };
+    let model =
+        BertForMaskedLm { bert: config.init_encoder(&mut init), mlm: MlmHead::new(&config, &mut init) };
     let (model, report) = pretrained.load_into(model, Architecture::MaskedLm, &["mlm.*"])?;
     match report.missing.into_iter().next() {
         Some(missing) => Err(TrainerError::NoMlmHead { folder: folder.into(), missing }),

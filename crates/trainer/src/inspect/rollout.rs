@@ -11,7 +11,9 @@ pub(super) fn rollout(layers: &[Matrix], read_from: &[usize]) -> Vec<f64> {
 
 fn product(layers: &[Matrix]) -> Matrix {
     let n = layers.first().map_or(0, |layer| layer.n_rows());
-    layers.iter().fold(Matrix::identity(n), |below, layer| layer.plus(&Matrix::identity(n)).scaled(0.5).times(&below))
+    layers
+        .iter()
+        .fold(Matrix::identity(n), |below, layer| layer.plus(&Matrix::identity(n)).scaled(0.5).times(&below))
 }
 
 #[cfg(test)]
@@ -23,8 +25,9 @@ mod tests {
         // Causal attention of three layers.
         let layer = |phase: f64| {
             let row = |i: usize| {
-                let raw: Vec<f64> =
-                    (0..5).map(|j| if j <= i { (1.3 * (i + 2 * j) as f64 + phase).sin().exp() } else { 0.0 }).collect();
+                let raw: Vec<f64> = (0..5)
+                    .map(|j| if j <= i { (1.3 * (i + 2 * j) as f64 + phase).sin().exp() } else { 0.0 })
+                    .collect();
                 let sum: f64 = raw.iter().sum();
                 raw.into_iter().map(move |share| share / sum)
             };

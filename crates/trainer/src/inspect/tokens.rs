@@ -14,7 +14,12 @@ pub(super) enum Words {
 }
 
 /// The tokens of an encoded text or pair.
-pub(super) fn tokens(tokenizer: &Tokenizer, encoding: &Encoding, texts: [&str; 2], words: Words) -> Vec<Token> {
+pub(super) fn tokens(
+    tokenizer: &Tokenizer,
+    encoding: &Encoding,
+    texts: [&str; 2],
+    words: Words,
+) -> Vec<Token> {
     let unknown = tokenizer.special_ids().unk;
     let token = |i: usize| {
         let id = encoding.ids[i];
