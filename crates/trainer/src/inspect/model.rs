@@ -4,13 +4,14 @@ use burn::module::{Module, ParamId};
 use burn::tensor::{Device, Int, Tensor};
 use cloze_data::{TokenBatch, TokenSequence};
 use cloze_model::Sequences;
+use cloze_model::awd_lstm::AwdLstmForSequenceClassification;
 use cloze_model::bert::{Bert, BertInput, Pooling};
 use cloze_model::blocks::{LinearMap, LinearMaps};
 use cloze_model::gpt::Gpt;
 use cloze_model::seq2seq::{AnyEncoderDecoder, EncoderDecoder};
 use cloze_model::tasks::{
     BertForMaskedLm, BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification,
-    SpanLogits,
+    RecurrentForSequenceClassification, RecurrentForTokenClassification, SpanLogits,
 };
 
 /// A model with the head that its answer comes from.
@@ -23,6 +24,9 @@ pub(super) enum Model {
     Texts(BertForSequenceClassification),
     Tags(BertForTokenClassification),
     Spans(BertForQuestionAnswering),
+    RecurrentTexts(RecurrentForSequenceClassification),
+    RecurrentTags(RecurrentForTokenClassification),
+    AwdLstmTexts(AwdLstmForSequenceClassification),
     /// A left-to-right model.
     Writer(Gpt),
     Translator(AnyEncoderDecoder),
@@ -36,6 +40,9 @@ impl LinearMaps for Model {
             Self::Texts(model) => model.bert.linear_maps_mut(),
             Self::Tags(model) => model.bert.linear_maps_mut(),
             Self::Spans(model) => model.bert.linear_maps_mut(),
+            Self::RecurrentTexts(model) => model.linear_maps_mut(),
+            Self::RecurrentTags(model) => model.linear_maps_mut(),
+            Self::AwdLstmTexts(model) => model.linear_maps_mut(),
             Self::Writer(model) => model.linear_maps_mut(),
             Self::Translator(model) => model.linear_maps_mut(),
         }
@@ -68,13 +75,20 @@ impl Model {
             Self::Texts(model) => Some(&model.bert),
             Self::Tags(model) => Some(&model.bert),
             Self::Spans(model) => Some(&model.bert),
-            Self::Writer(_) | Self::Translator(_) => None,
+            Self::RecurrentTexts(_)
+            | Self::RecurrentTags(_)
+            | Self::AwdLstmTexts(_)
+            | Self::Writer(_)
+            | Self::Translator(_) => None,
         }
     }
 
     /// The tables in which words are looked up, that of the source first.
     pub fn tables(&self) -> Vec<ParamId> {
         let tables = match self {
+            Self::RecurrentTexts(model) => vec![Some(&model.encoder.embedding)],
+            Self::RecurrentTags(model) => vec![Some(&model.encoder.embedding)],
+            Self::AwdLstmTexts(model) => vec![Some(&model.encoder.embedding)],
             Self::Writer(model) => vec![Some(&model.tokens)],
             Self::Translator(AnyEncoderDecoder::Transformer(model)) => {
                 vec![model.source_embeddings.as_ref(), Some(&model.target_embeddings)]
@@ -179,6 +193,12 @@ impl Model {
             Self::Texts(model) => model.forward(batch(&model.bert, source, copies, device)),
             Self::Tags(model) => {
                 model.forward(batch(&model.bert, source, copies, device), rows(source.len()))
+            }
+            Self::RecurrentTexts(model) => model.forward(&copies_of(&source.input_ids, copies), device),
+            Self::AwdLstmTexts(model) => model.forward(&copies_of(&source.input_ids, copies), device),
+            Self::RecurrentTags(model) => {
+                let positions: Vec<i32> = (0..copies).map(|copy| (copy * source.len() + token) as i32).collect();
+                model.forward(&copies_of(&source.input_ids, copies), &positions, device)
             }
             Self::Spans(model) => {
                 let SpanLogits { start, end } =

@@ -12,6 +12,7 @@ use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_model::ParamInit;
+use cloze_model::awd_lstm::AwdLstmClassifierConfig;
 use cloze_model::bert::MlmHead;
 use cloze_model::blocks::LinearMaps;
 use cloze_model::gpt::GptConfig;
@@ -23,7 +24,7 @@ use cloze_model::seq2seq::{
     AnyEncoderDecoderConfig, ConvolutionalEncoderDecoderConfig, EncoderDecoder,
     RecurrentEncoderDecoderConfig, TransformerConfig,
 };
-use cloze_model::tasks::{BertForMaskedLm, DropoutOverrides};
+use cloze_model::tasks::{BertForMaskedLm, DropoutOverrides, RecurrentClassifierConfig, RecurrentTaggerConfig};
 use cloze_tokenizer::Tokenizer;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -102,14 +103,10 @@ impl Opened {
         if is_of(GptConfig::MODEL_TYPES) && !has_task {
             return Self::writer(folder, found.unwrap_or_default(), device);
         }
-        if let Some(kind) = found.as_deref().filter(|kind| kind.starts_with("cloze-")) {
-            return Err(refuse(format!(
-                "{}: a model of the kind {kind} has neither attention nor word embeddings that could be looked at; \
-                 expected a Transformer, or a recurrent or convolutional encoder–decoder",
-                folder.display()
-            )));
+        match found.filter(|kind| kind.starts_with("cloze-")) {
+            Some(kind) => Self::recurrent(folder, kind, device),
+            None => Self::encoder(folder, has_task, device),
         }
-        Self::encoder(folder, has_task, device)
     }
 
     /// A model, with and without gradients.
@@ -165,6 +162,51 @@ impl Opened {
         let max_len = shape.max_positions;
         let opened = Self::of(folder, name, Kind::Writer, Model::Writer(model), tokenizer, max_len);
         Ok(Self { pairs: Some(false), ..opened })
+    }
+
+    /// A recurrent classifier or tagger.
+    fn recurrent(folder: &Path, family: String, device: &Device) -> Result<Self> {
+        let tokenizer = whole(Tokenizer::load(folder)?)?;
+        let init = &mut ParamInit::new(device, 0);
+        let is_of = |types: &[&str]| types.contains(&family.as_str());
+        let (vocab_size, n_outputs, model) = if is_of(RecurrentClassifierConfig::MODEL_TYPES) {
+            let (config, model, _) = load_published::<RecurrentClassifierConfig>(folder, init)?;
+            (config.encoder.vocab_size, config.n_outputs, Model::RecurrentTexts(model))
+        } else if is_of(RecurrentTaggerConfig::MODEL_TYPES) {
+            let (config, model, _) = load_published::<RecurrentTaggerConfig>(folder, init)?;
+            (config.encoder.vocab_size, config.n_tags, Model::RecurrentTags(model))
+        } else if is_of(AwdLstmClassifierConfig::MODEL_TYPES) {
+            let (config, model, _) = load_published::<AwdLstmClassifierConfig>(folder, init)?;
+            (config.encoder.vocab_size, config.n_outputs, Model::AwdLstmTexts(model))
+        } else {
+            return Err(refuse(format!(
+                "{}: nothing inside a model of the kind {family} can be seen yet; expected a Transformer, an \
+                 encoder–decoder, or a recurrent classifier or tagger with a table of pieces",
+                folder.display()
+            )));
+        };
+        check_vocabulary(&tokenizer, folder, vocab_size)?;
+        let bad = |reason: &str| TrainerError::BadTaskFile { path: folder.join(TASK_FILE), reason: reason.into() };
+        let file: TaskFile =
+            TaskFile::read(folder)?.ok_or_else(|| bad("missing; expected the task of a recurrent model"))?;
+        let (what, kind, n, pairs) = match file.task {
+            TaskSection::Classification { labels, .. } => {
+                ("classification", Kind::Classes(labels.clone()), labels.len(), file.pairs)
+            }
+            TaskSection::MultiLabel { labels, .. } => ("labels", Kind::Labels(labels.clone()), labels.len(), file.pairs),
+            TaskSection::Regression { loss, .. } => {
+                ("a number", Kind::Number { sigmoid: loss == ValueLoss::BinaryCrossEntropy }, 1, file.pairs)
+            }
+            TaskSection::Tagging(section) => {
+                ("tags", Kind::Tags(section.labels.clone()), section.labels.len(), Some(false))
+            }
+            _ => return Err(bad("another task; expected classification, multi-label, regression or tagging")),
+        };
+        if n != n_outputs {
+            return Err(bad(&format!("a task of {n} outputs; expected {n_outputs}, the model's")));
+        }
+        let opened = Self::of(folder, format!("{family}, {what}"), kind, model, tokenizer, file.max_len);
+        Ok(Self { pairs, ..opened })
     }
 
     fn encoder(folder: &Path, has_task: bool, device: &Device) -> Result<Self> {
