@@ -14,6 +14,7 @@ mod families;
 mod gguf;
 mod golden;
 mod ibert;
+mod inspection;
 mod onnx;
 mod ops_parity;
 mod own_projections;

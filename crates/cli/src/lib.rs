@@ -22,6 +22,7 @@
 //! | answer questions | [`Answerer`] | an [`Answer`] for each question |
 //! | translate texts | [`Translator`] | a [`Translation`] for each text |
 //! | continue texts | [`Generator`] | a [`Continuation`] for each text |
+//! | look into a model | [`Inspector`] | an [`Inspection`] of a text |
 //!
 //! Each can be shared between threads. [`device::open`] opens the build's best device, and each also takes any
 //! burn device.
@@ -45,6 +46,7 @@ pub mod device;
 mod embedder;
 mod error;
 mod generator;
+mod inspector;
 mod mask_filler;
 pub mod names;
 mod predictions;
@@ -57,6 +59,7 @@ pub use classifier::{Class, Classifier};
 pub use embedder::{Embedder, Embeddings, TokenEmbedder};
 pub use error::{Error, Result};
 pub use generator::Generator;
+pub use inspector::Inspector;
 pub use mask_filler::MaskFiller;
 pub use reranker::{Ranked, Rankings, Reranker};
 pub use tagger::{Entity, TaggedText, Tagger};
@@ -77,4 +80,5 @@ pub use cloze_tokenizer as tokenizer;
 pub use cloze_trainer as trainer;
 pub use cloze_trainer::fill_mask::Candidate;
 pub use cloze_trainer::generate::Continuation;
+pub use cloze_trainer::inspect::{Baseline, InspectRequest, Inspection, Method};
 pub use cloze_trainer::translate::Translation;

@@ -83,36 +83,72 @@ pub fn attention_with_weights(
     mask: &AttentionMask,
     dropout_prob: f64,
 ) -> (Tensor<4>, Tensor<4>) {
-    let [batch, n_heads, q_len, d_k] = query.dims();
+    let weights = dropout(attention_probabilities(query, key, mask), dropout_prob);
+    (attention_context(weights.clone(), value), weights)
+}
+
+/// The probabilities of [`attention`], `softmax(Q·Kᵀ / √d_k)`, without dropout. Composed on every device.
+///
+/// # Shapes
+/// - `query`: `[batch, n_heads, q_len, d_k]`; `key`: `[batch, n_kv_heads, k_len, d_k]`
+/// - returns `[batch, n_heads, q_len, k_len]`
+///
+/// # Panics
+/// If sizes do not fit each other or the mask.
+pub fn attention_probabilities(query: Tensor<4>, key: Tensor<4>, mask: &AttentionMask) -> Tensor<4> {
+    let [_, n_heads, q_len, d_k] = query.dims();
     let [_, n_kv_heads, k_len, _] = key.dims();
-    let [.., d_v] = value.dims();
     assert_groups(n_heads, n_kv_heads);
     // The query is scaled and not the scores: it is the smaller tensor for all but short inputs.
     let query = query.mul_scalar(1.0 / (d_k as f64).sqrt());
-    // A group's queries meet its keys in one product, one head's after another's.
-    let grouped = |x: Tensor<4>| match n_heads == n_kv_heads {
-        true => x,
-        false => {
-            let [_, _, _, d] = x.dims();
-            x.reshape([batch, n_kv_heads, n_heads / n_kv_heads * q_len, d])
-        }
-    };
-    let ungrouped = |x: Tensor<4>, d: usize| match n_heads == n_kv_heads {
-        true => x,
-        false => x.reshape([batch, n_heads, q_len, d]),
-    };
-    // On flex, what is not fused is in the tensors' precision.
-    let multiply = |a: Tensor<4>, b: Tensor<4>| match is_fused(&a.device()) {
-        true => a.matmul(b),
-        false => product(a, b),
-    };
-    let scores = ungrouped(multiply(grouped(query), key.swap_dims(2, 3)), k_len);
+    let scores = multiply(grouped(query, n_kv_heads), key.swap_dims(2, 3));
+    let scores = ungrouped(scores, n_heads, q_len);
     let scores = match mask.score_bias(q_len, k_len, &scores) {
         Some(bias) => scores + bias,
         None => scores,
     };
-    let weights = dropout(softmax(scores, 3), dropout_prob);
-    (ungrouped(multiply(grouped(weights.clone()), value), d_v), weights)
+    softmax(scores, 3)
+}
+
+/// The context of queries with these probabilities, their means of the values. Composed on every device.
+///
+/// # Shapes
+/// - `probabilities`: `[batch, n_heads, q_len, k_len]`; `value`: `[batch, n_kv_heads, k_len, d_v]`
+/// - returns `[batch, n_heads, q_len, d_v]`
+///
+/// # Panics
+/// If sizes do not fit each other.
+pub fn attention_context(probabilities: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
+    let ([_, n_heads, q_len, _], [_, n_kv_heads, ..]) = (probabilities.dims(), value.dims());
+    assert_groups(n_heads, n_kv_heads);
+    ungrouped(multiply(grouped(probabilities, n_kv_heads), value), n_heads, q_len)
+}
+
+/// A group's queries one head's after another's, so that they meet its keys in one product:
+/// `[batch, n_kv_heads, n_heads / n_kv_heads · q_len, d]`.
+fn grouped(x: Tensor<4>, n_kv_heads: usize) -> Tensor<4> {
+    let [batch, n_heads, q_len, d] = x.dims();
+    match n_heads == n_kv_heads {
+        true => x,
+        false => x.reshape([batch, n_kv_heads, n_heads / n_kv_heads * q_len, d]),
+    }
+}
+
+/// The inverse of [`grouped`].
+fn ungrouped(x: Tensor<4>, n_heads: usize, q_len: usize) -> Tensor<4> {
+    let [batch, n_kv_heads, _, d] = x.dims();
+    match n_heads == n_kv_heads {
+        true => x,
+        false => x.reshape([batch, n_heads, q_len, d]),
+    }
+}
+
+/// A product; on flex, what is not fused is in the tensors' precision.
+fn multiply(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
+    match is_fused(&a.device()) {
+        true => a.matmul(b),
+        false => product(a, b),
+    }
 }
 
 #[cfg(test)]

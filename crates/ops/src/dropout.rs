@@ -4,8 +4,9 @@ use burn::tensor::{Distribution, Tensor};
 use crate::cube;
 #[cfg(feature = "flex")]
 use crate::flex;
+use crate::is_training;
 
-/// Dropout, active only on an autodiff device, scaled by `1 / (1 − p)` in training (Srivastava et
+/// Dropout, active only in [training](is_training), scaled by `1 / (1 − p)` in training (Srivastava et
 /// al. 2014, inverted form).
 ///
 /// Returns `x` itself when inactive. The mask comes from the device's generator: seed it
@@ -43,7 +44,7 @@ pub fn dropout_add<const D: usize>(x: Tensor<D>, residual: Tensor<D>, prob: f64)
 
 /// The effective dropout probability for this tensor: zero outside training.
 pub(crate) fn effective<const D: usize>(x: &Tensor<D>, prob: f64) -> f64 {
-    if x.device().is_autodiff() { prob.max(0.0) } else { 0.0 }
+    if is_training(&x.device()) { prob.max(0.0) } else { 0.0 }
 }
 
 fn composed<const D: usize>(x: Tensor<D>, prob: f64) -> Tensor<D> {

@@ -89,17 +89,21 @@ mod recompute;
 mod relative;
 mod rms_norm;
 mod rotary;
+mod scoped;
 mod sight;
 mod squared_sums;
 mod stable_adamw;
 mod time;
+mod training;
 mod weight_norm;
 mod windows;
 
 pub use adam::AdamStep;
 pub use adamw::{adamw, adamw_by, squared_sum};
 pub use additive::additive_scores;
-pub use attention::{attention, attention_with_weights, takes_packed};
+pub use attention::{
+    attention, attention_context, attention_probabilities, attention_with_weights, takes_packed,
+};
 pub use attention_mask::{AttentionMask, Queries};
 pub use attentive::{AttentiveInput, AttentiveState, attentive};
 pub use best::{Best, best, exponentials};
@@ -133,10 +137,12 @@ pub use recompute::{can_recompute, recompute};
 pub use relative::{RelativeInput, RelativeMask, relative_attention};
 pub use rms_norm::rms_norm;
 pub use rotary::{LongFrequencies, Rotary, RotaryPairs, TokenPositions, rotate};
+pub use scoped::scoped;
 pub use sight::Sight;
 pub use squared_sums::SquaredSums;
 pub use stable_adamw::stable_adamw;
 pub use time::Direction;
+pub use training::{as_inference, is_training};
 pub use weight_norm::weight_norm;
 pub use windows::windows;
 

@@ -21,6 +21,7 @@ pub mod generate;
 pub mod gradual_unfreezing;
 mod initial_model;
 pub mod input;
+pub mod inspect;
 pub mod language_model;
 pub mod layer_decay;
 pub mod memory;

@@ -2,7 +2,9 @@
 
 use crate::fit::check_vocabulary;
 use crate::generate::{check_batch, check_request, of_search, search_of};
-use crate::translation::{DecodingDefaults, Vocabularies, load_vocabularies, read_translation_file};
+use crate::translation::{
+    DecodingDefaults, TargetPieces, Vocabularies, load_vocabularies, read_translation_file,
+};
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_model::blocks::{pack_weights, quantize_int8};
@@ -269,17 +271,18 @@ impl Translator {
         source.set_keep_overflow(false);
         let defaults = file.map(|file| file.decoding).unwrap_or_default();
         let mut settings = read_decode_settings(folder, &config.decoding)?;
-        // A published model says itself what its texts begin and end with.
-        let (begin, suppressed) = match &shape {
+        let begin = first_token(&shape, &settings, &special);
+        // A published model says itself what its texts end with.
+        let suppressed = match &shape {
             AnyEncoderDecoderConfig::Transformer(TransformerConfig { tokens, .. }) => {
                 settings.stop_ids = or(settings.stop_ids, &[tokens.eos]);
                 settings.forced_first = settings.forced_first.or(tokens.forced_bos.map(|id| id as i32));
                 settings.forced_last = or(settings.forced_last, tokens.forced_eos.as_slice());
-                (settings.start_id.unwrap_or(tokens.decoder_start as i32), &tokens.suppressed[..])
+                &tokens.suppressed[..]
             }
             _ => {
                 settings.stop_ids = vec![special.end as i32];
-                (special.begin as i32, &[][..])
+                &[][..]
             }
         };
         let default = match defaults.beams {
@@ -481,6 +484,20 @@ impl Translator {
         let mean =
             |(sum, count): (Vec<f32>, usize)| sum.into_iter().map(|sum| sum / count.max(1) as f32).collect();
         Ok(WordAlignment { weights: weights.into_iter().map(mean).collect() })
+    }
+}
+
+/// The token that begins every translation: a published model says it itself.
+pub(crate) fn first_token(
+    shape: &AnyEncoderDecoderConfig,
+    settings: &DecodeSettings,
+    special: &TargetPieces,
+) -> i32 {
+    match shape {
+        AnyEncoderDecoderConfig::Transformer(TransformerConfig { tokens, .. }) => {
+            settings.start_id.unwrap_or(tokens.decoder_start as i32)
+        }
+        _ => special.begin as i32,
     }
 }
 

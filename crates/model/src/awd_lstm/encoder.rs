@@ -66,7 +66,7 @@ impl AwdLstmEncoder {
     fn embed(&self, sequences: &Sequences, device: &Device) -> Tensor<2> {
         let x = self.embedding.forward(sequences.packed(device)).squeeze_dim::<2>(0);
         let dropout = self.dropout.word;
-        if dropout == 0.0 || !device.is_autodiff() {
+        if dropout == 0.0 || !ops::is_training(device) {
             return x;
         }
         // One factor a piece is a table whose rows are left out, at the price of a column.

@@ -1,7 +1,8 @@
 use super::relative::{alibi_bias, alibi_slopes, distances};
 use super::{
     Attention, AttentionInput, AttentionOutput, Disentangled, DisentangledConfig, Distances, KeyValueCache,
-    Linear, RelativeConfig, RelativePositions, TransformerXl, recorded,
+    Linear, RelativeConfig, RelativePositions, ScoreParts, SeenAttention, TransformerXl,
+    is_attention_observed, recorded, show_attention,
 };
 use crate::ops::{self, AttentionMask, Queries, Rotary, TokenPositions};
 use crate::{ParamInit, linear_maps};
@@ -333,6 +334,9 @@ impl MultiHeadAttention {
 
 impl Attention for MultiHeadAttention {
     fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
+        let is_observed = is_attention_observed() && input.cache.is_none();
+        let wanted_weights = input.need_weights;
+        let input = AttentionInput { need_weights: wanted_weights || is_observed, ..input };
         let alone = wanted_alone(&input).filter(|_| self.window.is_none());
         let AttentionInput { queries, memory, mask, cache, distances: given, wanted, need_weights } = input;
         let is_cross = memory.is_some() || cache.as_ref().is_some_and(|cache| cache.is_memory());
@@ -377,7 +381,7 @@ impl Attention for MultiHeadAttention {
             None => mask,
         };
         let of_values = self.relative.as_ref().filter(|relative| !is_cross && relative.values.is_some());
-        let (wanted_weights, need_weights) = (need_weights, need_weights || of_values.is_some());
+        let need_weights = need_weights || of_values.is_some();
         let (context, weights) = match cache {
             Some(cache) if is_cross => cache.attend_to_memory(q, project, &mask, need_weights),
             Some(cache) => cache.attend(q, project(), &mask, need_weights),
@@ -399,8 +403,14 @@ impl Attention for MultiHeadAttention {
                     }
                     None => (q, mask),
                 };
-                recorded(|pass| pass.add_heads([&q, &k, &v], mask.bias.clone()));
+                if !is_cross {
+                    recorded(|pass| pass.add_heads([&q, &k, &v], mask.bias.clone()));
+                }
                 match need_weights {
+                    true if is_observed => {
+                        let weights = shown([&q, &k], &mask, scale, is_cross);
+                        (ops::attention_context(weights.clone(), v), Some(weights))
+                    }
                     true => {
                         let (context, weights) = ops::attention_with_weights(q, k, v, &mask, self.dropout);
                         (context, Some(weights))
@@ -442,6 +452,20 @@ fn with_bias(mask: AttentionMask, bias: Option<Tensor<4>>) -> AttentionMask {
         (None, Some(bias)) => mask.with_bias(bias),
         (_, None) => mask,
     }
+}
+
+/// The probabilities, after an observer has seen and perhaps replaced them. Queries were multiplied by `factor`.
+fn shown([q, k]: [&Tensor<4>; 2], mask: &AttentionMask, factor: f64, is_cross: bool) -> Tensor<4> {
+    let [.., d_k] = q.dims();
+    let probabilities = ops::attention_probabilities(q.clone(), k.clone(), mask);
+    let scores = ScoreParts {
+        queries: if factor == 1.0 { q.clone() } else { q.clone().div_scalar(factor) },
+        keys: k.clone(),
+        scale: (d_k as f64).sqrt() / factor,
+        positions: mask.bias.clone(),
+    };
+    let seen = SeenAttention { is_cross, probabilities: Some(probabilities.clone()), scores: Some(scores) };
+    show_attention(seen).unwrap_or(probabilities)
 }
 
 /// The mask if only the wanted tokens are queries. None if all tokens are queries and the wanted contexts are selected

@@ -1,4 +1,4 @@
-use super::{Attention, DecoderLayer, DecoderLayerInput, LayerCache, Norm};
+use super::{Attention, DecoderLayer, DecoderLayerInput, LayerCache, Norm, recorded};
 use crate::linear_maps;
 use crate::ops::{self, AttentionMask};
 use burn::module::Module;
@@ -54,7 +54,9 @@ impl<A: Attention, C: Attention> Decoder<A, C> {
             None => self.layers.iter().map(|_| None).collect(),
         };
         let mut weights = None;
+        recorded(|pass| pass.begin(&x, mask));
         for (number, (layer, cache)) in self.layers.iter().zip(&mut caches).enumerate() {
+            recorded(|pass| pass.add_states(&x));
             let is_last = number + 1 == self.layers.len();
             let input = DecoderLayerInput::new(x, mask, memory.clone(), memory_mask)
                 .with_cache(cache.take())
@@ -66,6 +68,7 @@ impl<A: Attention, C: Attention> Decoder<A, C> {
             x = norm.forward(x);
         }
         x = ops::dropout(x, self.output_dropout);
+        recorded(|pass| pass.add_states(&x));
         DecoderOutput { last_hidden_state: x, weights }
     }
 }

@@ -1,3 +1,4 @@
+use super::inspected::attend;
 use super::part_type::{PartKind, PartType};
 use super::sub_layer::SubLayer;
 use super::{Attention, AttentionInput, EncoderLayerConfig, FeedForward, KeyValueCache, Norm, NormPlacement};
@@ -154,16 +155,15 @@ impl<A: Attention, C: Attention> DecoderLayer<A, C> {
         };
         let around = |norm, dropout| SubLayer { placement: self.norm, norm: Some(norm), dropout };
         let x = around(&self.attention_norm, self.attention_output_dropout).forward(x, None, |queries| {
-            self.attention
-                .forward(AttentionInput { cache: own, ..AttentionInput::new(queries, mask) })
-                .context
+            let input = AttentionInput { cache: own, ..AttentionInput::new(queries, mask) };
+            attend(&self.attention, input).context
         });
         let mut weights = None;
         let x =
             around(&self.cross_attention_norm, self.attention_output_dropout).forward(x, None, |queries| {
                 let input = AttentionInput::new(queries, memory_mask);
                 let input = AttentionInput { memory, cache: held, need_weights, ..input };
-                let attended = self.cross_attention.forward(input);
+                let attended = attend(&self.cross_attention, input);
                 weights = attended.weights;
                 attended.context
             });

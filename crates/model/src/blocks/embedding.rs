@@ -1,3 +1,4 @@
+use super::inspected::replaced;
 use crate::huggingface::QuantizedTensor;
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
@@ -40,6 +41,6 @@ impl Embedding {
     pub fn forward(&self, ids: Tensor<2, Int>) -> Tensor<3> {
         let looked_up =
             self.integers.as_ref().and_then(|table| ops::embedding_integer(&table.matrix, ids.clone()));
-        looked_up.unwrap_or_else(|| ops::embedding(self.weight.val(), ids))
+        replaced(self.weight.id, looked_up.unwrap_or_else(|| ops::embedding(self.weight.val(), ids)))
     }
 }

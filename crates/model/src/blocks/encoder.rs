@@ -1,4 +1,7 @@
-use super::{Attention, AttentionInput, Distances, EncoderLayer, Norm, WantedTokens, is_recording, recorded};
+use super::{
+    Attention, AttentionInput, Distances, EncoderLayer, Norm, WantedTokens, is_attention_observed,
+    is_recording, recorded,
+};
 use crate::linear_maps;
 use crate::ops::{self, AttentionMask};
 use burn::module::Module;
@@ -74,7 +77,7 @@ impl<A: Attention> Encoder<A> {
         let mut hidden_states = Vec::new();
         let mut attentions = Vec::new();
         let mut order = self.order.iter().peekable();
-        let is_recording = is_recording();
+        let (is_recording, is_observed) = (is_recording(), is_attention_observed());
         recorded(|pass| pass.begin(&x, mask));
         while let Some(layer) = order.next() {
             let layer = &self.layers[*layer];
@@ -84,7 +87,9 @@ impl<A: Attention> Encoder<A> {
             recorded(|pass| pass.add_states(&x));
             let wanted = wanted.filter(|_| order.peek().is_none() && !is_recording);
             // The gradient of a bias, or of the distances' vectors, would be lost in the recomputation.
-            if self.recompute && !trace.attentions && mask.bias.is_none() && distances.is_none() {
+            let can_recompute =
+                !trace.attentions && !is_observed && mask.bias.is_none() && distances.is_none();
+            if self.recompute && can_recompute {
                 x = recomputed(layer, x, mask, wanted);
                 continue;
             }

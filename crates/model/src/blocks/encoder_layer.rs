@@ -1,3 +1,4 @@
+use super::inspected::attend;
 use super::part_type::{PartKind, PartType};
 use super::sub_layer::SubLayer;
 use super::{
@@ -87,7 +88,7 @@ impl<A: Attention> EncoderLayer<A> {
             x,
             wanted,
             |queries| {
-                let attended = self.attention.forward(AttentionInput { queries, ..input });
+                let attended = attend(&self.attention, AttentionInput { queries, ..input });
                 weights = attended.weights;
                 attended.context
             },

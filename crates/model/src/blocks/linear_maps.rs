@@ -90,8 +90,8 @@ impl<'a> LinearMap<'a> {
         *stored = Some(form(weight));
     }
 
-    /// Whether its weight is the integers of a file.
-    fn is_stored(&self) -> bool {
+    /// Whether its weight is the integers of a file, which have no gradient.
+    pub fn is_stored(&self) -> bool {
         let inference = match &self.kind {
             LinearMapKind::Plain(map) => &map.inference,
             LinearMapKind::Normed(map) => &map.inference,

@@ -1,5 +1,6 @@
 //! The inputs of linear maps, seen from outside.
 
+use crate::ops::scoped;
 use burn::module::ParamId;
 use burn::tensor::Tensor;
 use std::cell::RefCell;
@@ -16,21 +17,8 @@ thread_local! {
 /// # Panics
 /// If it is already running on this thread.
 pub fn observe_inputs<R>(observer: impl FnMut(ParamId, Tensor<2>) + 'static, run: impl FnOnce() -> R) -> R {
-    /// Ends the observation, also when `run` panics.
-    struct End;
-
-    impl Drop for End {
-        fn drop(&mut self) {
-            OBSERVER.with_borrow_mut(|place| *place = None);
-        }
-    }
-
-    OBSERVER.with_borrow_mut(|place| {
-        assert!(place.is_none(), "one observer at a time");
-        *place = Some(Box::new(observer));
-    });
-    let _end = End;
-    run()
+    assert!(OBSERVER.with_borrow(Option::is_none), "one observer at a time");
+    scoped(&OBSERVER, Some(Box::new(observer)), run).0
 }
 
 /// Hands over a map's input.

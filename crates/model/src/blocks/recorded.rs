@@ -1,6 +1,6 @@
-//! A forward pass seen from outside: the states between an encoder's layers, and what its attentions compare.
+//! A forward pass seen from outside: the states between the layers of a stack, and what its attentions compare.
 
-use crate::ops::AttentionMask;
+use crate::ops::{AttentionMask, scoped};
 use burn::tensor::{Int, Tensor};
 use std::cell::RefCell;
 
@@ -8,16 +8,17 @@ thread_local! {
     static PASS: RefCell<Option<Pass>> = const { RefCell::new(None) };
 }
 
-/// What was recorded of an encoder's pass. Tokens are those of all sequences one after the other, without padding.
+/// What was recorded of a stack's pass. Tokens are those of all sequences one after the other, without padding.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Pass {
     /// The lengths of the sequences, in tokens.
     pub lengths: Vec<usize>,
     /// The states that enter the first layer and leave each layer, `[tokens, d_model]`. Those that leave a pre-norm
-    /// encoder's last layer are normalised.
+    /// stack's last layer are normalised.
     pub states: Vec<Tensor<2>>,
-    /// The heads of each layer, of layers with [`MultiHeadAttention`](super::MultiHeadAttention).
+    /// The heads of each layer's attention to its own tokens, of layers with
+    /// [`MultiHeadAttention`](super::MultiHeadAttention).
     pub heads: Vec<Heads>,
     /// The places of the tokens in a padded batch; none if there is no padding.
     places: Option<Tensor<1, Int>>,
@@ -39,32 +40,18 @@ pub struct Heads {
     pub bias: Option<Tensor<4>>,
 }
 
-/// Runs `run` and records the pass of an [`Encoder`](super::Encoder) that is applied meanwhile on this thread; of several the
-/// last one. Gradients flow through what is recorded.
+/// Runs `run` and records the pass of an [`Encoder`](super::Encoder), a [`Decoder`](super::Decoder) or a
+/// [`Gpt`](crate::gpt::Gpt) that is applied meanwhile on this thread; of several the last one, so of an encoder–decoder the
+/// decoder. Gradients flow through what is recorded.
 ///
 /// While it records, all tokens go through the last layer, also if only some are wanted.
 ///
 /// # Panics
 /// If a pass is being recorded on this thread.
 pub fn record_pass<R>(run: impl FnOnce() -> R) -> (R, Pass) {
-    /// Ends the recording, also when `run` panics.
-    struct End;
-
-    impl Drop for End {
-        fn drop(&mut self) {
-            PASS.with_borrow_mut(|place| *place = None);
-        }
-    }
-
-    PASS.with_borrow_mut(|place| {
-        assert!(place.is_none(), "one pass is recorded at a time");
-        *place = Some(Pass::default());
-    });
-    let end = End;
-    let result = run();
-    let pass = PASS.take().unwrap_or_default();
-    drop(end);
-    (result, pass)
+    assert!(!is_recording(), "one pass is recorded at a time");
+    let (result, pass) = scoped(&PASS, Some(Pass::default()), run);
+    (result, pass.unwrap_or_default())
 }
 
 /// Whether a pass is being recorded.
@@ -78,8 +65,8 @@ pub(crate) fn recorded(change: impl FnOnce(&mut Pass)) {
 }
 
 impl Pass {
-    /// Begins the pass of an encoder with this input.
-    pub(super) fn begin(&mut self, x: &Tensor<3>, mask: &AttentionMask) {
+    /// Begins the pass of a stack with this input.
+    pub(crate) fn begin(&mut self, x: &Tensor<3>, mask: &AttentionMask) {
         let [batch, len, _] = x.dims();
         let (lengths, places) = match (&mask.packing, &mask.pad_mask) {
             (Some(packing), _) => (packing.lengths().to_vec(), None),
@@ -96,7 +83,7 @@ impl Pass {
     }
 
     /// Adds the states between two layers.
-    pub(super) fn add_states(&mut self, x: &Tensor<3>) {
+    pub(crate) fn add_states(&mut self, x: &Tensor<3>) {
         self.states.push(self.tokens(x.clone()));
     }
 

@@ -1,5 +1,6 @@
 //! Linear maps whose inputs are rounded as a quantised model rounds them, while it is trained for that.
 
+use crate::ops::scoped;
 use burn::module::ParamId;
 use burn::tensor::Tensor;
 use std::cell::RefCell;
@@ -14,18 +15,7 @@ thread_local! {
 /// steps between its least and its greatest number, both on their side of 0, as 8-bit inference does. The gradient passes
 /// straight through the rounding (Bengio et al. 2013, "Estimating or Propagating Gradients Through Stochastic Neurons").
 pub fn with_rounded_inputs<R>(maps: Rc<HashSet<ParamId>>, run: impl FnOnce() -> R) -> R {
-    /// Restores what was before, also when `run` panics.
-    struct Restore(Option<Rc<HashSet<ParamId>>>);
-
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            let before = self.0.take();
-            MAPS.with_borrow_mut(|place| *place = before);
-        }
-    }
-
-    let _restore = Restore(MAPS.replace(Some(maps)));
-    run()
+    scoped(&MAPS, Some(maps), run).0
 }
 
 /// A map's input, rounded if the map's inputs are.

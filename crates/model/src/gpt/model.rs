@@ -1,6 +1,9 @@
 use super::GptLayer;
 use crate::Sequences;
-use crate::blocks::{Embedding, InferenceWeight, LearnedPositions, Linear, LinearMap, LinearMaps, Norm};
+use crate::blocks::{
+    Embedding, InferenceWeight, LearnedPositions, Linear, LinearMap, LinearMaps, Norm, is_attention_observed,
+    is_recording, recorded,
+};
 use crate::ops::{self, AttentionMask, Sight, TokenPositions};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -82,8 +85,10 @@ impl Gpt {
     fn states_under(&self, (ids, mask): (Tensor<2, Int>, AttentionMask), sequences: &Sequences) -> Tensor<2> {
         let positions = mask.query_positions(ids.dims()[1], ids.dims()[1]);
         let mut x = self.embed(ids, &positions);
+        recorded(|pass| pass.begin(&x, &mask));
         for layer in &self.layers {
-            x = match self.recompute {
+            recorded(|pass| pass.add_states(&x));
+            x = match self.recompute && !is_attention_observed() {
                 true => {
                     let mask = mask.clone();
                     ops::recompute(layer, x, move |layer: &GptLayer, x| layer.forward(x, &mask, None))
@@ -91,7 +96,9 @@ impl Gpt {
                 false => layer.forward(x, &mask, None),
             };
         }
-        self.normalised(flat(x, sequences))
+        let states = self.normalised(flat(x, sequences));
+        recorded(|pass| pass.states.push(states.clone()));
+        states
     }
 
     /// The logits of the token after each token.
@@ -188,7 +195,7 @@ impl Gpt {
     /// if their lengths differ and the device supports it.
     ///
     /// Padding needs no mask: it is at the sequences' ends, where no token sees it. Only positions that
-    /// depend on a sequence's length need it.
+    /// depend on a sequence's length need it, and a recording, which leaves it out.
     pub(super) fn input(&self, sequences: &Sequences, device: &Device) -> (Tensor<2, Int>, AttentionMask) {
         assert!(!sequences.is_empty(), "no sequence: nothing to compute");
         let longest = sequences.longest();
@@ -202,7 +209,7 @@ impl Gpt {
             true => {
                 let (ids, pad_mask) = sequences.padded(0, device);
                 let counts = self.layers.iter().any(|layer| layer.attention.depends_on_length());
-                let mask = match pad_mask.filter(|_| counts) {
+                let mask = match pad_mask.filter(|_| counts || is_recording()) {
                     Some(pad_mask) => mask.with_pad_mask(pad_mask),
                     None => mask,
                 };

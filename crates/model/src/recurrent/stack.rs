@@ -198,7 +198,7 @@ pub(crate) fn between_layers(
     same_features: bool,
 ) -> Tensor<2> {
     let device = states.device();
-    if !same_features || dropout == 0.0 || !device.is_autodiff() {
+    if !same_features || dropout == 0.0 || !ops::is_training(&device) {
         return ops::dropout(states, dropout);
     }
     let [_, d] = states.dims();

@@ -1,5 +1,5 @@
 use super::AdditiveScore;
-use crate::blocks::LinearMaps;
+use crate::blocks::{LinearMaps, SeenAttention, is_attention_observed, show_attention};
 use crate::ops::Packing;
 use crate::recurrent::{pad_mask, padded};
 use burn::module::{Module, ModuleDisplay};
@@ -176,6 +176,16 @@ pub fn attend<S: Score>(score: &S, query: Tensor<3>, memory: &Memory) -> Attende
         }
         None => scores,
     };
-    let weights = softmax(scores, 2);
+    let weights = shown(softmax(scores, 2));
     Attended { context: weights.clone().matmul(memory.values.clone()), weights }
+}
+
+/// The weights, after an observer has seen and perhaps replaced them.
+fn shown(weights: Tensor<3>) -> Tensor<3> {
+    if !is_attention_observed() {
+        return weights;
+    }
+    let probabilities = Some(weights.clone().unsqueeze_dim::<4>(1));
+    let others = show_attention(SeenAttention { is_cross: true, probabilities, scores: None });
+    others.map_or(weights, |others| others.squeeze_dim::<3>(1))
 }

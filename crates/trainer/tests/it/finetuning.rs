@@ -108,7 +108,7 @@ impl Bench {
 }
 
 /// Texts with their class and a number, from a seed.
-fn rows(n: usize, seed: u64) -> Vec<(String, &'static str, f64)> {
+pub fn rows(n: usize, seed: u64) -> Vec<(String, &'static str, f64)> {
     let mut state = seed;
     let mut random = |n: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -14,6 +14,7 @@ mod embedding;
 mod engine;
 mod finetune_answers;
 mod finetuning;
+mod inspect;
 mod language_model;
 mod languages;
 mod masked_lm;

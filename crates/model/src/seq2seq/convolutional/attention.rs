@@ -1,4 +1,4 @@
-use crate::blocks::NormedLinear;
+use crate::blocks::{NormedLinear, is_attention_observed};
 use crate::ops::{self, AttentionMask, Packing, Queries};
 use crate::recurrent::{padded, unpadded};
 use crate::scores::{DotScore, Memory, attend};
@@ -78,7 +78,7 @@ pub(super) enum AttendedSource {
 
 impl AttendedSource {
     pub fn new(encoded: Encoded, targets: &Packing) -> Self {
-        if !ops::takes_packed(&encoded.keys) {
+        if !ops::takes_packed(&encoded.keys) || is_attention_observed() {
             return Self::Padded { memory: encoded.memory(), targets: targets.clone() };
         }
         let Encoded { keys, values, packing } = encoded;

@@ -190,7 +190,7 @@ fn looked_up(table: &Embedding, ids: Vec<i32>, device: &Device) -> Tensor<2> {
 
 /// `x` unchanged, with its gradient multiplied by `factor`.
 fn scaled_gradient(x: Tensor<2>, factor: f64) -> Tensor<2> {
-    if !x.device().is_autodiff() {
+    if !ops::is_training(&x.device()) {
         return x;
     }
     let value = x.clone().detach();

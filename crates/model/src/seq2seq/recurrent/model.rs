@@ -1,6 +1,6 @@
 use super::time_major::TimeMajor;
 use super::{Bridge, RecurrentEncoderDecoderConfig, Wiring};
-use crate::blocks::{Embedding, Linear};
+use crate::blocks::{Embedding, Linear, is_attention_observed};
 use crate::ops::{self, AttentiveInput, AttentiveState, Direction, Packing};
 use crate::recurrent::{Recurrent, RecurrentLayer, RecurrentOutput, RecurrentState, padded, unpadded};
 use crate::scores::{AdditiveScore, AnyScore, Memory, Score, attend};
@@ -232,7 +232,9 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
     /// The output layer's input at each target token, `[n_target_tokens, d_readout]`.
     pub(super) fn teach(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
         assert_eq!(source.len(), target.len(), "as many sources as targets");
-        let additive = self.attention.as_ref().and_then(Score::as_additive);
+        // Attention that is observed has to be computed by itself.
+        let additive =
+            self.attention.as_ref().and_then(Score::as_additive).filter(|_| !is_attention_observed());
         match (self.wiring, additive) {
             (Wiring::Bahdanau, Some(score)) => self.teach_attentive(score, source, target, device),
             (Wiring::None | Wiring::Luong, _) => self.teach_at_once(source, target, device),

@@ -79,7 +79,7 @@ impl StackInput {
     ) -> Tensor<3> {
         let embeddings = table.forward(ids);
         let embeddings = match padding {
-            Some(padding) if embeddings.device().is_autodiff() => {
+            Some(padding) if ops::is_training(&embeddings.device()) => {
                 let shape = embeddings.dims();
                 let padding = padding.unsqueeze_dim::<3>(2).expand(shape);
                 embeddings.clone().mask_where(padding, embeddings.detach())

@@ -2,7 +2,7 @@ use super::{StackInput, TransformerConfig, TransformerState};
 use crate::Sequences;
 use crate::blocks::{
     Attention, Decoder, Embedding, Encoder, EncoderTrace, InferenceWeight, LayerCache, Linear, LinearMap,
-    LinearMaps, MultiHeadAttention,
+    LinearMaps, MultiHeadAttention, is_recording,
 };
 use crate::ops::{self, AttentionMask, Packing, Queries};
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
@@ -145,7 +145,7 @@ impl Transformer {
     ///
     /// # Shapes
     /// - `states`: `[n, d_model]`; returns `[n, vocab_size]`
-    pub(super) fn project(&self, states: Tensor<2>) -> Tensor<2> {
+    pub fn project(&self, states: Tensor<2>) -> Tensor<2> {
         let states = match self.config.scaled_output {
             true => states.mul_scalar((self.config.d_model as f64).powf(-0.5)),
             false => states,
@@ -176,9 +176,9 @@ impl EncoderDecoder for Transformer {
         if memory_mask.packing.is_some() {
             memory_mask = memory_mask.with_queries(Queries::Counts(target.lengths().into()));
         }
-        // Padding comes after all tokens, so no token sees it.
         let mut mask = to.mask().with_causal();
-        mask.pad_mask = None;
+        // Padding comes after all tokens, so no token sees it; a recording leaves it out.
+        mask.pad_mask = mask.pad_mask.filter(|_| is_recording());
         let mask = self.decoder_input.biased(mask, x.dims()[1], device);
         let decoded = self.decoder.forward(x, &mask, Some(memory), &memory_mask, None, false);
         self.project(tokens_of(decoded.last_hidden_state, &to, target))
