@@ -21,7 +21,7 @@ const fillAlignment = () => {
     bar.style.width = `${(100 * (entropy ?? 0)) / most}%`;
     return make("tr", {}, make("td", {}, make("small", {}, `${number} `), named(unit)),
       make("td", {}, ...(theirs.length ? theirs.flatMap((of, at) => [at ? ", " : "", make("small", {}, `${of.word} `), named(of)]) : ["–"])),
-      make("td", { class: "bar" }, bar), make("td", {}, entropy === undefined ? "" : entropy.toFixed(2)));
+      make("td", { class: "bar" }, bar), make("td", { class: "figure" }, entropy === undefined ? "" : entropy.toFixed(2)));
   });
   const header = make("tr", {}, ...["written", "read", "entropy in bits", ""].map((text) => make("th", {}, text)));
   byId("aligned").replaceChildren(make("table", { class: "aligned" }, make("thead", {}, header), make("tbody", {}, ...rows)));

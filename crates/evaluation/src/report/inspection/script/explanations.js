@@ -9,8 +9,8 @@ const fillAnswer = () => {
     return make("tr", { class: isExplained ? "chosen" : undefined },
       make("td", {}, make("bdi", {}, brief(visible(name), 60)), isExplained && data.explanations.length ? make("small", {}, " explained") : "", name === answer.against ? make("small", {}, " against") : ""),
       make("td", { class: "bar" }, probability === null ? "" : bar),
-      make("td", {}, probability === null ? "" : `${(100 * probability).toFixed(1)} %`),
-      make("td", {}, `score ${Number(score.toPrecision(4))}`));
+      make("td", { class: "figure" }, probability === null ? "" : `${(100 * probability).toFixed(1)} %`),
+      make("td", { class: "figure" }, `score ${Number(score.toPrecision(4))}`));
   });
   const where = [];
   if (answer.place) {

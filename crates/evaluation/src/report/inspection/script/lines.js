@@ -6,7 +6,7 @@ const lines = {
   top: 30,
   frame(width) {
     const inner = Math.min(width, 760);
-    const label = Math.min(190, inner * 0.33);
+    const label = Math.min(190, inner * 0.28);
     const bars = Math.min(scene.heads.length, 16) * (scene.heads.length > 1 ? 7 : 0);
     return { left: label, right: inner - label - bars - 44, bars, label, inner };
   },

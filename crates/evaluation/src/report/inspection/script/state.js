@@ -7,21 +7,18 @@ const map = () => data.maps[state.map];
 const layer = () => map().layers[state.layer];
 const hasNeurons = (of) => of.heads.some((head) => head.neurons);
 
-// The first picture: the head that is sharpest without looking at special tokens.
+// The first picture: what is written to what is read, if anything is; the head that is sharpest without looking at special tokens.
 const sharpest = () => {
+  const across = data.maps.findIndex(({ name }) => name === "cross" || name === "align");
+  state.map = Math.max(across, 0);
   let best = -Infinity;
-  data.maps.forEach((of, at) => {
-    // What is written tells more than what is read.
-    if (of.name === "source" && data.maps.some(({ name }) => name === "cross" || name === "align")) return;
-    if (best > -Infinity && of.name !== data.maps[state.map].name) return;
-    of.layers.forEach((layer, place) => layer.heads.forEach((head, number) => {
-      const merit = -(head.entropy ?? 0) - 4 * (head.special ?? 0);
-      if (merit > best) {
-        best = merit;
-        Object.assign(state, { map: at, layer: place, heads: [number] });
-      }
-    }));
-  });
+  map()?.layers.forEach((of, place) => of.heads.forEach((head, number) => {
+    const merit = -(head.entropy ?? 0) - 4 * (head.special ?? 0);
+    if (merit > best) {
+      best = merit;
+      Object.assign(state, { layer: place, heads: [number] });
+    }
+  }));
 };
 
 const numbers = (text) => (text ? text.split(".").map(Number).filter(Number.isInteger) : []);
