@@ -13,10 +13,10 @@ use cloze_evaluation::entities::Span;
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::{
     Answer, AnswerExample, AnswerPredictions, ChoiceExample, ChoicePredictions, ClassExample,
-    ClassPredictions, EntityExample, EntityPredictions, InRun, IndexLink, IndexReport, IndexSplit, InspectionReport,
-    LabelExample, LabelPredictions, LayerLine, LayerPanel, LayersReport, MapReport, Predictions, Report,
-    SeedRun, SeedsReport, SimilarityExample, SimilarityKind, SimilarityPredictions, SquadVersion,
-    TranslationExample, TranslationPredictions, ValueExample, ValuePredictions,
+    ClassPredictions, EntityExample, EntityPredictions, InRun, IndexLink, IndexReport, IndexSplit,
+    InspectionReport, LabelExample, LabelPredictions, LayerLine, LayerPanel, LayersReport, MapReport,
+    Predictions, Report, SeedRun, SeedsReport, SimilarityExample, SimilarityKind, SimilarityPredictions,
+    SquadVersion, TranslationExample, TranslationPredictions, ValueExample, ValuePredictions,
 };
 use cloze_evaluation::seeds::Seeds;
 use cloze_evaluation::translation::{OfLength, draw_by_length};

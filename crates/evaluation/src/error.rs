@@ -118,7 +118,9 @@ pub enum EvaluationError {
     },
 
     /// Attention or neurons with a NaN or an infinity.
-    #[error("layer {layer}, head {head}: the attention has a NaN or an infinity; expected finite numbers; the model's weights may be damaged")]
+    #[error(
+        "layer {layer}, head {head}: the attention has a NaN or an infinity; expected finite numbers; the model's weights may be damaged"
+    )]
     ShareNotFinite {
         /// The layer's number, from 0.
         layer: usize,

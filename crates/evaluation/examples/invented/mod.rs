@@ -1,8 +1,8 @@
 //! Invented inspections: attention as models have it, with heads that look at neighbours, at special tokens, at the like, and everywhere.
 
 use cloze_evaluation::inspection::{
-    Alignment, Answer, AttentionMaps, Choice, Completeness, Explanation, Head, Inspection, Layer, Lens, LensLayer, LensPosition, MapKind,
-    Method, Neurons, Side, Token,
+    Alignment, Answer, AttentionMaps, Choice, Completeness, Explanation, Head, Inspection, Layer, Lens,
+    LensLayer, LensPosition, MapKind, Method, Neurons, Side, Token,
 };
 
 /// Numbers from −1 to 1 that are the same each time.
@@ -30,7 +30,8 @@ pub fn inspections() -> Vec<(&'static str, Inspection)> {
 
 /// Pieces of words: `un|likely` are two pieces of one.
 fn tokens(texts: &[&str]) -> Vec<Token> {
-    let special = |text: &str, part| Token { text: text.into(), word: None, special: true, part, start: 0, end: 0 };
+    let special =
+        |text: &str, part| Token { text: text.into(), word: None, special: true, part, start: 0, end: 0 };
     let mut all = vec![special("[CLS]", 0)];
     for (part, text) in texts.iter().enumerate() {
         let mut at = 0;
@@ -61,18 +62,21 @@ fn head(kind: usize, rows: &[Token], columns: &[Token], is_causal: bool, width: 
             .enumerate()
             .map(|(key, column)| {
                 let distance = key as f32 - here;
-                let of_piece = Noise::of(kind, column.text.len() * 31 + column.text.bytes().next().unwrap_or(0) as usize);
+                let of_piece = Noise::of(
+                    kind,
+                    column.text.len() * 31 + column.text.bytes().next().unwrap_or(0) as usize,
+                );
                 let alike = Noise::of(kind + row.text.len() % 5, column.text.len());
                 let score = match kind % 6 {
                     0 => -2.0 * (distance + 1.0).abs(),
                     1 => -1.6 * (distance - 1.0).abs(),
-                    2 if column.special => 4.5 + (keys as f32).ln() * 0.6,
-                    2 => 2.0 * of_piece,
-                    3 => 5.0 * alike - 0.15 * distance.abs(),
-                    4 => 1.2 * of_piece,
-                    _ => -0.5 * distance.abs() + 3.0 * of_piece,
+                    2 if column.special => 3.7 + (keys as f32).ln() * 0.55,
+                    2 => 3.0 * of_piece,
+                    3 => 5.0 * alike - 0.04 * distance.abs(),
+                    4 => 2.5 * of_piece,
+                    _ => -0.08 * distance.abs() + 4.0 * of_piece,
                 };
-                if is_causal && key > query { f32::NEG_INFINITY } else { score + 0.35 * noise.next() }
+                if is_causal && key > query { f32::NEG_INFINITY } else { score + 0.9 * noise.next() }
             })
             .collect();
         let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -88,22 +92,33 @@ fn head(kind: usize, rows: &[Token], columns: &[Token], is_causal: bool, width: 
         0.0 => 0.0,
         share => -share * share.log2(),
     });
-    let distance = (rows == columns).then(|| mean(&|query, key| share(query, key) * query.abs_diff(key) as f32));
+    let distance =
+        (rows == columns).then(|| mean(&|query, key| share(query, key) * query.abs_diff(key) as f32));
     let special = mean(&|query, key| if columns[key].special { share(query, key) } else { 0.0 });
     let neurons = width.map(|width| {
         let mut vector = |n: usize| (0..n * width).map(|_| 2.0 * noise.next()).collect();
         let (queries_of, keys_of) = (vector(queries), vector(keys));
-        let positions = (kind % 2 == 0).then(|| (0..queries * keys).map(|at| -0.1 * (at / keys).abs_diff(at % keys) as f32).collect());
+        let positions = (kind % 2 == 0)
+            .then(|| (0..queries * keys).map(|at| -0.1 * (at / keys).abs_diff(at % keys) as f32).collect());
         Neurons { width, scale: (width as f64).sqrt(), queries: queries_of, keys: keys_of, positions }
     });
     Head { shares, entropy, distance, special, neurons }
 }
 
-fn maps(kind: MapKind, rows: &[Token], columns: &[Token], layers: usize, heads: usize, width: Option<usize>) -> AttentionMaps {
+fn maps(
+    kind: MapKind,
+    rows: &[Token],
+    columns: &[Token],
+    layers: usize,
+    heads: usize,
+    width: Option<usize>,
+) -> AttentionMaps {
     let is_causal = kind == MapKind::Own(Side::Target);
     let layer = |layer: usize| Layer {
         layer,
-        heads: (0..heads).map(|at| head(layer * 7 + at * 5 + at / 3, rows, columns, is_causal, width)).collect(),
+        heads: (0..heads)
+            .map(|at| head(layer * 7 + at * 5 + at / 3, rows, columns, is_causal, width))
+            .collect(),
     };
     AttentionMaps { kind, layers: (0..layers).map(layer).collect() }
 }
@@ -136,13 +151,19 @@ fn explanations(tokens: &[Token], weight: impl Fn(&Token) -> f64) -> Vec<Explana
         let source: Vec<f64> = tokens
             .iter()
             .map(|token| {
-                let value = (if token.special { 0.05 } else { weight(token) }) + 0.12 * f64::from(noise.next());
+                let value =
+                    (if token.special { 0.05 } else { weight(token) }) + 0.12 * f64::from(noise.next());
                 if signed { value } else { value.abs() }
             })
             .collect();
         let sum: f64 = source.iter().sum();
-        let completeness = (method == Method::IntegratedGradients)
-            .then_some(Completeness { score: sum + 0.31, baseline: 0.3, sum, points: 50, converged: true });
+        let completeness = (method == Method::IntegratedGradients).then_some(Completeness {
+            score: sum + 0.31,
+            baseline: 0.3,
+            sum,
+            points: 50,
+            converged: true,
+        });
         Explanation { method, source, target: Vec::new(), signed, completeness }
     };
     methods.into_iter().enumerate().map(explain).collect()
@@ -153,7 +174,9 @@ fn choice(name: &str, score: f64, probability: Option<f64>) -> Choice {
 }
 
 fn class() -> Inspection {
-    let source = tokens(&["the plot is thin and the jokes are old but what a gor|geous , wit|ty and seduc|tive movie this un|like|ly pair has made ."]);
+    let source = tokens(&[
+        "the plot is thin and the jokes are old but what a gor|geous , wit|ty and seduc|tive movie this un|like|ly pair has made .",
+    ]);
     let weight = |token: &Token| match token.text.as_str() {
         "gor" | "##geous" => 0.7,
         "wit" | "##ty" | "seduc" | "##tive" => 0.55,
@@ -177,7 +200,10 @@ fn class() -> Inspection {
 /// Texts that a page must not fall over.
 fn odd() -> Inspection {
     let long = "x".repeat(10_000);
-    let mut source = tokens(&["</script><script>alert(1)</script> & \"q\" מה נשתנה 👩‍👩‍👧 e\u{301} \u{202e}turned <!-- \u{fffd} a\nb", "日本 の 語 LONG <b>bold</b>"]);
+    let mut source = tokens(&[
+        "</script><script>alert(1)</script> & \"q\" מה נשתנה 👩‍👩‍👧 e\u{301} \u{202e}turned <!-- \u{fffd} a\nb",
+        "日本 の 語 LONG <b>bold</b>",
+    ]);
     source.iter_mut().filter(|token| token.text == "LONG").for_each(|token| token.text.clone_from(&long));
     source[9].text = String::new();
     let mut seen = empty("runs/<img src=x>/model", "BERT, masked language model", source);
@@ -190,7 +216,8 @@ fn odd() -> Inspection {
         explained: "</script>".into(),
         against: None,
     });
-    seen.explanations = explanations(&seen.source, |token| if token.text.starts_with('<') { 0.5 } else { -0.1 });
+    seen.explanations =
+        explanations(&seen.source, |token| if token.text.starts_with('<') { 0.5 } else { -0.1 });
     seen.lens = Some(lens(Side::Source, &seen.source, 2));
     seen
 }
@@ -201,10 +228,15 @@ fn lens(side: Side, tokens: &[Token], layers: usize) -> Lens {
         let piece = |shift: usize| tokens[(at + shift) % tokens.len()].text.clone();
         let is_right = f64::from(Noise::of(layer, at)) < sure;
         let first = if is_right { 0 } else { 1 + (layer + at) % 3 };
-        let best = (0..5).map(|place| (piece(first + place), sure * 0.9 / f64::from(1 << (2 * place)))).collect();
-        LensPosition { best, rank: if is_right || layer == layers { 1 } else { 2 + 7 * (layers - layer) * (at % 9) } }
+        let best =
+            (0..5).map(|place| (piece(first + place), sure * 0.9 / f64::from(1 << (2 * place)))).collect();
+        LensPosition {
+            best,
+            rank: if is_right || layer == layers { 1 } else { 2 + 7 * (layers - layer) * (at % 9) },
+        }
     };
-    let layer = |layer| LensLayer { layer, positions: (0..tokens.len()).map(|at| position(layer, at)).collect() };
+    let layer =
+        |layer| LensLayer { layer, positions: (0..tokens.len()).map(|at| position(layer, at)).collect() };
     Lens { side, layers: (0..=layers).map(layer).collect() }
 }
 
@@ -229,7 +261,11 @@ fn translation() -> Inspection {
 /// A text of so many tokens.
 pub fn long(n: usize, layers: usize, heads: usize) -> Inspection {
     let words = "the seine is a river in north|ern france it flows through paris and into the english chan|nel at le havre ,";
-    let mut source = tokens(&[&[words; 30].join(" ")]);
+    // In an order that does not repeat, which would deflate too well.
+    let words: Vec<&str> = words.split(' ').collect();
+    let text: Vec<&str> =
+        (0..n).map(|at| words[(Noise::of(at, n) * words.len() as f32) as usize % words.len()]).collect();
+    let mut source = tokens(&[&text.join(" ")]);
     let end = source.len() - 1;
     source.drain(n - 1..end);
     let mut seen = empty("sentence-transformers/all-MiniLM-L6-v2", "BERT, embeddings", source);

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::pack::{Rounded, Shares};
 use crate::inspection::{
-    Alignment, Answer, AttentionMaps, Completeness, Explanation, Layer, Inspection, Lens, LensLayer, LensPosition, MapKind, Method, Side, Token,
+    Alignment, Answer, AttentionMaps, Completeness, Explanation, Inspection, Layer, Lens, LensLayer,
+    LensPosition, MapKind, Method, Side, Token,
 };
 use crate::report::html;
 
@@ -141,12 +142,21 @@ impl Map {
         let layer = |layer: &Layer| {
             let (mut shares, mut neurons) = (Vec::new(), Vec::new());
             let heads = layer.heads.iter().enumerate().map(|(at, head)| {
-                assert_eq!(head.shares.len(), queries * keys, "{name}, layer {}, head {at}: a share for each query and key", layer.layer);
+                assert_eq!(
+                    head.shares.len(),
+                    queries * keys,
+                    "{name}, layer {}, head {at}: a share for each query and key",
+                    layer.layer
+                );
                 let packed = Shares::of(head, queries, keys);
                 shares.extend(packed.bytes);
                 let rounded = head.neurons.as_ref().map(|of| {
                     let (q, k) = (queries * of.width, keys * of.width);
-                    assert_eq!((of.queries.len(), of.keys.len()), (q, k), "{name}: `width` numbers for each query and key");
+                    assert_eq!(
+                        (of.queries.len(), of.keys.len()),
+                        (q, k),
+                        "{name}: `width` numbers for each query and key"
+                    );
                     let positions = of.positions.as_ref().map_or(queries * keys, Vec::len);
                     assert_eq!(positions, queries * keys, "{name}: a number for each query and key");
                     let packed = Rounded::of(of);

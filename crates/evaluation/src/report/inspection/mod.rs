@@ -76,13 +76,18 @@ impl InspectionReport<'_> {
             .flat_map_iter(|(map, maps)| {
                 maps.layers.iter().enumerate().flat_map(move |(layer, of)| {
                     let shares = Some((format!("shares-{map}-{layer}"), &of.shares, false));
-                    let neurons = (!of.neurons.is_empty()).then(|| (format!("neurons-{map}-{layer}"), &of.neurons, true));
+                    let neurons = (!of.neurons.is_empty())
+                        .then(|| (format!("neurons-{map}-{layer}"), &of.neurons, true));
                     shares.into_iter().chain(neurons)
                 })
             })
             .map(|(id, bytes, are_neurons)| (id, packed(bytes), are_neurons))
             .collect();
-        let lens = self.inspection.lens.as_ref().map(|lens| packed(&serde_json::to_vec(&LensData::of(lens)).expect("numbers and strings")));
+        let lens = self
+            .inspection
+            .lens
+            .as_ref()
+            .map(|lens| packed(&serde_json::to_vec(&LensData::of(lens)).expect("numbers and strings")));
         let json = in_script(&serde_json::to_string(&data).expect("numbers and strings"));
         let content = html! {
             (self.content())
@@ -102,7 +107,11 @@ impl InspectionReport<'_> {
         };
         let page = page.with(content).into_string();
         if page.len() > Self::LIMIT {
-            let neurons = blobs.iter().filter(|(_, _, are_neurons)| *are_neurons).map(|(_, base64, _)| base64.len()).sum();
+            let neurons = blobs
+                .iter()
+                .filter(|(_, _, are_neurons)| *are_neurons)
+                .map(|(_, base64, _)| base64.len())
+                .sum();
             let layers = self.inspection.attention.iter().map(|maps| maps.layers.len()).sum();
             return Err(EvaluationError::PageSize { size: page.len(), limit: Self::LIMIT, neurons, layers });
         }
@@ -140,7 +149,10 @@ impl InspectionReport<'_> {
         };
         let own = [("model", model.clone()), ("kind", kind.clone()), ("tokens", tokens)];
         let is_title = |value: &str| value == self.title;
-        own.into_iter().filter(|(_, value)| !is_title(value) && !value.is_empty()).chain(self.facts.iter().cloned()).collect()
+        own.into_iter()
+            .filter(|(_, value)| !is_title(value) && !value.is_empty())
+            .chain(self.facts.iter().cloned())
+            .collect()
     }
 
     /// The page below its header: frames that the script fills.
@@ -239,7 +251,12 @@ fn table_note(has_heads: bool) -> &'static str {
 }
 
 fn controls(seen: &Inspection) -> Markup {
-    let has_neurons = seen.attention.iter().flat_map(|maps| &maps.layers).flat_map(|layer| &layer.heads).any(|head| head.neurons.is_some());
+    let has_neurons = seen
+        .attention
+        .iter()
+        .flat_map(|maps| &maps.layers)
+        .flat_map(|layer| &layer.heads)
+        .any(|head| head.neurons.is_some());
     let has_pair = seen.source.iter().any(|token| token.part > 0);
     html! {
         div.controls {

@@ -58,7 +58,8 @@ impl Rounded {
         let positions = neurons.positions.as_ref().map(|values| {
             // A hidden key may get −∞, which is no part of the scale.
             let finite = || values.iter().copied().filter(|value| value.is_finite());
-            let (low, high) = (finite().fold(f32::INFINITY, f32::min), finite().fold(f32::NEG_INFINITY, f32::max));
+            let (low, high) =
+                (finite().fold(f32::INFINITY, f32::min), finite().fold(f32::NEG_INFINITY, f32::max));
             let low = if low.is_finite() { low } else { 0.0 };
             let step = if high > low { (high - low) / 255.0 } else { 1.0 };
             bytes.extend(values.iter().map(|value| ((value - low) / step).round() as u8));

@@ -38,6 +38,10 @@ const fillHeads = () => {
     const isChosen = Number(row.dataset.place) === state.layer && state.heads.includes(Number(row.dataset.head));
     row.classList.toggle("chosen", isChosen);
     row.setAttribute("aria-selected", isChosen);
+    // The box scrolls, the page does not.
+    if (isChosen && Number(row.dataset.head) === state.heads[0] && (row.offsetTop < table.scrollTop + 30 || row.offsetTop + row.offsetHeight > table.scrollTop + table.clientHeight)) {
+      table.scrollTop = row.offsetTop - table.clientHeight / 2;
+    }
   }
 };
 const listenHeads = () => {

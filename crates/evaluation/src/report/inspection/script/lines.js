@@ -43,20 +43,22 @@ const lines = {
     // Of very many lines the faint ones are left out.
     const many = rowsDrawn.length * columnsDrawn.length * heads.length;
     const least = strongest * (many > 60000 ? 0.12 : many > 3000 ? 0.05 : 0.015);
-    for (const { head, matrix } of heads) {
+    heads.forEach(({ head, matrix }, place) => {
+      // Lines of several heads lie beside each other.
+      const aside = ((place + 0.5) / heads.length - 0.5) * Math.min(height - 8, 2.2 * (heads.length - 1));
       const bins = Array.from({ length: BINS }, () => []);
       for (const c of columnsDrawn) {
         for (const r of rowsDrawn) {
           const value = matrix[c * n + r];
           if (value < least || value <= 0 || !isNear(r, c)) continue;
-          bins[Math.min(BINS - 1, Math.floor((value / strongest) * BINS))].push(left + 6, this.y(r), right - 6, this.y(c));
+          bins[Math.min(BINS - 1, Math.floor((value / strongest) * BINS))].push(left + 6, this.y(r) + aside, right - 6, this.y(c) + aside);
         }
       }
       bins.forEach((points, at) => {
         const strength = (at + 0.7) / BINS;
         if (points.length) pen.links(points, heads.length > 1 ? headColor(head) : more, 0.08 + 0.92 * strength ** 1.3, 0.6 + 2.8 * strength);
       });
-    }
+    });
     // Labels, over the lines.
     const from = new Set(chosen(state.from, rows));
     const to = new Set(chosen(state.to, columns));
