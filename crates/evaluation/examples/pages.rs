@@ -14,12 +14,15 @@ use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::{
     Answer, AnswerExample, AnswerPredictions, ChoiceExample, ChoicePredictions, ClassExample,
     ClassPredictions, EntityExample, EntityPredictions, InRun, IndexLink, IndexReport, IndexSplit,
-    LabelExample, LabelPredictions, LayerLine, LayerPanel, LayersReport, MapReport, Predictions, Report,
-    SeedRun, SeedsReport, SimilarityExample, SimilarityKind, SimilarityPredictions, SquadVersion,
-    TranslationExample, TranslationPredictions, ValueExample, ValuePredictions,
+    InspectionReport, LabelExample, LabelPredictions, LayerLine, LayerPanel, LayersReport, MapReport,
+    Predictions, Report, SeedRun, SeedsReport, SimilarityExample, SimilarityKind, SimilarityPredictions,
+    SquadVersion, TranslationExample, TranslationPredictions, ValueExample, ValuePredictions,
 };
 use cloze_evaluation::seeds::Seeds;
 use cloze_evaluation::translation::{OfLength, draw_by_length};
+
+#[path = "invented/mod.rs"]
+mod invented;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -43,6 +46,7 @@ fn main() -> Result<()> {
     layers(&folder)?;
     seeds(&folder, &curve)?;
     map(&folder)?;
+    inspections(&folder)?;
     run(&folder, &curve)
 }
 
@@ -365,6 +369,19 @@ fn map(folder: &Path) -> Result<()> {
         positions: &positions,
     };
     Ok(fs::write(folder.join("map.html"), report.to_html())?)
+}
+
+/// Each as a page, and as the JSON that has all digits.
+fn inspections(folder: &Path) -> Result<()> {
+    for (name, inspection) in invented::inspections() {
+        let report = InspectionReport { title: &inspection.model, facts: &[], inspection: &inspection };
+        report.write(&folder.join(format!("inspect-{name}.html")))?;
+        // The long one would have 200 MB.
+        if inspection.source.len() < 100 {
+            fs::write(folder.join(format!("inspect-{name}.json")), serde_json::to_vec(&inspection)?)?;
+        }
+    }
+    Ok(())
 }
 
 fn run(folder: &Path, curve: &Path) -> Result<()> {

@@ -117,6 +117,30 @@ pub enum EvaluationError {
         expected: usize,
     },
 
+    /// Attention or neurons with a NaN or an infinity.
+    #[error(
+        "layer {layer}, head {head}: the attention has a NaN or an infinity; expected finite numbers; the model's weights may be damaged"
+    )]
+    ShareNotFinite {
+        /// The layer's number, from 0.
+        layer: usize,
+        /// The head, from 0.
+        head: usize,
+    },
+
+    /// A page of more bytes than a browser is to be given.
+    #[error("the page would have {} MB; expected {} MB or less; leave out {}", megabytes(size), megabytes(limit), left_out(*neurons, *layers))]
+    PageSize {
+        /// Its bytes.
+        size: usize,
+        /// The limit in bytes.
+        limit: usize,
+        /// How many of them the neuron view needs.
+        neurons: usize,
+        /// The layers of attention that it shows.
+        layers: usize,
+    },
+
     /// Translations without any line, or without a reference.
     #[error("nothing to score: there are no lines or no references")]
     NoLines,
@@ -142,5 +166,19 @@ fn any_of(letters: &str) -> String {
     match letters.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
         _ => letters.concat(),
+    }
+}
+
+/// Bytes in megabytes, with one digit.
+fn megabytes(bytes: &usize) -> String {
+    format!("{:.1}", *bytes as f64 / 1e6)
+}
+
+/// What makes a page smaller.
+fn left_out(neurons: usize, layers: usize) -> String {
+    let some = format!("some of the {layers} layers of attention, or read a shorter text");
+    match neurons {
+        0 => some,
+        neurons => format!("the neuron view ({} MB), {some}", megabytes(&neurons)),
     }
 }

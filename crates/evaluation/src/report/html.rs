@@ -163,6 +163,21 @@ pub(super) fn percent(share: f64) -> String {
     if share.is_nan() { "–".into() } else { table::percent(share) }
 }
 
+/// JSON that is safe in a script element: characters that could end it or begin another, which occur only
+/// within strings, are escaped.
+pub(super) fn in_script(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                escaped.push_str(&format!("\\u{:04x}", u32::from(character)));
+            }
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

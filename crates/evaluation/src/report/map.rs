@@ -63,7 +63,7 @@ impl MapReport<'_> {
         let (classes, of) = self.classes(&other);
         let texts = self.texts.iter().map(|text| html::clipped(text)).collect();
         let data = Data { points: self.points(), texts, classes, of };
-        let json = in_script(&serde_json::to_string(&data).expect("numbers and strings"));
+        let json = html::in_script(&serde_json::to_string(&data).expect("numbers and strings"));
         let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT));
         let facts: Vec<(&str, String)> =
             self.facts.iter().cloned().chain([("texts", grouped(self.texts.len() as u64))]).collect();
@@ -135,21 +135,6 @@ fn content(json: &str) -> Markup {
         script #data type="application/json" { (PreEscaped(json)) }
         script { (PreEscaped(SCRIPT)) }
     }
-}
-
-/// JSON that is safe in a script element: characters that could end it or begin another, which occur only
-/// within strings, are escaped.
-fn in_script(json: &str) -> String {
-    let mut escaped = String::with_capacity(json.len());
-    for character in json.chars() {
-        match character {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                escaped.push_str(&format!("\\u{:04x}", u32::from(character)));
-            }
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]
