@@ -10,6 +10,7 @@ mod eval_embeddings;
 mod export;
 mod fill_mask;
 mod generate;
+mod inspect;
 mod jobs;
 mod map;
 mod mine_negatives;
@@ -97,6 +98,7 @@ pub enum Command {
     Translate(translate::Args),
     Generate(generate::Args),
     Embed(embed::Args),
+    Inspect(inspect::Args),
     Map(map::Args),
     MineNegatives(mine_negatives::Args),
     Probe(probe::Args),
@@ -140,6 +142,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Translate(args) => translate::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
         Command::Map(args) => map::run(&args),
         Command::MineNegatives(args) => mine_negatives::run(&args),
         Command::Probe(args) => probe::run(&args),

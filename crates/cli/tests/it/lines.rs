@@ -48,14 +48,14 @@ fn encoder() -> TempDir {
     folder
 }
 
-fn masked() -> TempDir {
+pub fn masked() -> TempDir {
     let (folder, init) = (folder(), &mut init());
     let model = BertForMaskedLm { bert: config().init_encoder(init), mlm: MlmHead::new(&config(), init) };
     save_pretrained(folder.path(), &model, &config(), &SaveConfig::new(Architecture::MaskedLm)).unwrap();
     folder
 }
 
-fn classifier() -> TempDir {
+pub fn classifier() -> TempDir {
     let (folder, init) = (folder(), &mut init());
     let architecture = Architecture::SequenceClassification;
     let head = architecture.sequence_head(Family::BERT, &config(), 2, 0.1, init);

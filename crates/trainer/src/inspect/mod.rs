@@ -140,7 +140,8 @@ impl Inspector {
                 Err(refuse("attention rollout is for models of one side; expected another method".into()))
             }
             Method::Rollout | Method::GradientWeightedAttention if !has_heads => Err(refuse(
-                "the model is recurrent or convolutional and has no attention heads; expected another method".into(),
+                "the model is recurrent or convolutional and has no attention heads; expected another method"
+                    .into(),
             )),
             Method::GradientTimesInput | Method::IntegratedGradients | Method::GradientWeightedAttention
                 if tracked.is_none() =>
