@@ -72,6 +72,7 @@ const THEMES: [Theme; 6] = [
             ),
             job("take heads, neurons, layers or pieces out of a model", "prune", "prune"),
             job("store a model's weights in 8 or 4 bits", "quantize", "quantize"),
+            job("look inside a model", "inspect", "inspect"),
             job(
                 "tag words",
                 "cloze train tagging --model sentence-transformers/all-MiniLM-L6-v2 --data datasets/people.conll --out runs/people",
