@@ -9,6 +9,7 @@ mod finetune;
 mod generate;
 mod gpu;
 mod infer;
+mod inspect;
 pub mod kept;
 mod languages;
 mod load;
@@ -36,7 +37,7 @@ use crate::step;
 The tables need a Python with the peers, named by CLOZE_PYTHON:
   python3 -m venv peers
   peers/bin/pip install torch==2.9.0 transformers==4.57.6 tokenizers onnx onnxruntime openvino \\
-    accelerate scikit-learn scipy seqeval ctranslate2 faiss-cpu \\
+    accelerate scikit-learn scipy seqeval ctranslate2 faiss-cpu captum \\
     sentence-transformers==5.1.2
   CLOZE_PYTHON=$PWD/peers/bin/python cargo xtask bench train
 Without one, our side alone is measured.")]
@@ -53,6 +54,8 @@ enum What {
     Steps(measure::Rounds),
     /// Sentence embeddings beside PyTorch's and ONNX Runtime's.
     Infer(infer::Args),
+    /// Explanations of a classifier: how faithful they are, and how long they take beside Captum.
+    Inspect(inspect::Args),
     /// Figures of a sentence encoder beside sentence-transformers': whether they agree, and how long they take. With `--train`,
     /// sentence encoders trained on both sides.
     Embeddings(embeddings::Args),
@@ -105,6 +108,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Train(args)) => train::run(args),
         Some(What::Steps(args)) => steps::run(args),
         Some(What::Infer(args)) => infer::run(args),
+        Some(What::Inspect(args)) => inspect::run(args),
         Some(What::Embeddings(args)) => embeddings::run(args),
         Some(What::Load(args)) => load::run(args),
         Some(What::Spin) => {
