@@ -24,7 +24,7 @@ pub fn use_page(browser: &mut Browser, page: &Path, view: &View) -> Result<Vec<S
         browser.point(left + width * part, top + height * part)?;
     }
     browser.click(left + width / 2.0, top + height / 2.0)?;
-    if browser.evaluate("document.getElementById('map') !== null && document.querySelector('#points, #tip') !== null")? == true {
+    if browser.evaluate("document.getElementById('map') !== null && document.getElementById('tip') !== null")? == true {
         problems.extend(map(browser, [left, top, width, height])?);
     }
     if browser.evaluate("document.getElementById('stage') !== null")? == true {
