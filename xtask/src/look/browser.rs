@@ -75,7 +75,8 @@ impl Browser {
         // In the order in which the shell opens them: each end waits for the other.
         let commands = File::options().write(true).open(&pipes[0]).context("cannot open a pipe")?;
         let events = BufReader::new(File::open(&pipes[1]).context("cannot open a pipe")?);
-        let mut browser = Self { child, folder, commands, events, session: None, last: 0, errors: Vec::new() };
+        let mut browser =
+            Self { child, folder, commands, events, session: None, last: 0, errors: Vec::new() };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }))?;
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let attached = browser.call("Target.attachToTarget", attach)?;
@@ -84,7 +85,8 @@ impl Browser {
             browser.call(&format!("{domain}.enable"), json!({}))?;
         }
         // A page needs nothing but its file.
-        let offline = json!({ "offline": true, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1 });
+        let offline =
+            json!({ "offline": true, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1 });
         browser.call("Network.emulateNetworkConditions", offline)?;
         Ok(browser)
     }
@@ -258,7 +260,9 @@ fn complaint(event: &Value) -> Option<String> {
             let details = &params["exceptionDetails"];
             details["exception"]["description"].as_str().or(details["text"].as_str())?
         }
-        "Runtime.consoleAPICalled" if params["type"] == "error" => params["args"][0]["value"].as_str().unwrap_or("console.error"),
+        "Runtime.consoleAPICalled" if params["type"] == "error" => {
+            params["args"][0]["value"].as_str().unwrap_or("console.error")
+        }
         "Log.entryAdded" if params["entry"]["level"] == "error" => params["entry"]["text"].as_str()?,
         _ => return None,
     };

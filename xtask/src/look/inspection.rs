@@ -20,15 +20,28 @@ const ANSWER: f64 = 50.0;
 pub fn click_through(browser: &mut Browser, page: &Path, view: &View) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     ready(browser)?;
-    times(browser, &mut problems)?;
+    times(browser, page, view, &mut problems)?;
     let json = page.with_extension("json");
     if json.exists() {
-        let seen: Value = serde_json::from_slice(&fs::read(&json).with_context(|| format!("cannot read {}", json.display()))?)?;
-        let of = if seen["attention"].as_array().is_some_and(|all| all.iter().any(|maps| maps["kind"] == "cross")) { "cross" } else { "source" };
+        let seen: Value = serde_json::from_slice(
+            &fs::read(&json).with_context(|| format!("cannot read {}", json.display()))?,
+        )?;
+        let of =
+            if seen["attention"].as_array().is_some_and(|all| all.iter().any(|maps| maps["kind"] == "cross"))
+            {
+                "cross"
+            } else {
+                "source"
+            };
         for (layer, heads, words) in [(1, "2", false), (0, "1.3", false), (1, "0", true)] {
             let words = if words { "&words" } else { "" };
             for kind in ["matrix", "lines"] {
-                open(browser, page, &format!("#view={kind}&of={of}&layer={layer}&heads={heads}{words}"), view)?;
+                open(
+                    browser,
+                    page,
+                    &format!("#view={kind}&of={of}&layer={layer}&heads={heads}{words}"),
+                    view,
+                )?;
                 compare(browser, &seen, kind, &mut problems)?;
             }
         }
@@ -48,19 +61,30 @@ fn ready(browser: &mut Browser) -> Result<()> {
     let begin = Instant::now();
     while browser.evaluate("'ready' in document.documentElement.dataset")? != true {
         if begin.elapsed() > Duration::from_secs(20) {
-            bail!("the page is not ready after 20 s: {}", browser.evaluate("document.getElementById('broken').textContent")?);
+            bail!(
+                "the page is not ready after 20 s: {}",
+                browser.evaluate("document.getElementById('broken').textContent")?
+            );
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     browser.evaluate("document.getElementById('stage').scrollIntoView({ block: 'center' }); 0").map(drop)
 }
 
-fn times(browser: &mut Browser, problems: &mut Vec<String>) -> Result<()> {
-    let [first] = numbers(browser, "[performance.getEntriesByName('first picture')[0].startTime]")?;
-    if first.is_nan() || first > FIRST {
+fn times(browser: &mut Browser, page: &Path, view: &View, problems: &mut Vec<String>) -> Result<()> {
+    // The least of three rounds: other work on the machine is not the page's.
+    let mut first = f64::INFINITY;
+    for _ in 0..3 {
+        let [time] = numbers(browser, "[performance.getEntriesByName('first picture')[0].startTime]")?;
+        first = first.min(time);
+        if first <= FIRST {
+            break;
+        }
+        open(browser, page, "", view)?;
+    }
+    if first > FIRST {
         problems.push(format!("the first picture comes after {first:.0} ms, expected {FIRST:.0}"));
     }
-    // The least of three rounds: other work on the machine is not the page's.
     let mut least: BTreeMap<String, f64> = BTreeMap::new();
     for _ in 0..3 {
         let measured = browser.evaluate(include_str!("times.js"))?;
@@ -109,10 +133,13 @@ fn compare(browser: &mut Browser, seen: &Value, kind: &str, problems: &mut Vec<S
         browser.point(left + width * x, top + height * y)?;
         let said = said(browser)?;
         let number = |key: &str| said[key].as_str().and_then(|text| text.trim().parse::<f64>().ok());
-        let (Some(row), Some(column), Some(share), Some(shown)) = (number("row"), number("column"), number("share"), number("shown")) else {
+        let (Some(row), Some(column), Some(share), Some(shown)) =
+            (number("row"), number("column"), number("share"), number("shown"))
+        else {
             continue;
         };
-        let (expected, half) = expected(seen, &said, row as usize, column as usize).with_context(|| format!("the JSON has no such share: {said}"))?;
+        let (expected, half) = expected(seen, &said, row as usize, column as usize)
+            .with_context(|| format!("the JSON has no such share: {said}"))?;
         compared += 1;
         if (share - expected).abs() > half + 1e-6 || (shown - share).abs() > 5.1e-4 {
             problems.push(format!("{kind} shows {shown} ({share}) at row {row}, column {column} of {said}; the JSON has {expected} ± {half}"));
@@ -145,7 +172,8 @@ fn expected(seen: &Value, said: &Value, row: usize, column: usize) -> Option<(f6
     let heads: Vec<usize> = said["heads"].as_str()?.split('.').filter_map(|head| head.parse().ok()).collect();
     let (mut sum, mut half) = (0.0, 0.0);
     for head in &heads {
-        let shares: Vec<f64> = layer["heads"][head]["shares"].as_array()?.iter().filter_map(Value::as_f64).collect();
+        let shares: Vec<f64> =
+            layer["heads"][head]["shares"].as_array()?.iter().filter_map(Value::as_f64).collect();
         let largest = shares.iter().copied().fold(0.0, f64::max);
         half += keys.len() as f64 * largest.sqrt() / 510.0;
         let of = |query: usize| keys.clone().map(|key| shares[query * width + key]).sum::<f64>();
@@ -179,7 +207,11 @@ fn state(browser: &mut Browser, page: &Path, view: &View, problems: &mut Vec<Str
     press(browser, "#chips button:last-child, [data-view=matrix]")?;
     let middle = "(() => { const b = document.getElementById('canvas').getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2]; })()";
     let [x, y] = numbers(browser, middle)?;
-    if view.width < 500 { browser.tap(x, y)? } else { browser.click(x, y)? }
+    if view.width < 500 {
+        browser.tap(x, y)?
+    } else {
+        browser.click(x, y)?
+    }
     browser.evaluate("document.getElementById('canvas').focus({ preventScroll: true }); 0")?;
     let picture = "new Promise((then) => requestAnimationFrame(() => requestAnimationFrame(() => then(document.getElementById('canvas').toDataURL() + document.getElementById('readout').textContent))))";
     let before = browser.evaluate(picture)?;
@@ -189,7 +221,8 @@ fn state(browser: &mut Browser, page: &Path, view: &View, problems: &mut Vec<Str
     }
     browser.key("Enter")?;
     browser.point(1.0, 1.0)?;
-    browser.evaluate("document.getElementById('canvas').dispatchEvent(new PointerEvent('pointerleave')); 0")?;
+    browser
+        .evaluate("document.getElementById('canvas').dispatchEvent(new PointerEvent('pointerleave')); 0")?;
     let before = browser.evaluate(picture)?;
     let fragment = browser.evaluate("location.hash")?;
     let fragment = fragment.as_str().unwrap_or_default();
@@ -220,7 +253,9 @@ fn saved(browser: &mut Browser, problems: &mut Vec<String>) -> Result<()> {
         let begin = Instant::now();
         let file = loop {
             let files = fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path()));
-            if let Some(file) = files.into_iter().find(|path| path.to_string_lossy().ends_with(&format!("{kind}.svg"))) {
+            if let Some(file) =
+                files.into_iter().find(|path| path.to_string_lossy().ends_with(&format!("{kind}.svg")))
+            {
                 break Some(file);
             }
             if begin.elapsed() > Duration::from_secs(10) {
@@ -234,7 +269,10 @@ fn saved(browser: &mut Browser, problems: &mut Vec<String>) -> Result<()> {
         };
         let text = fs::read_to_string(&file)?;
         match roxmltree::Document::parse(&text) {
-            Ok(svg) if svg.descendants().any(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text"))) => {}
+            Ok(svg)
+                if svg
+                    .descendants()
+                    .any(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text"))) => {}
             Ok(_) => problems.push(format!("{kind} is saved without its texts")),
             Err(error) => problems.push(format!("{kind} is saved as what is no SVG: {error}")),
         }

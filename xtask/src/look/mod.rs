@@ -87,7 +87,8 @@ pub fn run(args: &Args) -> Result<()> {
     }
     for page in pages.iter().filter(|page| page.extension().is_some_and(|ending| ending == "html")) {
         for view in VIEWS.iter().filter(|view| used::VIEWS.contains(&view.name)) {
-            let found = used::use_page(&mut browser, page, view).with_context(|| format!("{}, {}", page.display(), view.name))?;
+            let found = used::use_page(&mut browser, page, view)
+                .with_context(|| format!("{}, {}", page.display(), view.name))?;
             for problem in &found {
                 println!("{}, {}, in use: {problem}", page.display(), view.name);
             }

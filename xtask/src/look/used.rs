@@ -24,7 +24,10 @@ pub fn use_page(browser: &mut Browser, page: &Path, view: &View) -> Result<Vec<S
         browser.point(left + width * part, top + height * part)?;
     }
     browser.click(left + width / 2.0, top + height / 2.0)?;
-    if browser.evaluate("document.getElementById('map') !== null && document.getElementById('tip') !== null")? == true {
+    if browser
+        .evaluate("document.getElementById('map') !== null && document.getElementById('tip') !== null")?
+        == true
+    {
         problems.extend(map(browser, [left, top, width, height])?);
     }
     if browser.evaluate("document.getElementById('stage') !== null")? == true {
@@ -38,8 +41,13 @@ pub fn use_page(browser: &mut Browser, page: &Path, view: &View) -> Result<Vec<S
 fn map(browser: &mut Browser, [left, top, width, height]: [f64; 4]) -> Result<Vec<String>> {
     for row in 0..24 {
         for column in 0..24 {
-            browser.point(left + width * (f64::from(column) + 0.5) / 24.0, top + height * (f64::from(row) + 0.5) / 24.0)?;
-            let said = browser.evaluate("document.getElementById('tip').hidden ? '' : document.getElementById('tip').textContent")?;
+            browser.point(
+                left + width * (f64::from(column) + 0.5) / 24.0,
+                top + height * (f64::from(row) + 0.5) / 24.0,
+            )?;
+            let said = browser.evaluate(
+                "document.getElementById('tip').hidden ? '' : document.getElementById('tip').textContent",
+            )?;
             if said.as_str().is_some_and(|said| !said.trim().is_empty()) {
                 return Ok(Vec::new());
             }
