@@ -39,6 +39,8 @@ pub struct Browser {
     events: BufReader<File>,
     session: Option<String>,
     last: u64,
+    /// What pages have complained about.
+    errors: Vec<String>,
 }
 
 impl Browser {
@@ -73,17 +75,29 @@ impl Browser {
         // In the order in which the shell opens them: each end waits for the other.
         let commands = File::options().write(true).open(&pipes[0]).context("cannot open a pipe")?;
         let events = BufReader::new(File::open(&pipes[1]).context("cannot open a pipe")?);
-        let mut browser = Self { child, folder, commands, events, session: None, last: 0 };
+        let mut browser =
+            Self { child, folder, commands, events, session: None, last: 0, errors: Vec::new() };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }))?;
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let attached = browser.call("Target.attachToTarget", attach)?;
         browser.session = attached["sessionId"].as_str().map(String::from);
-        browser.call("Page.enable", json!({}))?;
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            browser.call(&format!("{domain}.enable"), json!({}))?;
+        }
+        // A page needs nothing but its file.
+        let offline =
+            json!({ "offline": true, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1 });
+        browser.call("Network.emulateNetworkConditions", offline)?;
         Ok(browser)
     }
 
     /// Opens a file in a view.
     pub fn show(&mut self, page: &Path, view: &View) -> Result<()> {
+        self.show_at(page, "", view)
+    }
+
+    /// Opens a file at a fragment of its address, such as `#view=matrix`, in a view.
+    pub fn show_at(&mut self, page: &Path, fragment: &str, view: &View) -> Result<()> {
         self.size(view, HEIGHT)?;
         let scheme = if view.dark { "dark" } else { "light" };
         let media = json!({
@@ -91,7 +105,12 @@ impl Browser {
             "features": [{ "name": "prefers-color-scheme", "value": scheme }],
         });
         self.call("Emulation.setEmulatedMedia", media)?;
-        let url = address(page);
+        // Another fragment of the page that is open would not open it again.
+        self.navigate("about:blank")?;
+        self.navigate(&format!("{}{fragment}", address(page)))
+    }
+
+    fn navigate(&mut self, url: &str) -> Result<()> {
         let opened = self.send("Page.navigate", json!({ "url": url }))?;
         let mut is_opened = false;
         // The two come in either order.
@@ -107,6 +126,52 @@ impl Browser {
             is_loaded |= message["method"] == "Page.loadEventFired";
         }
         Ok(())
+    }
+
+    /// What the pages have complained about since the last call: thrown and logged errors, and what the policy refused.
+    pub fn errors(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.errors)
+    }
+
+    /// Moves the mouse, in CSS pixels of the window.
+    pub fn point(&mut self, x: f64, y: f64) -> Result<()> {
+        self.mouse("mouseMoved", x, y, 0)
+    }
+
+    /// Presses the mouse's button.
+    pub fn click(&mut self, x: f64, y: f64) -> Result<()> {
+        self.point(x, y)?;
+        self.mouse("mousePressed", x, y, 1)?;
+        self.mouse("mouseReleased", x, y, 1)
+    }
+
+    fn mouse(&mut self, kind: &str, x: f64, y: f64, clicks: u32) -> Result<()> {
+        let button = if clicks > 0 { "left" } else { "none" };
+        let event = json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": clicks });
+        self.call("Input.dispatchMouseEvent", event).map(drop)
+    }
+
+    /// Taps with a finger.
+    pub fn tap(&mut self, x: f64, y: f64) -> Result<()> {
+        self.call("Emulation.setTouchEmulationEnabled", json!({ "enabled": true }))?;
+        let point = json!([{ "x": x, "y": y }]);
+        self.call("Input.dispatchTouchEvent", json!({ "type": "touchStart", "touchPoints": point }))?;
+        self.call("Input.dispatchTouchEvent", json!({ "type": "touchEnd", "touchPoints": [] }))?;
+        self.call("Emulation.setTouchEmulationEnabled", json!({ "enabled": false })).map(drop)
+    }
+
+    /// Presses a key by its name, such as `ArrowDown`.
+    pub fn key(&mut self, key: &str) -> Result<()> {
+        for kind in ["rawKeyDown", "keyUp"] {
+            self.call("Input.dispatchKeyEvent", json!({ "type": kind, "key": key, "code": key }))?;
+        }
+        Ok(())
+    }
+
+    /// Lets pages save files to a folder.
+    pub fn save_to(&mut self, folder: &Path) -> Result<()> {
+        let asked = json!({ "behavior": "allow", "downloadPath": folder.display().to_string() });
+        self.call("Browser.setDownloadBehavior", asked).map(drop)
     }
 
     fn size(&mut self, view: &View, height: u32) -> Result<()> {
@@ -172,7 +237,9 @@ impl Browser {
         if bytes.pop().is_none() {
             bail!("the browser has ended");
         }
-        Ok(serde_json::from_slice(&bytes)?)
+        let message: Value = serde_json::from_slice(&bytes)?;
+        self.errors.extend(complaint(&message));
+        Ok(message)
     }
 }
 
@@ -183,6 +250,23 @@ impl Drop for Browser {
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The error that an event tells, if it does.
+fn complaint(event: &Value) -> Option<String> {
+    let params = &event["params"];
+    let said = match event["method"].as_str()? {
+        "Runtime.exceptionThrown" => {
+            let details = &params["exceptionDetails"];
+            details["exception"]["description"].as_str().or(details["text"].as_str())?
+        }
+        "Runtime.consoleAPICalled" if params["type"] == "error" => {
+            params["args"][0]["value"].as_str().unwrap_or("console.error")
+        }
+        "Log.entryAdded" if params["entry"]["level"] == "error" => params["entry"]["text"].as_str()?,
+        _ => return None,
+    };
+    Some(said.replace('\n', " "))
 }
 
 /// The bytes of an answer's `data`.

@@ -1,6 +1,8 @@
 //! `cargo xtask look`: the pages that cloze writes, opened in a browser and measured.
 
 mod browser;
+mod inspection;
+mod used;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +18,8 @@ use browser::{Browser, View};
 ///
 /// Every page is opened at 1280 and 390 pixels, in light and in dark, and printed. Letters that are small, that
 /// do not stand out from their ground, that overlap or are cut off, and pages wider than their window, are
-/// errors. Without Chromium nothing is opened, which one line says.
+/// errors. Then pages are used, with the network off: the pointer moves over them, and an inspection beside its JSON is
+/// clicked through and timed. Without Chromium nothing is opened, which one line says.
 #[derive(clap::Args)]
 pub struct Args {
     /// Pages, pictures, and folders with these, such as a run's [default: an invented page of each kind].
@@ -78,6 +81,16 @@ pub fn run(args: &Args) -> Result<()> {
                 .with_context(|| format!("{}, {}", page.display(), view.name))?;
             for problem in &found {
                 println!("{}, {}: {problem}", page.display(), view.name);
+            }
+            problems += found.len();
+        }
+    }
+    for page in pages.iter().filter(|page| page.extension().is_some_and(|ending| ending == "html")) {
+        for view in VIEWS.iter().filter(|view| used::VIEWS.contains(&view.name)) {
+            let found = used::use_page(&mut browser, page, view)
+                .with_context(|| format!("{}, {}", page.display(), view.name))?;
+            for problem in &found {
+                println!("{}, {}, in use: {problem}", page.display(), view.name);
             }
             problems += found.len();
         }

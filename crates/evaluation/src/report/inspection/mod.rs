@@ -166,10 +166,12 @@ impl InspectionReport<'_> {
                 @for note in &seen.notes { p.note.left-out dir="auto" { (note) } }
                 @if seen.answer.is_some() || !seen.explanations.is_empty() {
                     section #answer {
-                        h2 { "Answer" }
-                        div #choices {}
+                        @if seen.answer.is_some() {
+                            h2 { "Answer" }
+                            div #choices {}
+                        }
                         @if !seen.explanations.is_empty() {
-                            h3 { "Explanations of this answer" }
+                            @if seen.answer.is_some() { h3 { "Explanations of this answer" } } @else { h2 { "Explanations" } }
                             div.tools {
                                 button #said-tokens type="button" { "by token" }
                                 button #said-words type="button" { "by word" }

@@ -2,6 +2,7 @@
 let sorting = { by: "layer", isDown: false };
 const COLUMNS = [["layer", "layer"], ["head", "head"], ["entropy", "entropy"], ["distance", "distance"], ["special", "special"]];
 let tableKey = "";
+let chosenRows = [];
 const fillHeads = () => {
   const key = `${state.map} ${sorting.by} ${sorting.isDown}`;
   const table = byId("heads");
@@ -34,15 +35,15 @@ const fillHeads = () => {
     });
     table.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...header)), make("tbody", {}, ...body)));
   }
-  for (const row of table.querySelectorAll("tbody tr")) {
-    const isChosen = Number(row.dataset.place) === state.layer && state.heads.includes(Number(row.dataset.head));
-    row.classList.toggle("chosen", isChosen);
-    row.setAttribute("aria-selected", isChosen);
-    // The box scrolls, the page does not.
-    if (isChosen && Number(row.dataset.head) === state.heads[0] && (row.offsetTop < table.scrollTop + 30 || row.offsetTop + row.offsetHeight > table.scrollTop + table.clientHeight)) {
-      table.scrollTop = row.offsetTop - table.clientHeight / 2;
-    }
-  }
+  for (const row of chosenRows) row.classList.remove("chosen");
+  chosenRows = state.heads.map((head) => table.querySelector(`tr[data-place="${state.layer}"][data-head="${head}"]`));
+  for (const row of chosenRows) row.classList.add("chosen");
+};
+// The table's box scrolls to what is chosen, the page does not.
+const followHeads = () => {
+  const [table, row] = [byId("heads"), chosenRows[0]];
+  const { offsetTop, offsetHeight } = row;
+  if (offsetTop < table.scrollTop + 30 || offsetTop + offsetHeight > table.scrollTop + table.clientHeight) table.scrollTop = offsetTop - table.clientHeight / 2;
 };
 const listenHeads = () => {
   const choose = (event) => {

@@ -24,7 +24,7 @@ const lines = {
   },
   draw(pen, box) {
     const { paper, ink, soft, line, more } = colors();
-    const { rows, columns, heads, mean } = scene;
+    const { rows, columns, heads } = scene;
     const { left, right, bars, label } = this.frame(box.width);
     const n = rows.length;
     const height = this.row();
@@ -35,22 +35,25 @@ const lines = {
     // Lines, in steps of strength so that each colour is set once.
     const rowsDrawn = active.rows ?? rows.map((_, r) => r);
     const columnsDrawn = active.columns ?? columns.map((_, c) => c);
-    const isNear = (r, c) => (r >= first && r < last) || (c >= first && c < last);
     let strongest = 0;
-    for (const { matrix } of heads) {
-      for (const c of columnsDrawn) for (const r of rowsDrawn) strongest = Math.max(strongest, matrix[c * n + r]);
+    for (const { largest } of isAll ? heads : []) strongest = Math.max(strongest, largest);
+    if (!isAll) {
+      for (const { matrix } of heads) {
+        for (const c of columnsDrawn) for (const r of rowsDrawn) if (matrix[c * n + r] > strongest) strongest = matrix[c * n + r];
+      }
     }
-    // Of very many lines the faint ones are left out.
+    // Of very many lines the faint ones are left out, and those of which neither end is in view.
     const many = rowsDrawn.length * columnsDrawn.length * heads.length;
-    const least = strongest * (many > 60000 ? 0.12 : many > 3000 ? 0.05 : 0.015);
+    const least = Math.max(1e-9, strongest * (many > 60000 ? 0.12 : many > 3000 ? 0.05 : 0.015));
+    const rowsNear = rowsDrawn.filter((r) => r >= first && r < last);
     heads.forEach(({ head, matrix }, place) => {
       // Lines of several heads lie beside each other.
       const aside = ((place + 0.5) / heads.length - 0.5) * Math.min(height - 8, 2.2 * (heads.length - 1));
       const bins = Array.from({ length: BINS }, () => []);
       for (const c of columnsDrawn) {
-        for (const r of rowsDrawn) {
+        for (const r of c >= first && c < last ? rowsDrawn : rowsNear) {
           const value = matrix[c * n + r];
-          if (value < least || value <= 0 || !isNear(r, c)) continue;
+          if (value < least) continue;
           bins[Math.min(BINS - 1, Math.floor((value / strongest) * BINS))].push(left + 6, this.y(r) + aside, right - 6, this.y(c) + aside);
         }
       }
@@ -65,8 +68,8 @@ const lines = {
     const taken = active.rows ?? [];
     const given = active.columns ?? [];
     let most = 0;
-    if (active.rows) for (let c = 0; c < columns.length; c++) most = Math.max(most, sumOf(mean, taken, [c]));
-    if (active.columns) for (let r = 0; r < n; r++) most = Math.max(most, sumOf(mean, [r], given));
+    if (active.rows) for (let c = 0; c < columns.length; c++) most = Math.max(most, sumOf(scene.mean, taken, [c]));
+    if (active.columns) for (let r = 0; r < n; r++) most = Math.max(most, sumOf(scene.mean, [r], given));
     for (let at = first; at < last; at++) {
       const y = this.y(at);
       const write = (unit, x, align, isChosen, isPointed, value) => {
@@ -77,11 +80,11 @@ const lines = {
         pen.text(fitted(unit.label, label - 20), align === "right" ? x - 6 : x + 6, y, { color, align, weight: isChosen ? 600 : 400 });
       };
       if (at >= 0 && at < n) {
-        const value = active.columns ? sumOf(mean, [at], given) : 0;
+        const value = active.columns ? sumOf(scene.mean, [at], given) : 0;
         write(rows[at], left, "right", from.has(at), pointed?.row === at || taken.includes(at), value);
       }
       if (at >= 0 && at < columns.length) {
-        const value = active.rows ? sumOf(mean, taken, [at]) : 0;
+        const value = active.rows ? sumOf(scene.mean, taken, [at]) : 0;
         const x = right + bars;
         write(columns[at], x, "left", to.has(at), pointed?.column === at || given.includes(at), value);
         if (active.rows && heads.length > 1) {

@@ -66,6 +66,8 @@ async function update() {
   fillHeads();
   tell();
   redraw();
+  // Not within this frame: it asks for the layout.
+  setTimeout(followHeads, 60);
 }
 
 const listenControls = () => {

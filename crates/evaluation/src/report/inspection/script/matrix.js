@@ -8,14 +8,11 @@ const imageOf = (values, rows, columns, largest, color) => {
   const pixels = context.createImageData(columns, rows);
   const [red, green, blue] = rgb(color);
   const scale = largest > 0 ? 255 / largest : 0;
-  for (let c = 0; c < columns; c++) {
-    for (let r = 0; r < rows; r++) {
-      const at = 4 * (r * columns + c);
-      pixels.data[at] = red;
-      pixels.data[at + 1] = green;
-      pixels.data[at + 2] = blue;
-      pixels.data[at + 3] = values[c * rows + r] * scale;
-    }
+  // Bytes are in the order of the machine: red first on all that browsers run on.
+  const points = new Uint32Array(pixels.data.buffer);
+  const ink = (blue << 16) | (green << 8) | red;
+  for (let r = 0, at = 0; r < rows; r++) {
+    for (let from = r; from < values.length; from += rows) points[at++] = (Math.round(values[from] * scale) << 24) | ink;
   }
   context.putImageData(pixels, 0, 0);
   return image;

@@ -45,6 +45,7 @@ const overview = {
         if (value > largest) largest = value;
       }
     }
+    spare.push(values);
     const image = imageOf(small, high, wide, largest, color);
     this.images.set(name, image);
     return image;

@@ -60,9 +60,13 @@ const tell = () => {
     const of = map().layers[place].heads[head];
     return say(`layer ${map().layers[place].layer}, head ${head}: entropy ${number(of.entropy)} bits${of.distance === null ? "" : `, distance ${number(of.distance, 1)} tokens`}, special tokens ${number(of.special)}`);
   }
-  const { rows, columns, mean, heads } = scene;
+  const { rows, columns, heads } = scene;
   const from = chosen(state.from, rows);
   const to = chosen(state.to, columns);
+  if (row === undefined && column === undefined && !from.length && !to.length) {
+    return say(make("span", { class: "soft" }, `layer ${layer().layer}, ${heads.length > 1 ? `heads ${state.heads.join(", ")}` : `head ${state.heads[0]}`}`));
+  }
+  const { mean } = scene;
   if (row !== undefined && column !== undefined) {
     const value = mean[column * rows.length + row];
     readout.dataset.share = value;
@@ -84,8 +88,7 @@ const tell = () => {
   if (row !== undefined) return say(named(rows[row]), " attends to: ", ...top5(columns.length, (at) => mean[at * rows.length + row], columns));
   if (column !== undefined) return say(named(columns[column]), " is attended to by: ", ...top5(rows.length, (at) => mean[column * rows.length + at], rows));
   if (from.length) return say(...together(from, rows), from.length > 1 ? " attend to, in sum: " : " attends to: ", ...top5(columns.length, (at) => sumOf(mean, from, [at]), columns));
-  if (to.length) return say(...together(to, columns), " get from: ", ...top5(rows.length, (at) => sumOf(mean, [at], to), rows));
-  return say(make("span", { class: "soft" }, `layer ${layer().layer}, ${heads.length > 1 ? `heads ${state.heads.join(", ")}` : `head ${state.heads[0]}`}`));
+  return say(...together(to, columns), " get from: ", ...top5(rows.length, (at) => sumOf(mean, [at], to), rows));
 };
 
 const isSame = (a, b) => a?.row === b?.row && a?.column === b?.column && a?.layer === b?.layer && a?.head === b?.head;
@@ -106,9 +109,12 @@ const keep = (hit) => {
   const from = hit.row === undefined ? undefined : scene.rows[hit.row];
   const to = hit.column === undefined ? undefined : scene.columns[hit.column];
   if (state.view === "neurons") return hit.column === undefined && change({ from: [from.from] });
+  // A share of the matrix has two tokens: both are kept, or let go of if both were.
+  const isKept = (tokens, unit) => tokens.some((token) => token >= unit.from && token < unit.to);
+  const isOff = from && to && isKept(state.from, from) !== isKept(state.to, to);
   const next = {};
-  if (from) next.from = toggled(state.from, from);
-  if (to) next.to = toggled(state.to, to);
+  if (from && !(isOff && isKept(state.from, from))) next.from = toggled(state.from, from);
+  if (to && !(isOff && isKept(state.to, to))) next.to = toggled(state.to, to);
   change(next);
 };
 

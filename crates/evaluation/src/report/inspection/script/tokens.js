@@ -1,8 +1,13 @@
 // A token as it can be shown: one line, nothing invisible.
-const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+// What joins letters or emoji stays, as long as there is something to join.
+const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+const INVISIBLE = /^[\s\u00ad\u115f\u1160\u180e\u200b-\u200f\u2060-\u2064\u3164\u{e0000}-\u{e0fff}\ufe00-\ufe0f]*$/u;
+const code = (c) => `⟨${c.codePointAt(0).toString(16)}⟩`;
 const visible = (text) => {
-  const shown = text.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(CONTROLS, (c) => `⟨${c.charCodeAt(0).toString(16)}⟩`);
-  return shown.trim() === "" ? "␣".repeat(Math.max(1, Math.min(shown.length, 8))) : shown;
+  const shown = text.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(CONTROLS, code);
+  if (!INVISIBLE.test(shown)) return shown;
+  if (shown.trim() === "") return "␣".repeat(Math.max(1, Math.min(shown.length, 8)));
+  return Array.from(shown).slice(0, 8).map(code).join("");
 };
 // Its beginning: text of 10,000 letters is not measured again and again.
 const brief = (text, most = 40) => {
