@@ -197,7 +197,8 @@ impl Model {
             Self::RecurrentTexts(model) => model.forward(&copies_of(&source.input_ids, copies), device),
             Self::AwdLstmTexts(model) => model.forward(&copies_of(&source.input_ids, copies), device),
             Self::RecurrentTags(model) => {
-                let positions: Vec<i32> = (0..copies).map(|copy| (copy * source.len() + token) as i32).collect();
+                let positions: Vec<i32> =
+                    (0..copies).map(|copy| (copy * source.len() + token) as i32).collect();
                 model.forward(&copies_of(&source.input_ids, copies), &positions, device)
             }
             Self::Spans(model) => {

@@ -24,7 +24,9 @@ use cloze_model::seq2seq::{
     AnyEncoderDecoderConfig, ConvolutionalEncoderDecoderConfig, EncoderDecoder,
     RecurrentEncoderDecoderConfig, TransformerConfig,
 };
-use cloze_model::tasks::{BertForMaskedLm, DropoutOverrides, RecurrentClassifierConfig, RecurrentTaggerConfig};
+use cloze_model::tasks::{
+    BertForMaskedLm, DropoutOverrides, RecurrentClassifierConfig, RecurrentTaggerConfig,
+};
 use cloze_tokenizer::Tokenizer;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -186,21 +188,26 @@ impl Opened {
             )));
         };
         check_vocabulary(&tokenizer, folder, vocab_size)?;
-        let bad = |reason: &str| TrainerError::BadTaskFile { path: folder.join(TASK_FILE), reason: reason.into() };
+        let bad =
+            |reason: &str| TrainerError::BadTaskFile { path: folder.join(TASK_FILE), reason: reason.into() };
         let file: TaskFile =
             TaskFile::read(folder)?.ok_or_else(|| bad("missing; expected the task of a recurrent model"))?;
         let (what, kind, n, pairs) = match file.task {
             TaskSection::Classification { labels, .. } => {
                 ("classification", Kind::Classes(labels.clone()), labels.len(), file.pairs)
             }
-            TaskSection::MultiLabel { labels, .. } => ("labels", Kind::Labels(labels.clone()), labels.len(), file.pairs),
+            TaskSection::MultiLabel { labels, .. } => {
+                ("labels", Kind::Labels(labels.clone()), labels.len(), file.pairs)
+            }
             TaskSection::Regression { loss, .. } => {
                 ("a number", Kind::Number { sigmoid: loss == ValueLoss::BinaryCrossEntropy }, 1, file.pairs)
             }
             TaskSection::Tagging(section) => {
                 ("tags", Kind::Tags(section.labels.clone()), section.labels.len(), Some(false))
             }
-            _ => return Err(bad("another task; expected classification, multi-label, regression or tagging")),
+            _ => {
+                return Err(bad("another task; expected classification, multi-label, regression or tagging"));
+            }
         };
         if n != n_outputs {
             return Err(bad(&format!("a task of {n} outputs; expected {n_outputs}, the model's")));
