@@ -58,6 +58,8 @@ pub(super) struct Explained<'a> {
     pub kept: [Vec<bool>; 2],
     /// The piece in place of the others; none: zeros.
     pub filler: Option<i32>,
+    /// The most copies that are read at once.
+    pub most_copies: usize,
 }
 
 /// The word embeddings of each side, source first: `[copies, len, d]`.
@@ -67,11 +69,6 @@ impl Explained<'_> {
     /// The number of tokens of each side.
     pub fn lengths(&self) -> [usize; 2] {
         [self.input.source.len(), self.input.target.len()]
-    }
-
-    /// The most copies that are read at once.
-    pub fn most_copies(&self) -> usize {
-        self.model.most_copies(self.input)
     }
 
     /// The score of the text, its word embeddings, and those of the baseline, each of one copy.
@@ -217,7 +214,7 @@ mod tests {
         let source = TokenSequence { input_ids: vec![4, 7, 5], token_type_ids: vec![0; 3] };
         let input = Input { source, target: Vec::new() };
         let score = Score { asked: Asked::Token(2), plus: vec![6], minus: vec![1], read_from: vec![2] };
-        let explained = Explained {
+        let mut explained = Explained {
             model: &model,
             tracked: Some(&tracked),
             device: &device,
@@ -225,17 +222,24 @@ mod tests {
             score: &score,
             kept: [vec![false; 3], Vec::new()],
             filler: None,
+            most_copies: 100,
         };
         let (whole, ..) = explained.begin().unwrap();
         let [product, _] = gradient_times_input(&explained).unwrap();
-        let ([integrated, _], completeness) = integrated_gradients(&explained).unwrap();
-        let [occluded, _] = occlusion(&explained).unwrap();
         // Nothing is seen of other tokens, and all of the score is of the last one.
         assert_eq!(product[..2], [0.0, 0.0]);
         assert!(whole.abs() > 0.1 && (product[2] - whole).abs() < 1e-5, "{product:?}, {whole}");
-        for other in [integrated, occluded] {
-            assert!(product.iter().zip(other).all(|(a, b)| (a - b).abs() < 1e-5));
+        // However many copies are read at once.
+        for most_copies in [100, 7, 2, 1] {
+            explained.most_copies = most_copies;
+            let ([integrated, _], completeness) = integrated_gradients(&explained).unwrap();
+            let [occluded, _] = occlusion(&explained).unwrap();
+            for other in [integrated, occluded] {
+                assert!(product.iter().zip(other).all(|(a, b)| (a - b).abs() < 1e-5));
+            }
+            assert!(
+                completeness.converged && completeness.points == 50 && completeness.baseline.abs() < 1e-6
+            );
         }
-        assert!(completeness.converged && completeness.points == 50 && completeness.baseline.abs() < 1e-6);
     }
 }

@@ -45,7 +45,7 @@ fn mean_gradients(
     points: usize,
 ) -> Result<Words> {
     let mut means: Option<Words> = None;
-    for points in gauss_legendre(points).chunks(explained.most_copies()) {
+    for points in gauss_legendre(points).chunks(explained.most_copies) {
         let column = |of: fn(&(f64, f64)) -> f64| {
             let numbers: Vec<f32> = points.iter().map(|point| of(point) as f32).collect();
             Tensor::<1>::from_data(numbers.as_slice(), &steps[0].device()).reshape([points.len(), 1, 1])

@@ -24,6 +24,8 @@ mod model;
 mod occlusion;
 mod open;
 mod rollout;
+#[cfg(test)]
+mod tests;
 mod tokens;
 
 use crate::translate::{TranslateConfig, Translator};
@@ -41,6 +43,7 @@ use model::{Input, Model};
 use open::{Kind, Opened};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::OnceLock;
 use tokens::Words;
 
 /// A text, and what to see of it.
@@ -106,6 +109,8 @@ impl InspectRequest {
 pub struct Inspector {
     opened: Opened,
     device: Device,
+    /// Writes what an encoder–decoder is not given; loaded when it is first asked for.
+    translator: OnceLock<Translator>,
 }
 
 impl Inspector {
@@ -115,7 +120,8 @@ impl Inspector {
     /// # Errors
     /// A missing or damaged file in the folder; a model without the head that its task needs; one that nothing can be seen of.
     pub fn load(folder: &Path, device: &Device) -> Result<Self> {
-        Ok(Self { opened: Opened::open(folder, device)?, device: device.clone() })
+        let opened = Opened::open(folder, device)?;
+        Ok(Self { opened, device: device.clone(), translator: OnceLock::new() })
     }
 
     /// The methods that explain this model's answers; none without a head.
@@ -333,8 +339,7 @@ impl Inspector {
                 (tokens, ids, ends)
             }
             None => {
-                let translator =
-                    Translator::load(&self.opened.folder, TranslateConfig::default(), &self.device)?;
+                let translator = self.translator()?;
                 let texts = [Sequence::Text(&request.text)];
                 let mut translations = translator.translate(&texts, &[])?;
                 let best = translations.next().transpose()?.and_then(|best| best.into_iter().next());
@@ -369,6 +374,14 @@ impl Inspector {
         Ok(Some(Written { tokens, ids, end }))
     }
 
+    fn translator(&self) -> Result<&Translator> {
+        if let Some(translator) = self.translator.get() {
+            return Ok(translator);
+        }
+        let loaded = Translator::load(&self.opened.folder, TranslateConfig::default(), &self.device)?;
+        Ok(self.translator.get_or_init(|| loaded))
+    }
+
     fn explain(
         &self,
         request: &InspectRequest,
@@ -392,8 +405,17 @@ impl Inspector {
             notes
                 .push("The tokenizer has neither a mask nor padding: zeros take the place of tokens.".into());
         }
-        let explained =
-            Explained { model, tracked: tracked.as_ref(), device: &self.device, input, score, kept, filler };
+        let most_copies = model.most_copies(input);
+        let explained = Explained {
+            model,
+            tracked: tracked.as_ref(),
+            device: &self.device,
+            input,
+            score,
+            kept,
+            filler,
+            most_copies,
+        };
         let explain = |method: &Method| {
             let mut completeness = None;
             let [source, target] = match method {

@@ -17,7 +17,7 @@ pub(super) fn occlusion(explained: &Explained<'_>) -> Result<[Vec<f64>; 2]> {
         .enumerate()
         .flat_map(|(side, values)| (0..values.len()).map(move |token| (side, token)));
     let tokens: Vec<(usize, usize)> = tokens.filter(|(side, token)| !explained.kept[*side][*token]).collect();
-    for tokens in tokens.chunks(explained.most_copies()) {
+    for tokens in tokens.chunks(explained.most_copies) {
         let without: Words = words
             .iter()
             .zip(&baseline)
