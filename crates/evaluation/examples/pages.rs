@@ -47,6 +47,7 @@ fn main() -> Result<()> {
     seeds(&folder, &curve)?;
     map(&folder)?;
     inspections(&folder)?;
+    runs(&folder)?;
     run(&folder, &curve)
 }
 
@@ -369,6 +370,46 @@ fn map(folder: &Path) -> Result<()> {
         positions: &positions,
     };
     Ok(fs::write(folder.join("map.html"), report.to_html())?)
+}
+
+fn runs(folder: &Path) -> Result<()> {
+    let run = |number: usize, rate: f64| {
+        let mut noise = Noise(number as u64 + 10);
+        let mut curve = |from: f64, to: f64, spread: f64, every: usize| -> Vec<(f64, f64)> {
+            let value = |step: f64, noise: &mut Noise| {
+                to + (from - to) * (-step * rate * 10.0).exp() + spread * noise.next()
+            };
+            (1..=20_000 / every)
+                .map(|at| ((at * every) as f64, value((at * every) as f64, &mut noise)))
+                .collect()
+        };
+        let curves = vec![
+            ("train/loss".to_owned(), curve(10.0, 3.0 + 0.2 * number as f64, 0.8, 50)),
+            ("train/learning_rate".to_owned(), curve(rate, 0.0, 0.0, 500)),
+            ("dev/loss".to_owned(), curve(9.0, 3.3 + 0.2 * number as f64, 0.1, 1_000)),
+            ("dev/accuracy".to_owned(), curve(0.1, 0.8 - 0.05 * number as f64, 0.02, 1_000)),
+        ];
+        let pair = |key: &str, value: String| (key.to_owned(), value);
+        RunCurves {
+            name: format!("sst2-rate-{rate}"),
+            state: if number < 3 { "finished".into() } else { "step 12,000 of 20,000".into() },
+            page: (number < 3).then(|| "run/index.html".into()),
+            curves,
+            config: vec![
+                pair("optimizer.learning_rate", rate.to_string()),
+                pair("train.warmup", (500 * (number / 2)).to_string()),
+                pair("train.seed", "42".into()),
+                pair("data.train", "\"sst2/train.tsv\"".into()),
+            ],
+        }
+    };
+    let runs: Vec<RunCurves> = [0.000_02, 0.000_03, 0.000_05, 0.000_1]
+        .into_iter()
+        .enumerate()
+        .map(|(number, rate)| run(number, rate))
+        .collect();
+    Ok(RunsReport { title: "runs/sst2", facts: &[], runs: &runs, refresh: None }
+        .write(&folder.join("runs.html"))?)
 }
 
 /// Each as a page, and as the JSON that has all digits.

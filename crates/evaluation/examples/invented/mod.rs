@@ -25,7 +25,13 @@ impl Noise {
 
 /// A short classification, an odd pair of texts, a translation, and a long text.
 pub fn inspections() -> Vec<(&'static str, Inspection)> {
-    vec![("class", class()), ("odd", odd()), ("translation", translation()), ("long", long(512, 6, 12))]
+    vec![
+        ("class", class()),
+        ("odd", odd()),
+        ("translation", translation()),
+        ("alignment", alignment()),
+        ("long", long(512, 6, 12)),
+    ]
 }
 
 /// Pieces of words: `un|likely` are two pieces of one.
@@ -254,6 +260,27 @@ fn translation() -> Inspection {
         entropies: (0..12).map(|word| 0.4 + 0.17 * ((word * 7) % 9) as f64).collect(),
     });
     seen.lens = Some(lens(Side::Target, &target, 6));
+    seen.answer = Some(Answer {
+        kind: "token of the translation".into(),
+        place: Some((Side::Target, 7)),
+        choices: vec![choice("mea", 9.5, Some(0.82)), choice("field", 7.75, Some(0.14))],
+        explained: "mea".into(),
+        against: None,
+    });
+    seen.explanations = explanations(&source, |token| if token.text == "Wie" { 0.8 } else { 0.05 });
+    for explanation in &mut seen.explanations {
+        explanation.target =
+            (0..7).map(|at| 0.1 * at as f64 - if explanation.signed { 0.2 } else { 0.0 }).collect();
+    }
+    seen.target = Some(target);
+    seen
+}
+
+/// A recurrent model has one alignment and no heads.
+fn alignment() -> Inspection {
+    let (source, target) = (tokens(&["Eine Frau liest ."]), tokens(&["A woman is read|ing ."]));
+    let mut seen = empty("runs/lstm/model", "LSTM, translation", source.clone());
+    seen.attention = vec![maps(MapKind::Align, &target, &source, 1, 1, None)];
     seen.target = Some(target);
     seen
 }

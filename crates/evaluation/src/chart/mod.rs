@@ -193,6 +193,20 @@ fn finite(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
     points.iter().copied().filter(|(x, y)| x.is_finite() && y.abs() < 1e300)
 }
 
+/// The bias-corrected exponential moving average of the values, over about a thirtieth of them.
+pub fn running_mean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let keep = 1.0 - 1.0 / (points.len() as f64 / 30.0).max(1.0);
+    let (mut sum, mut weight) = (0.0, 0.0);
+    points
+        .iter()
+        .map(|&(x, y)| {
+            sum = sum * keep + y;
+            weight = weight * keep + 1.0;
+            (x, sum / weight)
+        })
+        .collect()
+}
+
 /// A panel at its place in the picture.
 struct Drawn<'a> {
     axis: &'a str,
@@ -445,5 +459,16 @@ mod tests {
         assert!(range([-0.2, 0.7].into_iter()).0 < -0.2);
         let (low, high) = range([3.0].into_iter());
         assert!(low < 3.0 && high > 3.0);
+    }
+
+    #[test]
+    fn smoothing_keeps_a_constant_and_averages_noise() {
+        let constant: Vec<_> = (0..300).map(|x| (f64::from(x), 2.0)).collect();
+        assert!(running_mean(&constant).iter().all(|(_, y)| (y - 2.0).abs() < 1e-12));
+        let noisy: Vec<_> = (0..300).map(|x| (f64::from(x), f64::from(x % 2))).collect();
+        let (_, last) = running_mean(&noisy)[299];
+        assert!((last - 0.5).abs() < 0.06, "{last}");
+        // Few points are left as they are.
+        assert_eq!(running_mean(&[(1.0, 5.0), (2.0, 3.0)]), [(1.0, 5.0), (2.0, 3.0)]);
     }
 }

@@ -95,7 +95,7 @@ impl IndexReport<'_> {
 }
 
 /// A relative path as a link. What has a meaning in addresses is escaped: a colon would begin a scheme.
-fn link(path: &str) -> String {
+pub(super) fn link(path: &str) -> String {
     let mut link = String::with_capacity(path.len());
     for byte in path.bytes() {
         match byte {

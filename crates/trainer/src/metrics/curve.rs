@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Record;
 use crate::error::Result;
-use cloze_evaluation::chart::{Chart, ChartLine, ChartPanel, Look, Places};
+use cloze_evaluation::chart::{Chart, ChartLine, ChartPanel, Look, Places, running_mean};
 use cloze_evaluation::figures::Figures;
 use cloze_files::write_atomic;
 
@@ -109,7 +109,7 @@ impl Panel {
             let points = line.source.points(records);
             let (look, color, points) = match line.source {
                 Source::Loss | Source::LossTerm(_) => {
-                    let mean = smoothed(&points);
+                    let mean = running_mean(&points);
                     (Look::Smoothed { raw: points }, 0, mean)
                 }
                 Source::Figure { .. } => (Look::Marked, measured.next().unwrap_or_default(), points),
@@ -133,20 +133,6 @@ pub fn chart(title: &str, records: &[Record], panels: &[Panel]) -> Chart {
 /// [`TrainerError::Io`](crate::TrainerError::Io) for a file that cannot be written.
 pub fn draw(path: &Path, title: &str, records: &[Record], panels: &[Panel]) -> Result<()> {
     Ok(write_atomic(path, chart(title, records, panels).to_svg().as_bytes())?)
-}
-
-/// The bias-corrected exponential moving average of the values, over about a thirtieth of them.
-fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let keep = 1.0 - 1.0 / (points.len() as f64 / 30.0).max(1.0);
-    let (mut sum, mut weight) = (0.0, 0.0);
-    points
-        .iter()
-        .map(|&(x, y)| {
-            sum = sum * keep + y;
-            weight = weight * keep + 1.0;
-            (x, sum / weight)
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -250,16 +236,5 @@ mod tests {
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{records:?}");
             }
         }
-    }
-
-    #[test]
-    fn smoothing_keeps_a_constant_and_averages_noise() {
-        let constant: Vec<_> = (0..300).map(|x| (f64::from(x), 2.0)).collect();
-        assert!(smoothed(&constant).iter().all(|(_, y)| (y - 2.0).abs() < 1e-12));
-        let noisy: Vec<_> = (0..300).map(|x| (f64::from(x), f64::from(x % 2))).collect();
-        let (_, last) = smoothed(&noisy)[299];
-        assert!((last - 0.5).abs() < 0.06, "{last}");
-        // Few points are left as they are.
-        assert_eq!(smoothed(&[(1.0, 5.0), (2.0, 3.0)]), [(1.0, 5.0), (2.0, 3.0)]);
     }
 }

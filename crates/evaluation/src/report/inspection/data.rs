@@ -97,9 +97,14 @@ pub(super) struct LensData {
     cells: Vec<Vec<Vec<usize>>>,
 }
 
+/// Whether there is anything to show of a map.
+pub(super) fn has_heads(maps: &AttentionMaps) -> bool {
+    maps.layers.iter().any(|layer| !layer.heads.is_empty())
+}
+
 impl<'a> Data<'a> {
     pub(super) fn of(inspection: &'a Inspection) -> Self {
-        let maps = inspection.attention.iter();
+        let maps = inspection.attention.iter().filter(|maps| has_heads(maps));
         let aligned = |alignment: &'a Alignment| Aligned {
             pairs: &alignment.pairs,
             entropies: short(&alignment.entropies),
@@ -175,7 +180,13 @@ impl Map {
             let heads = heads.collect();
             LayerData { layer: layer.layer, heads, shares, neurons }
         };
-        Self { name, title, rows, columns, layers: maps.layers.iter().map(layer).collect() }
+        Self {
+            name,
+            title,
+            rows,
+            columns,
+            layers: maps.layers.iter().filter(|layer| !layer.heads.is_empty()).map(layer).collect(),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use super::page::Page;
 use crate::inspection::{Inspection, MapKind, Side};
 use crate::table::grouped;
 use crate::{EvaluationError, Result};
-use data::{Data, LensData};
+use data::{Data, LensData, has_heads};
 use pack::packed;
 
 /// The page's one script, in the order in which its parts need one another.
@@ -158,7 +158,7 @@ impl InspectionReport<'_> {
     /// The page below its header: frames that the script fills.
     fn content(&self) -> Markup {
         let seen = self.inspection;
-        let has_heads = seen.attention.iter().any(|maps| maps.kind != MapKind::Align);
+        let are_heads = seen.attention.iter().any(|maps| maps.kind != MapKind::Align);
         html! {
             main {
                 noscript { p.note { "The pictures are drawn by a script, which this browser does not run." } }
@@ -182,7 +182,7 @@ impl InspectionReport<'_> {
                         }
                     }
                 }
-                @if !seen.attention.is_empty() {
+                @if seen.attention.iter().any(has_heads) {
                     section #attention {
                         h2 { "Attention" }
                         (controls(seen))
@@ -198,9 +198,9 @@ impl InspectionReport<'_> {
                                 }
                             }
                             div.heads {
-                                h3 { @if has_heads { "Heads" } @else { "Layers" } }
+                                h3 { @if are_heads { "Heads" } @else { "Layers" } }
                                 div #heads .scroll {}
-                                p.note.small { (table_note(has_heads)) }
+                                p.note.small { (table_note(are_heads)) }
                             }
                         }
                     }
@@ -244,8 +244,8 @@ fn explained() -> &'static str {
      with the number. Methods may disagree: none of them is the model's own reason."
 }
 
-fn table_note(has_heads: bool) -> &'static str {
-    if has_heads {
+fn table_note(are_heads: bool) -> &'static str {
+    if are_heads {
         "Entropy in bits: 0 is one token, high is spread out. Distance in tokens. Special: the share that special tokens get. Press a row to choose the head."
     } else {
         "This model has no heads: one alignment a layer. Entropy in bits: 0 is one token, high is spread out."

@@ -1,6 +1,15 @@
 // The stage: a box that scrolls, and a canvas as large as the box, on which the part in view is drawn.
 const views = { lines, matrix, overview, neurons };
-const view = () => views[state.view];
+// Where all tokens are hidden.
+const nothing = {
+  says: "No token is left to show.",
+  size: (width) => ({ width, height: 60 }),
+  draw: (pen) => pen.text("No token is left to show.", 16, 30, { color: colors().soft }),
+  at: () => null,
+  move: () => null,
+  place: () => ({ x: 0, y: 0 }),
+};
+const view = () => (scene && !(scene.rows.length && scene.columns.length) ? nothing : views[state.view]);
 const stage = byId("stage");
 const canvas = byId("canvas");
 const context = canvas?.getContext("2d");
@@ -17,8 +26,9 @@ function redraw() {
 
 let isFirst = true;
 function draw() {
-  const ratio = window.devicePixelRatio || 1;
   const [width, height] = [stage.clientWidth, stage.clientHeight];
+  // A canvas has at most 32,767 points in height.
+  const ratio = Math.min(window.devicePixelRatio || 1, 30000 / height);
   const [across, down] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width !== across || canvas.height !== down) [canvas.width, canvas.height] = [across, down];
   const [x, y] = [stage.scrollLeft, stage.scrollTop];
@@ -140,6 +150,7 @@ const listen = () => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key.startsWith("Arrow")) {
       point(view().move(event.key));
+      if (!pointed) return;
       // What is pointed at stays in view.
       const place = view().place(pointed, stage.clientWidth);
       const [x, y] = [place.x - stage.scrollLeft, place.y - stage.scrollTop];
@@ -166,7 +177,7 @@ const listen = () => {
   addEventListener("beforeprint", () => {
     isPrinting = true;
     if (!scene) return;
-    lay(8000);
+    lay(15000);
     draw();
   });
   addEventListener("afterprint", () => {

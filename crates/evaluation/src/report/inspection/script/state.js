@@ -21,7 +21,7 @@ const sharpest = () => {
   }));
 };
 
-const numbers = (text) => (text ? text.split(".").map(Number).filter(Number.isInteger) : []);
+const numbers = (text) => (text ? text.split(".").map(Number).filter((value) => Number.isInteger(value) && value >= 0) : []);
 const readFragment = () => {
   const asked = new URLSearchParams(location.hash.slice(1));
   const at = data.maps.findIndex(({ name }) => name === asked.get("of"));
