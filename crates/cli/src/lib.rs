@@ -39,6 +39,7 @@
 //! | `wgpu`, `cuda`, `tch`, `ndarray` | burn's other backends |
 //! | `hub` (default) | models by name |
 //! | `program` (default) | the program `cloze`; disable it for library use |
+//! | `serve` (default) | `cloze serve`, an HTTP service, which brings 23 crates |
 
 mod answerer;
 mod classifier;

@@ -63,11 +63,14 @@ fn n_threads() -> anyhow::Result<usize> {
 
 /// Makes this thread part of the thread pool: work that it spawns then starts at once, whereas a thread outside
 /// the pool would sleep until all of it is done.
-fn join_pool() -> anyhow::Result<()> {
+///
+/// A thread that `only_waits` stays outside: the pool would lack its core.
+fn join_pool(only_waits: bool) -> anyhow::Result<()> {
     let n_threads = n_threads()?;
     // A pool of this thread alone would do nothing while it waits for a file or for another thread.
     if n_threads > 1 {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).use_current_thread();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads);
+        let pool = if only_waits { pool } else { pool.use_current_thread() };
         pool.build_global()
             .with_context(|| format!("cannot start {n_threads} threads (RAYON_NUM_THREADS)"))?;
     }
@@ -89,7 +92,8 @@ fn main() -> ExitCode {
     };
     warnings::listen(cli.command.is_profiled());
     spellings::tell();
-    match join_pool().and_then(|()| failure::of_device(|| commands::run(cli.command))) {
+    match join_pool(cli.command.only_waits()).and_then(|()| failure::of_device(|| commands::run(cli.command)))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),
     }

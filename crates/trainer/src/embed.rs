@@ -13,10 +13,11 @@ use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::huggingface::{Dense, LoadReport, PretrainedFolder, SentenceConfig};
 use cloze_model::{ModelError, ParamInit};
 use cloze_ops::on_awake_cores;
-use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation};
+use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation, TruncationDirection};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::OnceLock;
 
 pub use cloze_model::bert::{Pooling, SentencePooling};
 pub use quantized::{VectorRanges, VectorType};
@@ -88,6 +89,10 @@ pub struct Embedder {
     width: usize,
     max_len: usize,
     report: LoadReport,
+    /// The settings of the folder's modules, with its prompts.
+    sentence: SentenceConfig,
+    /// The tokenizer that cuts texts at their beginnings, once it is needed.
+    cuts_left: OnceLock<Tokenizer>,
 }
 
 /// The embeddings of several texts.
@@ -126,18 +131,26 @@ impl From<&Encoding> for TextRead {
 pub struct EmbedRequest {
     /// The text.
     pub text: String,
+    /// Ids to read in place of the text: all of them, and no others.
+    pub ids: Option<Vec<u32>>,
+    /// Where a text that is too long is cut. Default: at the end.
+    pub cut: TruncationDirection,
     /// Its prefix.
     pub prompt: Option<String>,
     /// How its states are pooled.
     pub pooling: Option<SentencePooling>,
     /// Whether the embedding is scaled to length 1.
     pub normalize: Option<bool>,
+    /// Whether to answer with the last layer's state of each token, `[tokens · d_model]`, in place of one vector:
+    /// neither pooled nor scaled.
+    pub each_token: bool,
 }
 
 impl EmbedRequest {
     /// A text with the embedder's settings.
     pub fn of(text: impl Into<String>) -> Self {
-        Self { text: text.into(), prompt: None, pooling: None, normalize: None }
+        let (text, cut) = (text.into(), TruncationDirection::Right);
+        Self { text, ids: None, cut, prompt: None, pooling: None, normalize: None, each_token: false }
     }
 }
 
@@ -147,12 +160,21 @@ pub struct EmbedUnit {
     encoding: Encoding,
     pooling: Option<SentencePooling>,
     normalize: bool,
+    each_token: bool,
+}
+
+impl EmbedUnit {
+    /// How much of the text is read.
+    pub fn text(&self) -> TextRead {
+        (&self.encoding).into()
+    }
 }
 
 /// The embedding of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedding {
-    /// [`Embedder::width`] elements, or what the request's pooling gives.
+    /// [`Embedder::width`] elements, or what the request's pooling gives; with [`EmbedRequest::each_token`] the
+    /// states of all tokens.
     pub values: Vec<f32>,
     /// How much of the text was read.
     pub text: TextRead,
@@ -164,7 +186,11 @@ impl Respond for Embedder {
     type Answer = Embedding;
 
     fn encode(&self, request: EmbedRequest) -> Result<EmbedUnit> {
-        let prompt = request.prompt.as_deref().unwrap_or(&self.prompt);
+        // Ids are all that is read.
+        let prompt = match request.ids {
+            Some(_) => "",
+            None => request.prompt.as_deref().unwrap_or(&self.prompt),
+        };
         if let Some(pooling) = &request.pooling {
             pooling.check(self.model.encoder.layers.len())?;
             let (found, expected) = (pooling.width(self.d_model), self.pooling.width(self.d_model));
@@ -176,14 +202,21 @@ impl Respond for Embedder {
             }
         }
         let pooling = match (request.pooling, &request.prompt) {
-            (None, None) => None,
+            (None, None) if request.ids.is_none() => None,
             (pooling, _) => {
                 Some(self.pooling_behind(prompt, &pooling.unwrap_or_else(|| self.pooling.clone()))?)
             }
         };
-        let encoding = self.encode_behind(prompt, &[Sequence::Text(&request.text)])?.remove(0);
+        let encoding = match request.ids {
+            Some(ids) => self.given(ids, request.cut)?,
+            None => {
+                let tokenizer = self.cutting(request.cut)?;
+                self.encode_with(tokenizer, prompt, &[Sequence::Text(&request.text)])?.remove(0)
+            }
+        };
         let normalize = request.normalize.unwrap_or(self.normalize);
-        Ok(EmbedUnit { encoding, pooling, normalize })
+        let normalize = normalize && !request.each_token;
+        Ok(EmbedUnit { encoding, pooling, normalize, each_token: request.each_token })
     }
 
     fn cost(&self, unit: &EmbedUnit) -> usize {
@@ -193,6 +226,11 @@ impl Respond for Embedder {
     fn answer(&self, units: &[&EmbedUnit]) -> Vec<Result<Embedding>> {
         on_awake_cores(&self.device, || {
             let mut answers: Vec<Option<Vec<f32>>> = vec![None; units.len()];
+            let of_tokens: Vec<usize> = (0..units.len()).filter(|i| units[*i].each_token).collect();
+            let encodings: Vec<&Encoding> = of_tokens.iter().map(|i| &units[*i].encoding).collect();
+            for (i, states) in of_tokens.iter().zip(self.token_states(&encodings)) {
+                answers[*i] = Some(states);
+            }
             let pooling = |unit: &EmbedUnit| unit.pooling.clone().unwrap_or_else(|| self.pooling.clone());
             while let Some(first) = answers.iter().position(Option::is_none) {
                 let of_group = pooling(units[first]);
@@ -279,6 +317,8 @@ impl Embedder {
             dense,
             max_len,
             report,
+            sentence,
+            cuts_left: OnceLock::new(),
         };
         let pooling = embedder.pooling_behind(&embedder.prompt, &embedder.pooling)?;
         Ok(Self { pooling, ..embedder })
@@ -342,9 +382,71 @@ impl Embedder {
         on_awake_cores(&self.device, || self.embed_here(texts))
     }
 
+    /// The tokenizer that cuts long texts there.
+    fn cutting(&self, direction: TruncationDirection) -> Result<&Tokenizer> {
+        if direction == TruncationDirection::Right {
+            return Ok(&self.tokenizer);
+        }
+        if let Some(tokenizer) = self.cuts_left.get() {
+            return Ok(tokenizer);
+        }
+        let mut tokenizer = self.tokenizer.clone();
+        tokenizer.set_truncation(Some(Truncation { direction, ..Truncation::to(self.max_len) }))?;
+        Ok(self.cuts_left.get_or_init(|| tokenizer))
+    }
+
+    /// The encoding of given ids, cut to the model's maximum.
+    fn given(&self, mut ids: Vec<u32>, cut: TruncationDirection) -> Result<Encoding> {
+        let n_pieces = self.tokenizer.vocab_size();
+        if let Some(id) = ids.iter().find(|id| self.tokenizer.id_to_token(**id).is_none()) {
+            let problem = format!("the id {id}; expected one of the vocabulary, which has {n_pieces} pieces");
+            return Err(TrainerError::BadInput { problem });
+        }
+        let excess = ids.len().saturating_sub(self.max_len);
+        match cut {
+            TruncationDirection::Left => drop(ids.drain(..excess)),
+            TruncationDirection::Right => ids.truncate(self.max_len),
+        }
+        let n = ids.len();
+        Ok(Encoding {
+            tokens: vec![String::new(); n],
+            type_ids: vec![0; n],
+            offsets: vec![(0, 0); n],
+            word_ids: vec![None; n],
+            sequence_ids: vec![Some(0); n],
+            special_tokens_mask: vec![0; n],
+            attention_mask: vec![1; n],
+            overflowing: Vec::new(),
+            truncated: excess > 0,
+            ids,
+        })
+    }
+
+    /// The folder's prompt of this name.
+    ///
+    /// # Errors
+    /// A name that the folder does not have.
+    pub fn prompt(&self, name: &str) -> Result<&str> {
+        Ok(self.sentence.prompt(Some(name))?)
+    }
+
+    /// The tokenizer, which truncates texts to the model's maximum.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
     /// Encodes texts after a prompt. Word sequences get the prompt's words in front.
     fn encode_behind(&self, prompt: &str, texts: &[Sequence<'_>]) -> Result<Vec<Encoding>> {
-        let encode = |texts: &[Sequence]| self.tokenizer.encode_inputs(texts, true, OffsetUnit::Bytes);
+        self.encode_with(&self.tokenizer, prompt, texts)
+    }
+
+    fn encode_with(
+        &self,
+        tokenizer: &Tokenizer,
+        prompt: &str,
+        texts: &[Sequence<'_>],
+    ) -> Result<Vec<Encoding>> {
+        let encode = |texts: &[Sequence]| tokenizer.encode_inputs(texts, true, OffsetUnit::Bytes);
         if !self.lowercase && prompt.is_empty() {
             return Ok(encode(texts)?);
         }
@@ -411,6 +513,38 @@ impl Embedder {
         for (i, first) in first.iter().enumerate().filter(|(i, first)| i != *first) {
             values.copy_within(first * width..(first + 1) * width, i * width);
         }
+    }
+
+    /// The last layer's states of all tokens of each text, `[tokens · d_model]`.
+    fn token_states(&self, encodings: &[&Encoding]) -> Vec<Vec<f32>> {
+        let mut found = vec![Vec::new(); encodings.len()];
+        let mut order: Vec<usize> = (0..encodings.len()).filter(|i| !encodings[*i].is_empty()).collect();
+        order.sort_by_key(|i| encodings[*i].len());
+        let lengths: Vec<usize> = order.iter().map(|i| encodings[*i].len()).collect();
+        for batch in batches(&lengths, self.batch_tokens, self.model.takes_packed()) {
+            let batch = &order[batch];
+            let mut tokens = TokenBatch::new().with_max_len(self.max_len);
+            let sequences: Vec<TokenSequence> = batch.iter().map(|i| encodings[*i].into()).collect();
+            tokens.extend(&sequences);
+            let input = input(&self.model, &tokens, &self.device);
+            let starts = input.starts().into_iter().zip(batch);
+            let places = starts.flat_map(|(start, i)| start..start + encodings[*i].len());
+            let places: Vec<i32> = places.map(|place| place as i32).collect();
+            let states = self.model.states_at(input, Tensor::from_data(places.as_slice(), &self.device));
+            let states: Vec<f32> = states.into_data().try_into_vec().expect("states are FP32");
+            let mut rest = states.as_slice();
+            for i in batch {
+                let (of_text, others) = rest.split_at(encodings[*i].len() * self.d_model);
+                found[*i] = of_text.to_vec();
+                rest = others;
+            }
+        }
+        found
+    }
+
+    /// Features of a token's state.
+    pub fn token_width(&self) -> usize {
+        self.d_model
     }
 
     fn pooled(&self, pooling: &SentencePooling, sequences: &[&Encoding]) -> Tensor<2> {

@@ -149,6 +149,11 @@ impl FillMask {
         self.tokenizer.id_to_token(self.mask).unwrap_or("[MASK]")
     }
 
+    /// The maximum tokens of a text, special tokens included.
+    pub fn max_len(&self) -> usize {
+        self.max_len
+    }
+
     /// For each mask in `text`, its `top_k` most probable pieces, best first.
     ///
     /// # Errors

@@ -139,6 +139,8 @@ const THEMES: [Theme; 6] = [
             ),
             job("export a model to llama.cpp", "export gguf", "export"),
             job("use a model in ONNX Runtime", "export onnx", "export"),
+            #[cfg(feature = "serve")]
+            job("serve models over HTTP", "serve", "serve"),
             job("see which devices there are, and train on a GPU", "devices", "gpu"),
         ],
     },

@@ -25,6 +25,8 @@ mod rerank;
 mod score;
 mod search;
 mod senses;
+#[cfg(feature = "serve")]
+mod serve;
 mod tokenizer;
 mod train;
 mod translate;
@@ -110,6 +112,8 @@ pub enum Command {
     Search(search::Command),
     #[command(subcommand)]
     Senses(senses::Command),
+    #[cfg(feature = "serve")]
+    Serve(serve::Args),
     Convert(convert::Args),
     Prune(prune::Args),
     Quantize(quantize::Args),
@@ -126,6 +130,14 @@ impl Command {
     /// Whether the command will be profiled.
     pub fn is_profiled(&self) -> bool {
         matches!(self, Self::Train(args) if args.profile.is_some())
+    }
+
+    /// Whether the main thread only waits for others, so that it should not be one of the thread pool's.
+    pub fn only_waits(&self) -> bool {
+        #[cfg(feature = "serve")]
+        return matches!(self, Self::Serve(_));
+        #[cfg(not(feature = "serve"))]
+        false
     }
 }
 
@@ -151,6 +163,8 @@ pub fn run(command: Command) -> Result<()> {
         Command::Score(command) => score::run(&command),
         Command::Search(command) => search::run(&command),
         Command::Senses(command) => senses::run(&command),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Prune(args) => prune::run(&args),
         Command::Quantize(args) => quantize::run(&args),

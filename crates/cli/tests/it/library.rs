@@ -21,7 +21,7 @@ static MODELS: LazyLock<TempDir> = LazyLock::new(|| {
     folder
 });
 
-fn at(name: &str) -> std::path::PathBuf {
+pub fn at(name: &str) -> std::path::PathBuf {
     MODELS.path().join(name)
 }
 

@@ -50,6 +50,8 @@ mod search;
 mod second_backend;
 #[cfg(all(feature = "program", feature = "flex"))]
 mod senses;
+#[cfg(all(unix, feature = "serve", feature = "flex"))]
+mod serve;
 #[cfg(all(feature = "program", feature = "hub"))]
 #[allow(dead_code, reason = "the hub's own tests use the rest")]
 #[path = "../../../hub/tests/hub/server.rs"]

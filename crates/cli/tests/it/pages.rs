@@ -81,6 +81,7 @@ pages! {
     use_score: "docs/src/use/score.md",
     use_search: "docs/src/use/search.md",
     use_senses: "docs/src/use/senses.md",
+    use_serve: "docs/src/use/serve.md",
     use_tables: "docs/src/use/tables.md",
     use_tag: "docs/src/use/tag.md",
     use_tokenizers: "docs/src/use/tokenizers.md",
@@ -97,9 +98,24 @@ const NOT_RUN: &[(&str, usize)] = &[
     ("docs/src/use/gpu.md", 1),
 ];
 
-/// `cloze`, but for its last line: a marked block's runs are short.
+/// `cloze`, but for its first line, which names the program, and its last: a marked block's runs are short, and a
+/// service is stopped as soon as it is ready.
 const CLOZE: &str = r#"
 set -f
+if [ "${1-}" = serve ]; then
+  said=$(mktemp)
+  "$real" "$@" --port 0 2> "$said" &
+  until grep -q '^ready: ' "$said"; do
+    if ! kill -0 $! 2> /dev/null; then
+      cat "$said" >&2
+      exit 1
+    fi
+    sleep 0.1
+  done
+  kill $!
+  wait $!
+  exit
+fi
 words=()
 for word; do
   # The small models have two layers.
@@ -371,7 +387,7 @@ impl Reader {
             fs::write(&path, format!("#!/usr/bin/env bash\n{script}")).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         };
-        program("cloze", format!("{CLOZE}exec '{}' \"$@\"\n", env!("CARGO_BIN_EXE_cloze")));
+        program("cloze", format!("real='{}'\n{CLOZE}exec \"$real\" \"$@\"\n", env!("CARGO_BIN_EXE_cloze")));
         let real = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         program("cargo", format!("{CARGO}cd '{}'\nexec '{real}' \"$@\"\n", repository().display()));
         if let Ok(python) = std::env::var("CLOZE_PYTHON") {

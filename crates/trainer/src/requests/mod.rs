@@ -29,10 +29,12 @@
 mod queue;
 #[cfg(test)]
 mod tests;
+mod ticket;
 mod together;
 mod writing;
 
-pub use queue::{Queue, Ticket};
+pub use queue::{Encoded, Queue, QueueCounts, Turn};
+pub use ticket::Ticket;
 pub use writing::{GenerateRequest, TranslateRequest};
 
 use crate::Result;

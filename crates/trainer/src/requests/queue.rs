@@ -1,3 +1,4 @@
+use super::ticket::{Teller, Ticket};
 use super::{Respond, Session};
 use crate::{Result, TrainerError};
 use cloze_ops::{Precision, with_precision};
@@ -6,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Debug, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// A model that answers requests from any number of threads, with its own compute thread. When dropped, it
@@ -19,24 +20,40 @@ pub struct Queue<R: Respond> {
     worker: Option<JoinHandle<()>>,
 }
 
-/// A request in progress. Dropping it cancels the request, which leaves before the next step.
+/// An encoded request that is not queued yet.
 #[derive(Debug)]
-#[must_use = "a request without its ticket is cancelled"]
-pub struct Ticket<A> {
-    answer: Receiver<Result<A>>,
-    /// The queue checks its weak half to see whether the answer is still needed.
-    _wanted: Arc<()>,
+pub struct Encoded<U> {
+    /// The unit.
+    pub unit: U,
+    cost: usize,
 }
 
-impl<A> Ticket<A> {
-    /// Waits for the answer.
-    ///
-    /// # Errors
-    /// What is wrong with the request or its answer; [`TrainerError::Panicked`].
-    pub fn wait(self) -> Result<A> {
-        let gone = |_| TrainerError::Panicked { reason: "the queue's thread has ended".into() };
-        self.answer.recv().map_err(gone)?
+impl<U> Encoded<U> {
+    /// Its computational cost, in tokens.
+    pub fn cost(&self) -> usize {
+        self.cost
     }
+}
+
+/// A place in the queue. Places take turns, so that one with many units does not hold up another with a single one.
+#[derive(Debug)]
+pub struct Turn(u64);
+
+/// What a queue holds and has done since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// Units that wait.
+    pub waiting: usize,
+    /// Their tokens.
+    pub waiting_tokens: usize,
+    /// Batches of units that began together.
+    pub batches: u64,
+    /// Units that began.
+    pub units: u64,
+    /// Their tokens.
+    pub tokens: u64,
+    /// Units whose ticket was dropped before they began.
+    pub dropped: u64,
 }
 
 /// State shared between the calling threads and the compute thread.
@@ -46,29 +63,63 @@ struct Line<R: Respond> {
     waiting: Mutex<Waiting<R>>,
     /// Signals that a unit is waiting, or that the queue is being dropped.
     arrived: Condvar,
+    /// The number of turns that were given out.
+    turns: AtomicU64,
 }
 
 struct Waiting<R: Respond> {
-    asked: VecDeque<Asked<R::Unit, R::Answer>>,
+    /// The units of each turn, in order; none is empty.
+    asked: BTreeMap<u64, VecDeque<Asked<R::Unit, R::Answer>>>,
+    /// The turns, the next one first.
+    turns: VecDeque<u64>,
+    counts: QueueCounts,
     is_closed: bool,
 }
 
-/// A unit, and the channel for its answer.
+impl<R: Respond> Waiting<R> {
+    fn push(&mut self, turn: u64, asked: Asked<R::Unit, R::Answer>) {
+        self.counts.waiting += 1;
+        self.counts.waiting_tokens += asked.cost;
+        let of_turn = self.asked.entry(turn).or_default();
+        if of_turn.is_empty() {
+            self.turns.push_back(turn);
+        }
+        of_turn.push_back(asked);
+    }
+
+    /// Takes the next unit of the next turn if it is suitable; the turn then goes to the end.
+    fn pop_if(
+        &mut self,
+        is_suitable: impl Fn(&Asked<R::Unit, R::Answer>) -> bool,
+    ) -> Option<Asked<R::Unit, R::Answer>> {
+        let turn = *self.turns.front()?;
+        let of_turn = self.asked.get_mut(&turn)?;
+        let asked = of_turn.pop_front_if(|asked| is_suitable(asked))?;
+        self.turns.pop_front();
+        match of_turn.is_empty() {
+            true => drop(self.asked.remove(&turn)),
+            false => self.turns.push_back(turn),
+        }
+        self.counts.waiting -= 1;
+        self.counts.waiting_tokens -= asked.cost;
+        Some(asked)
+    }
+}
+
+/// A unit, and who waits for its answer.
 struct Asked<U, A> {
     unit: U,
     cost: usize,
-    answer: Sender<Result<A>>,
-    wanted: Weak<()>,
+    teller: Teller<A>,
 }
 
 impl<U, A> Asked<U, A> {
     fn is_wanted(&self) -> bool {
-        self.wanted.strong_count() > 0
+        self.teller.is_wanted()
     }
 
     fn answer(self, answer: Result<A>) {
-        // Whoever asked may have gone.
-        let _ = self.answer.send(answer);
+        self.teller.tell(answer);
     }
 }
 
@@ -81,8 +132,20 @@ impl<R: Respond> Queue<R> {
     /// # Panics
     /// If the system cannot create a thread.
     pub fn new(model: R, budget: usize) -> Self {
-        let waiting = Mutex::new(Waiting { asked: VecDeque::new(), is_closed: false });
-        let line = Arc::new(Line { model, budget, waiting, arrived: Condvar::new() });
+        let waiting = Waiting {
+            asked: BTreeMap::new(),
+            turns: VecDeque::new(),
+            counts: QueueCounts::default(),
+            is_closed: false,
+        };
+        let line = Line {
+            model,
+            budget,
+            waiting: Mutex::new(waiting),
+            arrived: Condvar::new(),
+            turns: AtomicU64::new(0),
+        };
+        let line = Arc::new(line);
         let (precision, work) = (Precision::current(), line.clone());
         let worker = Builder::new()
             .name("cloze-queue".into())
@@ -96,23 +159,45 @@ impl<R: Respond> Queue<R> {
         &self.line.model
     }
 
-    /// Encodes a request on this thread and queues it.
+    /// A new turn.
+    pub fn turn(&self) -> Turn {
+        Turn(self.line.turns.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What it holds and has done.
+    pub fn counts(&self) -> QueueCounts {
+        self.line.waiting().counts
+    }
+
+    /// Encodes a request on this thread, to be [queued](Self::enqueue).
     ///
     /// # Errors
     /// A request that cannot be encoded; [`TrainerError::Panicked`].
-    pub fn submit(&self, request: R::Request) -> Result<Ticket<R::Answer>> {
+    pub fn encode(&self, request: R::Request) -> Result<Encoded<R::Unit>> {
         let encode = || {
             let unit = self.line.model.encode(request)?;
             let cost = self.line.model.cost(&unit).max(1);
-            Ok((unit, cost))
+            Ok(Encoded { unit, cost })
         };
         let encoded = catch_unwind(AssertUnwindSafe(encode));
-        let (unit, cost) = encoded.unwrap_or_else(|panic| Err(panicked(&*panic)))?;
-        let ((sender, answer), wanted) = (channel(), Arc::new(()));
-        let asked = Asked { unit, cost, answer: sender, wanted: Arc::downgrade(&wanted) };
-        self.line.waiting().asked.push_back(asked);
+        encoded.unwrap_or_else(|panic| Err(panicked(&*panic)))
+    }
+
+    /// Queues an encoded request behind the others of its turn.
+    pub fn enqueue(&self, Encoded { unit, cost }: Encoded<R::Unit>, turn: &Turn) -> Ticket<R::Answer> {
+        let (ticket, teller) = Ticket::new();
+        self.line.waiting().push(turn.0, Asked { unit, cost, teller });
         self.line.arrived.notify_one();
-        Ok(Ticket { answer, _wanted: wanted })
+        ticket
+    }
+
+    /// Encodes a request on this thread and queues it, in a turn of its own.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode).
+    pub fn submit(&self, request: R::Request) -> Result<Ticket<R::Answer>> {
+        let encoded = self.encode(request)?;
+        Ok(self.enqueue(encoded, &self.turn()))
     }
 
     /// The answer to a request. Encodes it on this thread and waits.
@@ -186,15 +271,20 @@ impl<R: Respond> Line<R> {
     fn take(&self, mut taken: usize) -> Option<Vec<UnderWay<R>>> {
         let (mut waiting, mut new) = (self.waiting(), Vec::new());
         loop {
-            while let Some(next) = waiting.asked.pop_front_if(|next| {
+            while let Some(next) = waiting.pop_if(|next| {
                 !next.is_wanted() || taken == 0 || taken.saturating_add(next.cost) <= self.budget
             }) {
-                if next.is_wanted() {
-                    let Asked { unit, cost, answer, wanted } = next;
-                    taken = taken.saturating_add(cost);
-                    new.push(Asked { unit: Rc::new(unit), cost, answer, wanted });
+                if !next.is_wanted() {
+                    waiting.counts.dropped += 1;
+                    continue;
                 }
+                let Asked { unit, cost, teller } = next;
+                taken = taken.saturating_add(cost);
+                waiting.counts.units += 1;
+                waiting.counts.tokens += cost as u64;
+                new.push(Asked { unit: Rc::new(unit), cost, teller });
             }
+            waiting.counts.batches += u64::from(!new.is_empty());
             if taken > 0 {
                 return Some(new);
             }
@@ -278,6 +368,31 @@ mod tests {
             self.most.fetch_max(tokens, Ordering::Relaxed);
             units.iter().map(|unit| Ok(**unit * **unit)).collect()
         }
+    }
+
+    #[test]
+    fn turns_are_taken_one_after_another() {
+        let queue = Queue::new(Squares::default(), 40);
+        let encoded = |n| queue.encode(n).unwrap();
+        let mut waiting = Waiting::<Squares> {
+            asked: BTreeMap::new(),
+            turns: VecDeque::new(),
+            counts: QueueCounts::default(),
+            is_closed: false,
+        };
+        let mut tickets = Vec::new();
+        for (turn, n) in [(0, 1), (0, 2), (0, 3), (1, 4), (2, 5), (2, 6)] {
+            let Encoded { unit, cost } = encoded(n);
+            let (ticket, teller) = Ticket::new();
+            tickets.push(ticket);
+            waiting.push(turn, Asked { unit, cost, teller });
+        }
+        assert_eq!((waiting.counts.waiting, waiting.counts.waiting_tokens), (6, 27));
+        assert!(waiting.pop_if(|_| false).is_none());
+        let order: Vec<usize> = std::iter::from_fn(|| waiting.pop_if(|_| true)).map(|one| one.unit).collect();
+        assert_eq!(order, [1, 4, 5, 2, 6, 3]);
+        assert_eq!(waiting.counts, QueueCounts::default());
+        assert!(waiting.asked.is_empty() && waiting.turns.is_empty());
     }
 
     #[test]

@@ -188,7 +188,7 @@ fn mixed_requests_have_the_bits_of_each_alone() {
                     let pooling = pooling[random.below(3) as usize].clone();
                     let normalize = (random.below(2) == 1).then_some(true);
                     let prompt = (random.below(2) == 1).then(|| "x ".to_owned());
-                    same(&embedding, EmbedRequest { text, prompt, pooling, normalize })
+                    same(&embedding, EmbedRequest { prompt, pooling, normalize, ..EmbedRequest::of(text) })
                 }
                 1 => {
                     // One in eight has no mask, and long ones are more than the model takes.

@@ -1,0 +1,276 @@
+//! The models that are served, opened by their kinds.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, anyhow};
+use burn::tensor::Device;
+use cloze_model::awd_lstm::AwdLstmConfig;
+use cloze_model::gpt::GptConfig;
+use cloze_model::huggingface::{Architecture, Format, PretrainedConfig, model_type};
+use cloze_model::seq2seq::{
+    ConvolutionalEncoderDecoderConfig, RecurrentEncoderDecoderConfig, TransformerConfig,
+};
+use cloze_tokenizer::Tokenizer;
+use cloze_trainer::embed::{EmbedConfig, EmbedRequest, Embedder};
+use cloze_trainer::fill_mask::{FillMask, FillRequest};
+use cloze_trainer::finetune::{Predictor, TASK_FILE, TaskSection, ValueLoss};
+use cloze_trainer::generate::{GenerateConfig, GenerateSettings, Generator};
+use cloze_trainer::requests::{GenerateRequest, Queue, QueueCounts, TranslateRequest};
+use cloze_trainer::translate::{TranslateConfig, TranslateSettings, Translator};
+use serde_json::json;
+
+use super::refusal::{Refusal, Why};
+use crate::model;
+
+/// A model with its queue.
+pub enum Kind {
+    Embeds(Arc<Queue<Embedder>>),
+    Fills(Arc<Queue<FillMask>>),
+    Predicts(Arc<Queue<Predictor>>),
+    Generates(Arc<Queue<Generator>>),
+    Translates(Arc<Queue<Translator>>),
+}
+
+/// A model under its name.
+pub struct Served {
+    pub name: String,
+    pub kind: Kind,
+    /// Without truncation.
+    pub tokenizer: Tokenizer,
+    /// Seconds since the Unix epoch at which it was opened.
+    pub opened: u64,
+    /// Units that were cut to the model's maximum.
+    pub truncated: AtomicU64,
+}
+
+/// How a predictor scores a pair of texts.
+pub enum Scores {
+    /// Its only output, or the sigmoid of that.
+    Value(ValueLoss),
+    /// The probability of this class.
+    Class(String),
+}
+
+/// `[NAME=]MODEL`.
+fn parts(argument: &str) -> (&str, &str) {
+    match argument.split_once('=') {
+        Some((name, model)) if !name.is_empty() && !name.contains(['/', '\\']) => (name, model),
+        _ => (argument, argument),
+    }
+}
+
+/// The name of a model that was given none: the last part of a path, or the whole of a name on the hub.
+fn default_name(model: &str) -> String {
+    let path = Path::new(model);
+    let last = path.file_name().and_then(|name| name.to_str());
+    match last {
+        Some(last) if path.exists() => last.to_owned(),
+        _ => model.to_owned(),
+    }
+}
+
+/// What a folder's files say that its model does.
+enum Task {
+    Embed,
+    Fill,
+    Predict,
+    Generate,
+    Translate,
+}
+
+fn task_of(folder: &Path) -> Result<Task> {
+    if folder.join(TASK_FILE).exists() {
+        return Ok(Task::Predict);
+    }
+    if let Some(found) = model_type(folder)? {
+        let is_of = |types: &[&str]| types.contains(&found.as_str());
+        if is_of(GptConfig::MODEL_TYPES) || is_of(AwdLstmConfig::MODEL_TYPES) {
+            return Ok(Task::Generate);
+        }
+        if is_of(TransformerConfig::MODEL_TYPES)
+            || is_of(RecurrentEncoderDecoderConfig::MODEL_TYPES)
+            || is_of(ConvolutionalEncoderDecoderConfig::MODEL_TYPES)
+        {
+            return Ok(Task::Translate);
+        }
+    }
+    let config = PretrainedConfig::read(&folder.join("config.json"))?;
+    Ok(match config.architecture {
+        Architecture::Encoder => Task::Embed,
+        Architecture::PreTraining | Architecture::MaskedLm | Architecture::ReplacedTokens => {
+            // The encoder of an embedding model may be stored with the head that it was pretrained with.
+            let embeds =
+                folder.join("modules.json").exists() || config.architecture == Architecture::ReplacedTokens;
+            if embeds { Task::Embed } else { Task::Fill }
+        }
+        _ => Task::Predict,
+    })
+}
+
+impl Served {
+    /// Opens `[NAME=]MODEL`, with a queue of a thread of its own.
+    pub fn open(argument: &str, batch_tokens: usize, int8: bool, device: &Device, now: u64) -> Result<Self> {
+        let (name, model) = parts(argument);
+        let folder = model::folder(model)?;
+        let name = if name == model { default_name(model) } else { name.to_owned() };
+        let task = task_of(&folder).with_context(|| format!("model `{name}`"))?;
+        let kind = match task {
+            Task::Embed => {
+                let config = EmbedConfig { int8, ..EmbedConfig::default() };
+                Kind::Embeds(Arc::new(Queue::new(Embedder::load(&folder, config, device)?, batch_tokens)))
+            }
+            Task::Fill => {
+                if int8 {
+                    return Err(anyhow!("model `{name}`: --int8 is not supported for filling masks"));
+                }
+                Kind::Fills(Arc::new(Queue::new(FillMask::load(&folder, device)?, batch_tokens)))
+            }
+            Task::Predict => {
+                let predictor = Predictor::load(&folder, device, int8)?;
+                Kind::Predicts(Arc::new(Queue::new(predictor, batch_tokens)))
+            }
+            Task::Generate => {
+                let mut config = GenerateConfig::default();
+                config.int8 = int8;
+                let generator = Generator::load(&folder, config, device)?;
+                Kind::Generates(Arc::new(Queue::new(generator, batch_tokens)))
+            }
+            Task::Translate => {
+                let mut config = TranslateConfig::default();
+                config.int8 = int8;
+                let translator = Translator::load(&folder, config, device)?;
+                Kind::Translates(Arc::new(Queue::new(translator, batch_tokens)))
+            }
+        };
+        let mut tokenizer = Tokenizer::load(&folder)?;
+        tokenizer.set_truncation(None)?;
+        tokenizer.set_padding(None)?;
+        Ok(Self { name, kind, tokenizer, opened: now, truncated: AtomicU64::new(0) })
+    }
+
+    /// What it does, as `/info` says.
+    pub fn task(&self) -> &str {
+        match &self.kind {
+            Kind::Embeds(_) => "embedding",
+            Kind::Fills(_) => "fill-mask",
+            Kind::Predicts(queue) => queue.model().kind(),
+            Kind::Generates(_) => "generation",
+            Kind::Translates(_) => "translation",
+        }
+    }
+
+    /// The most tokens of a text, if there is a limit.
+    pub fn max_len(&self) -> Option<usize> {
+        match &self.kind {
+            Kind::Embeds(queue) => Some(queue.model().max_len()),
+            Kind::Fills(queue) => Some(queue.model().max_len()),
+            Kind::Predicts(queue) => Some(queue.model().max_len()),
+            Kind::Generates(queue) => queue.model().max_len(),
+            Kind::Translates(queue) => Some(queue.model().max_len()),
+        }
+    }
+
+    /// What its queue holds and has done.
+    pub fn counts(&self) -> QueueCounts {
+        match &self.kind {
+            Kind::Embeds(queue) => queue.counts(),
+            Kind::Fills(queue) => queue.counts(),
+            Kind::Predicts(queue) => queue.counts(),
+            Kind::Generates(queue) => queue.counts(),
+            Kind::Translates(queue) => queue.counts(),
+        }
+    }
+
+    /// Counts units that were cut.
+    pub fn count_truncated(&self, n: usize) {
+        self.truncated.fetch_add(n as u64, Ordering::Relaxed);
+    }
+
+    /// How its predictor scores pairs, if it is a reranker.
+    pub fn pair_scores(&self) -> Option<Scores> {
+        let Kind::Predicts(queue) = &self.kind else { return None };
+        match queue.model().task()? {
+            TaskSection::Regression { loss, .. } => Some(Scores::Value(*loss)),
+            TaskSection::Classification { labels, positive, .. } if labels.len() == 2 => {
+                Some(Scores::Class(positive.clone().or_else(|| labels.get(1).cloned())?))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it gives texts classes or numbers.
+    pub fn is_classifier(&self) -> bool {
+        let Kind::Predicts(queue) = &self.kind else { return false };
+        queue.model().task().is_some_and(|task| {
+            matches!(
+                task,
+                TaskSection::Classification { .. }
+                    | TaskSection::Regression { .. }
+                    | TaskSection::MultiLabel { .. }
+                    | TaskSection::Prompt(_)
+            )
+        })
+    }
+
+    /// Whether its predictor has this kind of task.
+    pub fn predicts(&self, kind: &str) -> bool {
+        matches!(&self.kind, Kind::Predicts(queue) if queue.model().kind() == kind)
+    }
+
+    /// One pass through the model, as a request.
+    pub fn warm(&self) -> cloze_trainer::Result<()> {
+        match &self.kind {
+            Kind::Embeds(queue) => queue.ask(EmbedRequest::of("a text")).map(drop),
+            Kind::Fills(queue) => {
+                let text = format!("a {}", queue.model().mask_token());
+                queue.ask(FillRequest { text, top_k: 1 }).map(drop)
+            }
+            Kind::Predicts(queue) => {
+                let line = match queue.model().kind() {
+                    "answers" => json!({ "question": "a", "context": "a text" }),
+                    "multiple-choice" => json!({ "text": "a", "choices": ["a", "b"] }),
+                    _ => json!("a text"),
+                };
+                // A model of pairs refuses a single text.
+                let pair = || json!({ "text": "a", "pair": "a text" });
+                queue.ask(line).or_else(|_| queue.ask(pair())).map(drop)
+            }
+            Kind::Generates(queue) => {
+                let mut settings = GenerateSettings::default();
+                settings.decoding.max_new = Some(2);
+                queue.ask(GenerateRequest { text: "a text".into(), settings }).map(drop)
+            }
+            Kind::Translates(queue) => {
+                let mut settings = TranslateSettings::default();
+                settings.decoding.max_new = Some(2);
+                queue.ask(TranslateRequest { text: "a text".into(), settings }).map(drop)
+            }
+        }
+    }
+
+    /// The refusal of a route that needs another kind of model.
+    pub fn misfit(&self, route: &str, needs: &str) -> Refusal {
+        let message = format!(
+            "model `{}` is for {}, and {route} needs one for {needs}; `GET /info` lists the models",
+            self.name,
+            self.task()
+        );
+        Refusal::new(Why::Backend, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_stand_before_a_model() {
+        assert_eq!(parts("mini=sentence-transformers/all-MiniLM-L6-v2").0, "mini");
+        assert_eq!(parts("./a=b/model"), ("./a=b/model", "./a=b/model"));
+        assert_eq!(parts("=x"), ("=x", "=x"));
+        assert_eq!(default_name("org/model"), "org/model");
+        assert_eq!(default_name(env!("CARGO_MANIFEST_DIR")), "cli");
+    }
+}

@@ -1,0 +1,47 @@
+//! How the service is.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::{Answer, Shared, json as response};
+use crate::commands::serve::refusal::{Refusal, Why};
+
+pub async fn info(State(service): Shared) -> Answer {
+    let models: Vec<Value> = service
+        .models
+        .iter()
+        .map(|served| json!({ "name": served.name, "task": served.task(), "max_input_length": served.max_len() }))
+        .collect();
+    let first = &service.models[0];
+    Ok(response(&json!({
+        "model_id": first.name,
+        "model_type": { first.task(): {} },
+        "max_input_length": first.max_len(),
+        "auto_truncate": !service.refuses_long,
+        "version": env!("CARGO_PKG_VERSION"),
+        "models": models,
+    })))
+}
+
+/// Whether the process answers.
+pub async fn health() -> Answer {
+    Ok(response(&json!({ "status": "ok" })))
+}
+
+/// Whether requests should be sent.
+pub async fn ready(State(service): Shared) -> Answer {
+    match service.is_ready() {
+        true => Ok(response(&json!({ "status": "ready" }))),
+        false => Err(Refusal::new(Why::Unhealthy, "the service is starting, or stopping")),
+    }
+}
+
+pub async fn metrics(State(service): Shared) -> Answer {
+    let mut response = Response::new(Body::from(service.metrics.page(&service.models)));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
+}
