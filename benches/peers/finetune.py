@@ -1,10 +1,13 @@
 """A fine-tuning run of transformers' Trainer, as one of our configs describes it.
 
-    python benches/peers/finetune.py CONFIG SEED [--set KEY=VALUE …] [--held-out FILE]
+    python benches/peers/finetune.py CONFIG SEED [--set KEY=VALUE …] [--held-out FILE] [--prune HEADS,NEURONS]
 
 Texts and pairs, classes and numbers, tags of words, answers: what `[task]`, `[data]`, `[train]`, `[optimizer]` and
 `[schedule]` say, grouped by length. Run it from the repository's root, as the config's paths are. Where a config
 holds out a share of its training data, FILE is a JSON list of the rows held out, from 0, as our side writes it.
+
+With `--prune`, TextPruner first takes out what is less important, in ten rounds on the training data, so that layers have these
+numbers of heads and neurons on average (`pip install textpruner`).
 
 Measures on the development data after every epoch and reports the best epoch by the main figure; without
 development data, on the test data after the last. Prints one JSON line with these figures, by scikit-learn, scipy,
@@ -39,6 +42,7 @@ parser.add_argument("config")
 parser.add_argument("seed", type=int)
 parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
 parser.add_argument("--held-out", metavar="FILE")
+parser.add_argument("--prune", metavar="HEADS,NEURONS")
 parser.add_argument("--max-steps", type=int, default=-1, help="end after so many steps, to try")
 args = parser.parse_args()
 
@@ -153,6 +157,19 @@ else:
     train_set, measured_set, figures = [*encode_texts(train)], [*encode_texts(measured)], text_figures
     main = "accuracy" if names else "pearson"
 main = config.get("eval", {}).get("metric", main)
+
+if args.prune:
+    from textpruner import GeneralConfig, TransformerPruner, TransformerPruningConfig
+    from torch.utils.data import DataLoader
+
+    heads, neurons = map(int, args.prune.split(","))
+    pruner = TransformerPruner(
+        model,
+        TransformerPruningConfig(target_num_of_heads=heads, target_ffn_size=neurons, pruning_method="iterative",
+                                 n_iters=10, head_even_masking=False),
+        GeneralConfig(device="cpu"))
+    pruner.prune(DataLoader(train_set, batch_size=32, collate_fn=collate), adaptor=lambda outputs: outputs.loss,
+                 save_model=False)
 
 
 class Seconds(TrainerCallback):

@@ -17,6 +17,8 @@ pub enum Make {
     Train(&'static [&'static str]),
     /// Another command, with these arguments and `--out`.
     Run(&'static [&'static str]),
+    /// `peers/finetune.py` with these arguments: figures alone, and nothing that another method begins from.
+    Peer(&'static [&'static str]),
 }
 
 /// The whole model, from which all others are made.
@@ -83,6 +85,16 @@ pub const METHODS: &[Method] = &[
         Some("half of heads and neurons, pruned"),
         &[FROM, ONE_EPOCH],
     ),
+    Method {
+        name: "TextPruner: half of the heads, one epoch",
+        from: Some(TEACHER),
+        make: Make::Peer(&["--prune", "6,1536", "--set", FROM, "--set", ONE_EPOCH]),
+    },
+    Method {
+        name: "TextPruner: half of heads and neurons, one epoch",
+        from: Some(TEACHER),
+        make: Make::Peer(&["--prune", "6,768", "--set", FROM, "--set", ONE_EPOCH]),
+    },
     // Masks.
     train(
         "60 % of weights 0, ticket",

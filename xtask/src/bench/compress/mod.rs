@@ -60,6 +60,7 @@ pub fn run(args: &Args) -> Result<()> {
     let maker = Maker {
         version: Side::ours(program.clone())?.version().to_owned(),
         program,
+        python: super::measure::python(),
         kept: Kept::open(target().join("compress-bench"))?,
     };
     let mut text = String::new();
@@ -69,9 +70,13 @@ pub fn run(args: &Args) -> Result<()> {
             METHODS.iter().enumerate().filter(|(_, method)| is_wanted(method, &args.methods))
         {
             let made = args.seeds.iter().map(|seed| maker.make(task, method, *seed));
-            let made = made.collect::<Result<Vec<Made>>>()?;
+            let made: Vec<Made> = made.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+            if made.is_empty() {
+                continue;
+            }
             let row = Row::of(place + 1, method, task.figures[0], &made);
-            points.push(row.point);
+            // A peer has no cost here.
+            points.extend(Some(row.point).filter(|point| point.latency_ms.is_finite()));
             rows.push(row.cells);
         }
         let header = [

@@ -1,6 +1,7 @@
 //! Smaller models of tasks: how good they are, and what their answers take.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,28 +30,63 @@ pub struct Made {
 pub struct Maker {
     pub program: PathBuf,
     pub version: String,
+    /// The peers' Python, if there is one.
+    pub python: Option<OsString>,
     pub kept: Kept,
 }
 
 impl Maker {
-    /// A task's model by a method, and what it begins from before it.
-    pub fn make(&self, task: &Task, method: &Method, seed: u64) -> Result<Made> {
+    /// A task's model by a method, and what it begins from before it. None for a peer's if there is no Python.
+    pub fn make(&self, task: &Task, method: &Method, seed: u64) -> Result<Option<Made>> {
         let (key, config) = self.key(task, method, seed)?;
         if let Some(made) = self.kept.read(&key)? {
-            return Ok(made);
+            return Ok(Some(made));
         }
-        let folder = self.folder(task, method, seed, &config)?;
-        eprintln!("{key}: measured …");
+        let made = match method.make {
+            Make::Train(_) | Make::Run(_) => {
+                self.measured(task, &self.folder(task, method, seed, &config)?)?
+            }
+            Make::Peer(arguments) => {
+                let Some(python) = &self.python else { return Ok(None) };
+                eprintln!("{key}: {} …", method.name);
+                self.trained_by_peer(python, task, method, arguments, seed)?
+            }
+        };
+        self.kept.write(&key, &made)?;
+        Ok(Some(made))
+    }
+
+    /// What `cloze eval --cost` says of a model.
+    fn measured(&self, task: &Task, folder: &Path) -> Result<Made> {
         let mut eval = Command::new(&self.program);
-        eval.current_dir(step::root()).arg("eval").arg("--model").arg(&folder).arg(task.path());
+        eval.current_dir(step::root()).arg("eval").arg("--model").arg(folder).arg(task.path());
         eval.args(["--cost", "--json"]);
         let printed: Value = serde_json::from_str(measure::output(&mut eval)?.trim())?;
         let numbers = |name: &str| printed[name].as_object().into_iter().flatten();
         let figures = numbers("figures").filter_map(|(name, value)| Some((name.clone(), value.as_f64()?)));
         let cost = numbers("cost").map(|(name, value)| (name.clone(), value.as_f64()));
-        let made = Made { figures: figures.collect(), cost: cost.collect() };
-        self.kept.write(&key, &made)?;
-        Ok(made)
+        Ok(Made { figures: figures.collect(), cost: cost.collect() })
+    }
+
+    /// What a peer says of the model that it made.
+    fn trained_by_peer(
+        &self,
+        python: &OsString,
+        task: &Task,
+        method: &Method,
+        arguments: &[&str],
+        seed: u64,
+    ) -> Result<Made> {
+        let from = method.from.context("a peer begins from a model")?;
+        let from = self.folder_of(task, from, seed)?;
+        let arguments = arguments.iter().map(|part| part.replace("{from}", &from.to_string_lossy()));
+        let config = task.path().to_string_lossy().into_owned();
+        let mut command = measure::peer(python, "finetune.py", &[&config, &seed.to_string()]);
+        command.current_dir(step::root()).args(arguments).env("TOKENIZERS_PARALLELISM", "false");
+        let printed: Value = serde_json::from_str(&measure::last_line(&mut command)?)?;
+        let figures = printed["figures"].as_object().into_iter().flatten();
+        let figures = figures.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?)));
+        Ok(Made { figures: figures.collect(), cost: BTreeMap::new() })
     }
 
     /// The folder of a method's model, which is made if it is not there.
@@ -59,7 +95,7 @@ impl Maker {
         let scratch = self.kept.scratch(&key);
         let folder = match method.make {
             Make::Train(_) => scratch.join("model"),
-            Make::Run(_) => scratch.clone(),
+            Make::Run(_) | Make::Peer(_) => scratch.clone(),
         };
         if folder.join("config.json").exists() {
             return Ok(folder);
@@ -87,7 +123,7 @@ impl Maker {
                 let all = settings.iter().map(filled).chain([seed, "checkpoint.keep_last=1".to_owned()]);
                 command.args(all.flat_map(|set| ["--set".to_owned(), set]));
             }
-            Make::Run(arguments) => {
+            Make::Run(arguments) | Make::Peer(arguments) => {
                 command.args(arguments.iter().map(filled));
             }
         }
@@ -109,7 +145,7 @@ impl Maker {
         let mut decides: Vec<&str> = Vec::new();
         let mut next = Some(method);
         while let Some(method) = next {
-            let (Make::Train(parts) | Make::Run(parts)) = method.make;
+            let (Make::Train(parts) | Make::Run(parts) | Make::Peer(parts)) = method.make;
             decides.extend(parts);
             decides.push(method.name);
             next = method.from.and_then(named);
@@ -155,7 +191,7 @@ mod tests {
     fn a_key_names_what_a_method_begins_from() {
         let folder = std::env::temp_dir().join(format!("cloze-compress-{}", std::process::id()));
         let kept = Kept::open(folder.clone()).unwrap();
-        let maker = Maker { program: "cloze".into(), version: "1".into(), kept };
+        let maker = Maker { program: "cloze".into(), version: "1".into(), python: None, kept };
         let key = |name, seed| maker.key(&TASKS[0], named(name).unwrap(), seed).unwrap().0.to_string();
         assert_ne!(key("half of the heads, one epoch", 1), key("half of heads and neurons, one epoch", 1));
         assert_ne!(key("int8", 1), key("int8", 2));
