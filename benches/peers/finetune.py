@@ -6,8 +6,8 @@ Texts and pairs, classes and numbers, tags of words, answers: what `[task]`, `[d
 `[schedule]` say, grouped by length. Run it from the repository's root, as the config's paths are. Where a config
 holds out a share of its training data, FILE is a JSON list of the rows held out, from 0, as our side writes it.
 
-With `--prune`, TextPruner first takes out what is less important, in ten rounds on the training data, so that layers have these
-numbers of heads and neurons on average (`pip install textpruner`).
+With `--prune`, TextPruner first takes out what is less important, in ten rounds on 1,024 training examples, so that layers have
+these numbers of heads and neurons on average (`pip install textpruner`).
 
 Measures on the development data after every epoch and reports the best epoch by the main figure; without
 development data, on the test data after the last. Prints one JSON line with these figures, by scikit-learn, scipy,
@@ -167,8 +167,12 @@ if args.prune:
         model,
         TransformerPruningConfig(target_num_of_heads=heads, target_ffn_size=neurons, pruning_method="iterative",
                                  n_iters=10, head_even_masking=False),
+<<<<<<< HEAD
         GeneralConfig(device="cpu"))
-    pruner.prune(DataLoader(train_set, batch_size=32, collate_fn=collate), adaptor=lambda outputs: outputs.loss,
+=======
+        GeneralConfig(use_device="cpu"))
+>>>>>>> main
+    pruner.prune(DataLoader(train_set[:1024], batch_size=32, collate_fn=collate), adaptor=lambda outputs: outputs.loss,
                  save_model=False)
 
 

@@ -22,6 +22,7 @@ mod prune;
 mod pull;
 mod quantize;
 mod rerank;
+mod runs;
 mod score;
 mod search;
 mod senses;
@@ -106,6 +107,7 @@ pub enum Command {
     Probe(probe::Args),
     Perplexity(perplexity::Args),
     Rerank(rerank::Args),
+    Runs(runs::Args),
     #[command(subcommand)]
     Score(score::Command),
     #[command(subcommand)]
@@ -160,6 +162,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Probe(args) => probe::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Rerank(args) => rerank::run(&args),
+        Command::Runs(args) => runs::run(&args),
         Command::Score(command) => score::run(&command),
         Command::Search(command) => search::run(&command),
         Command::Senses(command) => senses::run(&command),
