@@ -167,11 +167,7 @@ if args.prune:
         model,
         TransformerPruningConfig(target_num_of_heads=heads, target_ffn_size=neurons, pruning_method="iterative",
                                  n_iters=10, head_even_masking=False),
-<<<<<<< HEAD
-        GeneralConfig(device="cpu"))
-=======
         GeneralConfig(use_device="cpu"))
->>>>>>> main
     pruner.prune(DataLoader(train_set[:1024], batch_size=32, collate_fn=collate), adaptor=lambda outputs: outputs.loss,
                  save_model=False)
 

@@ -184,3 +184,38 @@ fn what_a_killed_run_left_half_written_is_removed() {
     assert!(entries.into_iter().all(|path| path.extension().is_none_or(|extension| extension != "partial")));
     assert!(!bench.path("run/report/dev/figures.partial").exists());
 }
+
+#[test]
+fn runs_are_compared_on_one_page() {
+    let bench = Bench::new();
+    let page = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+        let output = command.current_dir(bench.folder.path()).arg("runs").args(args).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    };
+    assert_eq!(bench.train_to("all/first", &[]).status, 0);
+    assert_eq!(bench.train_to("all/second", &["--set", "optimizer.lr=2e-3"]).status, 0);
+    let (status, html, err) = page(&["all"]);
+    assert_eq!(status, 0, "{err}");
+    for shown in ["first", "second", "optimizer.lr", "0.002", "finished after 2 steps", "train/loss"] {
+        assert!(html.contains(shown), "{shown}");
+    }
+    assert!(!html.contains("train.batch_size"), "what is the same in both is not shown");
+    let (status, _, err) = page(&["all", "--output", "runs.html"]);
+    assert_eq!(status, 0, "{err}");
+    let html = fs::read_to_string(bench.path("runs.html")).unwrap();
+    assert!(html.contains("all/first/index.html"), "reports are linked");
+    // A run whose last line is being written.
+    let metrics = bench.path("all/first/metrics.jsonl");
+    let whole = fs::read_to_string(&metrics).unwrap();
+    fs::write(&metrics, format!("{whole}{{\"event\":\"tra")).unwrap();
+    assert_eq!(page(&["all"]).0, 0);
+    fs::create_dir(bench.path("empty")).unwrap();
+    let (status, _, err) = page(&["empty"]);
+    assert!(status == 1 && err.contains("empty: no run in it"), "{err}");
+    let (status, _, err) = page(&["nowhere"]);
+    assert!(status == 2 && err.contains("nowhere: no folder"), "{err}");
+    let (status, _, err) = page(&["all", "--watch"]);
+    assert!(status == 2 && err.contains("--output"), "{err}");
+}
