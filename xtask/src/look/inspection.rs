@@ -26,14 +26,16 @@ pub fn click_through(browser: &mut Browser, page: &Path, view: &View) -> Result<
         let seen: Value = serde_json::from_slice(
             &fs::read(&json).with_context(|| format!("cannot read {}", json.display()))?,
         )?;
-        let of =
-            if seen["attention"].as_array().is_some_and(|all| all.iter().any(|maps| maps["kind"] == "cross"))
-            {
-                "cross"
-            } else {
-                "source"
-            };
-        for (layer, heads, words) in [(1, "2", false), (0, "1.3", false), (1, "0", true)] {
+        // The map that the page begins with.
+        let all = seen["attention"].as_array().context("the JSON has no attention")?;
+        let find = |name: &'static str| all.iter().find(|maps| maps["kind"] == name).map(|maps| (name, maps));
+        let (of, maps) = find("cross").or_else(|| find("align")).unwrap_or(("source", &all[0]));
+        let last = maps["layers"].as_array().map_or(0, Vec::len).saturating_sub(1);
+        let several = maps["layers"][0]["heads"].as_array().is_some_and(|heads| heads.len() > 3);
+        let cases = [(last.min(1), "2", false), (0, "1.3", false), (last, "0", true)];
+        for (layer, heads, words) in
+            cases.map(|(layer, heads, words)| (layer, if several { heads } else { "0" }, words))
+        {
             let words = if words { "&words" } else { "" };
             for kind in ["matrix", "lines"] {
                 open(

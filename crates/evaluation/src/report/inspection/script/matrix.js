@@ -23,7 +23,7 @@ const matrix = {
   frame(width) {
     const labels = Math.min(96, width * 0.22);
     const fit = (Math.min(width, 760) - labels - 2) / Math.max(scene.columns.length, 1);
-    const cell = Math.min(26, fit) * 1.35 ** state.zoom;
+    const cell = Math.min(44, fit) * 1.35 ** state.zoom;
     return { left: labels, top: 76, cell };
   },
   size(width) {
