@@ -15,8 +15,9 @@ use cloze_evaluation::report::{
     Answer, AnswerExample, AnswerPredictions, ChoiceExample, ChoicePredictions, ClassExample,
     ClassPredictions, EntityExample, EntityPredictions, InRun, IndexLink, IndexReport, IndexSplit,
     InspectionReport, LabelExample, LabelPredictions, LayerLine, LayerPanel, LayersReport, MapReport,
-    Predictions, Report, SeedRun, SeedsReport, SimilarityExample, SimilarityKind, SimilarityPredictions,
-    SquadVersion, TranslationExample, TranslationPredictions, ValueExample, ValuePredictions,
+    Predictions, Report, RunCurves, RunsReport, SeedRun, SeedsReport, SimilarityExample, SimilarityKind,
+    SimilarityPredictions, SquadVersion, TranslationExample, TranslationPredictions, ValueExample,
+    ValuePredictions,
 };
 use cloze_evaluation::seeds::Seeds;
 use cloze_evaluation::translation::{OfLength, draw_by_length};

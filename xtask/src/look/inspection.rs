@@ -26,14 +26,16 @@ pub fn click_through(browser: &mut Browser, page: &Path, view: &View) -> Result<
         let seen: Value = serde_json::from_slice(
             &fs::read(&json).with_context(|| format!("cannot read {}", json.display()))?,
         )?;
-        let of =
-            if seen["attention"].as_array().is_some_and(|all| all.iter().any(|maps| maps["kind"] == "cross"))
-            {
-                "cross"
-            } else {
-                "source"
-            };
-        for (layer, heads, words) in [(1, "2", false), (0, "1.3", false), (1, "0", true)] {
+        // The map that the page begins with.
+        let all = seen["attention"].as_array().context("the JSON has no attention")?;
+        let find = |name: &'static str| all.iter().find(|maps| maps["kind"] == name).map(|maps| (name, maps));
+        let (of, maps) = find("cross").or_else(|| find("align")).unwrap_or(("source", &all[0]));
+        let last = maps["layers"].as_array().map_or(0, Vec::len).saturating_sub(1);
+        let several = maps["layers"][0]["heads"].as_array().is_some_and(|heads| heads.len() > 3);
+        let cases = [(last.min(1), "2", false), (0, "1.3", false), (last, "0", true)];
+        for (layer, heads, words) in
+            cases.map(|(layer, heads, words)| (layer, if several { heads } else { "0" }, words))
+        {
             let words = if words { "&words" } else { "" };
             for kind in ["matrix", "lines"] {
                 open(
@@ -45,6 +47,7 @@ pub fn click_through(browser: &mut Browser, page: &Path, view: &View) -> Result<
                 compare(browser, &seen, kind, &mut problems)?;
             }
         }
+        neurons(browser, page, &seen, view, &mut problems)?;
     }
     state(browser, page, view, &mut problems)?;
     saved(browser, &mut problems)?;
@@ -244,38 +247,103 @@ fn state(browser: &mut Browser, page: &Path, view: &View, problems: &mut Vec<Str
 
 /// A picture saved as SVG is one.
 fn saved(browser: &mut Browser, problems: &mut Vec<String>) -> Result<()> {
+    for kind in ["lines", "matrix", "overview"] {
+        browser.evaluate(&format!("document.querySelector('[data-view={kind}]').click(); 0"))?;
+        match save(browser, kind)? {
+            Some(svg) if texts(&svg, |_| true)?.is_empty() => {
+                problems.push(format!("{kind} is saved without its texts"))
+            }
+            Some(_) => {}
+            None => problems.push(format!("{kind} is not saved")),
+        }
+    }
+    Ok(())
+}
+
+/// Saves the picture that is shown.
+fn save(browser: &mut Browser, kind: &str) -> Result<Option<String>> {
     let folder = kept::target().join(format!("look-saved-{}", std::process::id()));
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     browser.save_to(&folder)?;
-    for kind in ["lines", "matrix", "overview"] {
-        browser.evaluate(&format!("document.querySelector('[data-view={kind}]').click(); 0"))?;
-        browser.evaluate("document.getElementById('save').click(); 0")?;
-        let begin = Instant::now();
-        let file = loop {
-            let files = fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path()));
-            if let Some(file) =
-                files.into_iter().find(|path| path.to_string_lossy().ends_with(&format!("{kind}.svg")))
-            {
-                break Some(file);
-            }
-            if begin.elapsed() > Duration::from_secs(10) {
-                break None;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        };
-        let Some(file) = file else {
-            problems.push(format!("{kind} is not saved"));
-            continue;
-        };
-        let text = fs::read_to_string(&file)?;
-        match roxmltree::Document::parse(&text) {
-            Ok(svg)
-                if svg
-                    .descendants()
-                    .any(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text"))) => {}
-            Ok(_) => problems.push(format!("{kind} is saved without its texts")),
-            Err(error) => problems.push(format!("{kind} is saved as what is no SVG: {error}")),
+    browser.evaluate("document.getElementById('save').click(); 0")?;
+    let begin = Instant::now();
+    let mut found = None;
+    while found.is_none() && begin.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(50));
+        let mut files = fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+        found = files.find(|path| path.to_string_lossy().ends_with(&format!("{kind}.svg")));
+    }
+    let text = found.map(|file| fs::read_to_string(&file)).transpose()?;
+    fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    Ok(text)
+}
+
+/// The texts of a picture.
+fn texts(svg: &str, which: impl Fn(&roxmltree::Node<'_, '_>) -> bool) -> Result<Vec<String>> {
+    let document = roxmltree::Document::parse(svg).context("a picture is saved as what is no SVG")?;
+    let all = document
+        .descendants()
+        .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")) && which(node));
+    Ok(all.filter_map(|node| node.text().map(String::from)).collect())
+}
+
+/// The scores of the neuron view are those of the JSON's queries and keys, up to their rounding.
+fn neurons(
+    browser: &mut Browser,
+    page: &Path,
+    seen: &Value,
+    view: &View,
+    problems: &mut Vec<String>,
+) -> Result<()> {
+    let (layer, head, query) = (1, 2, 3);
+    let of = &seen["attention"][0]["layers"][layer]["heads"][head]["neurons"];
+    if of.is_null() {
+        return Ok(());
+    }
+    open(browser, page, &format!("#view=neurons&of=source&layer={layer}&heads={head}&from={query}"), view)?;
+    let svg = save(browser, "neurons")?.context("the neuron view is not saved")?;
+    let numbers = texts(&svg, |node| {
+        node.attribute("font-size") == Some("12") && node.attribute("text-anchor") == Some("end")
+    })?;
+    let numbers: Vec<f64> = numbers.iter().filter_map(|text| text.parse().ok()).collect();
+    let list = |key: &str| -> Vec<f64> {
+        of[key].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+    };
+    let (queries, keys, positions) = (list("queries"), list("keys"), list("positions"));
+    let (width, scale) = (of["width"].as_u64().unwrap_or(1) as usize, of["scale"].as_f64().unwrap_or(1.0));
+    let half = |all: &[f64]| all.iter().map(|value| value.abs()).fold(0.0, f64::max) / 254.0;
+    let (half_query, half_key) = (half(&queries), half(&keys));
+    let columns = if positions.is_empty() { 2 } else { 3 };
+    let count = keys.len() / width;
+    if numbers.len() != columns * count {
+        problems.push(format!(
+            "the neuron view shows {} numbers, expected {}",
+            numbers.len(),
+            columns * count
+        ));
+        return Ok(());
+    }
+    for (key, row) in numbers.chunks(columns).enumerate() {
+        let pairs = || queries[query * width..][..width].iter().zip(&keys[key * width..][..width]);
+        let score = pairs().map(|(q, k)| q * k).sum::<f64>() / scale;
+        let bound = pairs()
+            .map(|(q, k)| q.abs() * half_key + k.abs() * half_query + half_query * half_key)
+            .sum::<f64>()
+            / scale
+            + 0.0051;
+        if (row[0] - score).abs() > bound {
+            problems.push(format!(
+                "the neuron view shows a score of {} for key {key}; the JSON's is {score} ± {bound}",
+                row[0]
+            ));
+        }
+        if columns == 3 && (row[1] - positions[query * count + key]).abs() > 0.05 {
+            problems.push(format!(
+                "the neuron view shows {} for the position of key {key}, the JSON {}",
+                row[1],
+                positions[query * count + key]
+            ));
         }
     }
-    fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))
+    Ok(())
 }

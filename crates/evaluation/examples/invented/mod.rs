@@ -104,7 +104,8 @@ fn head(kind: usize, rows: &[Token], columns: &[Token], is_causal: bool, width: 
     let neurons = width.map(|width| {
         let mut vector = |n: usize| (0..n * width).map(|_| 2.0 * noise.next()).collect();
         let (queries_of, keys_of) = (vector(queries), vector(keys));
-        let positions = (kind % 2 == 0)
+        let positions = kind
+            .is_multiple_of(2)
             .then(|| (0..queries * keys).map(|at| -0.1 * (at / keys).abs_diff(at % keys) as f32).collect());
         Neurons { width, scale: (width as f64).sqrt(), queries: queries_of, keys: keys_of, positions }
     });

@@ -1,7 +1,7 @@
 //! The frame of every page: its policy, its style and its header.
 //!
-//! A page loads nothing, and has no script but the map's one, enforced by its content security policy; maud
-//! escapes all text.
+//! A page loads nothing, and has no script but the one of a map or an inspection, enforced by its content security policy;
+//! maud escapes all text.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

@@ -23,7 +23,7 @@ const matrix = {
   frame(width) {
     const labels = Math.min(96, width * 0.22);
     const fit = (Math.min(width, 760) - labels - 2) / Math.max(scene.columns.length, 1);
-    const cell = Math.min(26, fit) * 1.35 ** state.zoom;
+    const cell = Math.min(44, fit) * 1.35 ** state.zoom;
     return { left: labels, top: 76, cell };
   },
   size(width) {
@@ -42,7 +42,7 @@ const matrix = {
     if (cell >= 34) {
       rows.forEach((_, r) => columns.forEach((_, c) => {
         const value = mean[c * rows.length + r];
-        if (value >= 0.005) pen.text(value.toFixed(2).slice(1), left + cell * (c + 0.5), top + cell * (r + 0.5), { color: value > 0.55 * largest ? paper : ink, align: "center", size: 11 });
+        if (value >= 0.005) pen.text(value >= 0.995 ? "1" : value.toFixed(2).slice(1), left + cell * (c + 0.5), top + cell * (r + 0.5), { color: value > 0.65 * largest ? paper : ink, align: "center", size: 11 });
       }));
     }
     const { row, column } = pointed ?? {};

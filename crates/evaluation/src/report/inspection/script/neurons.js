@@ -4,8 +4,8 @@ const neurons = {
   row: () => 26 + 2 * state.zoom,
   top: 78,
   frame(width) {
-    const inner = Math.max(340, Math.min(width, 1000));
-    const label = inner * 0.15;
+    const inner = Math.max(540, Math.min(width, 1000));
+    const label = inner * 0.14;
     const digits = 52;
     const has = this.head().neurons.positions ? 3 : 2;
     const strip = (inner - 2 * label - digits * has - 24) / 2;
@@ -89,8 +89,9 @@ const neurons = {
     const title = (text, x, align = "left") => pen.text(text, x, box.y + 10, { color: soft, align, size: 12 });
     title("token", place.label - 6, "right");
     title("to", place.key + 6);
-    title("query above, keys below", place.keys);
-    title("query × key", place.product);
+    const isWide = place.strip > 150;
+    title(isWide ? "query above, keys below" : "keys", place.keys);
+    title(isWide ? "query × key" : "× query", place.product);
     const names = ["score", ...(this.head().neurons.positions ? ["posit."] : []), "share"];
     names.forEach((text, column) => title(text, place.score + place.digits * (column + 1) - 6, "right"));
     pen.text(fitted(rows[query].label, place.label - 10), place.key + 6, box.y + 46, { color: ink, weight: 600 });
