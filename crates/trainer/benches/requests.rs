@@ -46,7 +46,7 @@ fn main() {
             let generator = Generator::load(model, GenerateConfig::default(), &device).expect("a model");
             let mut settings = GenerateSettings::default();
             settings.decoding.max_new = rest.first().map(|n| n.parse().expect("a number"));
-            let request = |text| GenerateRequest { text, settings: settings.clone() };
+            let request = |text| GenerateRequest { text, settings: settings.clone(), listener: None };
             measure(generator, texts.into_iter().map(request).collect(), threads, rounds);
         }
         other => panic!("`{other}` is not embed, fill or generate"),

@@ -1,6 +1,6 @@
 //! A thousand requests of mixed kinds from many threads, each compared with its answer alone.
 
-use super::{GenerateRequest, Queue, Respond, TranslateRequest};
+use super::{GenerateRequest, Listener, Queue, Respond, TranslateRequest};
 use crate::embed::{EmbedConfig, EmbedRequest, Embedder, Pooling};
 use crate::fill_mask::{FillMask, FillRequest};
 use crate::finetune::testing::{encoder, init, saved, tokenizer};
@@ -200,7 +200,7 @@ fn mixed_requests_have_the_bits_of_each_alone() {
                     let panics = random.below(16) == 0;
                     let text = if panics { format!("{text} {PANICS}") } else { text };
                     let settings = generate_settings(random);
-                    let failed = same(&generating, GenerateRequest { text, settings });
+                    let failed = same(&generating, GenerateRequest { text, settings, listener: None });
                     panicked.fetch_add(usize::from(panics && failed), Ordering::Relaxed);
                     failed
                 }
@@ -226,7 +226,7 @@ fn mixed_requests_have_the_bits_of_each_alone() {
 fn exactly(n: usize) -> GenerateRequest {
     let mut settings = GenerateSettings::default();
     (settings.decoding.max_new, settings.decoding.min_new) = (Some(n), Some(n));
-    GenerateRequest { text: "a b".into(), settings }
+    GenerateRequest { text: "a b".into(), settings, listener: None }
 }
 
 #[test]
@@ -262,6 +262,22 @@ fn a_text_joins_those_under_way() {
     assert_eq!(queue.ask(exactly(10)).unwrap()[0].n_tokens, 10);
     assert!(steps.load(Ordering::SeqCst) < 699, "the short text waited for the long one");
     assert_eq!(long.wait().unwrap()[0].n_tokens, 700);
+}
+
+#[test]
+fn a_text_is_heard_as_it_grows() {
+    let queue = Queue::new(generator().0, 4_096);
+    let heard = Arc::new(std::sync::Mutex::new(Vec::<String>::new()));
+    let said = heard.clone();
+    let listener = Listener::new(move |sample, text| {
+        assert_eq!(sample, 0);
+        said.lock().unwrap().push(text.to_owned());
+    });
+    let written = queue.ask(GenerateRequest { listener: Some(listener), ..exactly(40) }).unwrap().remove(0);
+    let heard = heard.lock().unwrap();
+    assert!(heard.len() > 10, "{heard:?}");
+    assert!(written.text.starts_with(&heard.concat()), "{heard:?} of {:?}", written.text);
+    assert_eq!(written, queue.ask(exactly(40)).unwrap()[0]);
 }
 
 #[test]

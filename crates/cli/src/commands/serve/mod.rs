@@ -8,6 +8,7 @@ mod models;
 mod refusal;
 mod routes;
 mod service;
+mod stops;
 
 use std::collections::HashSet;
 use std::fs;

@@ -240,7 +240,7 @@ impl Served {
             Kind::Generates(queue) => {
                 let mut settings = GenerateSettings::default();
                 settings.decoding.max_new = Some(2);
-                queue.ask(GenerateRequest { text: "a text".into(), settings }).map(drop)
+                queue.ask(GenerateRequest { text: "a text".into(), settings, listener: None }).map(drop)
             }
             Kind::Translates(queue) => {
                 let mut settings = TranslateSettings::default();

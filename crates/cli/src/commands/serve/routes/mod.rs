@@ -7,6 +7,7 @@ mod pairs;
 mod status;
 mod tei;
 mod tokens;
+mod writing;
 
 use std::sync::Arc;
 
@@ -84,6 +85,8 @@ pub fn router(service: &Arc<Service>) -> Router {
         .route("/answer", post(ours::answer))
         .route("/choose", post(ours::choose))
         .route("/translate", post(ours::translate))
+        .route("/generate", post(writing::generate))
+        .route("/v1/completions", post(writing::completions))
         .route("/info", get(status::info))
         .route("/health", get(status::health))
         .route("/ready", get(status::ready))

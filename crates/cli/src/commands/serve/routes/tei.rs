@@ -3,7 +3,7 @@
 use axum::extract::{Request, State};
 
 use super::embeddings::{cosine, embedded, options};
-use super::{Answer, Shared, json, ours, pairs, with_counts};
+use super::{Answer, Shared, json, ours, pairs, with_counts, writing};
 use crate::commands::serve::fields::{Input, texts, wrong};
 use crate::commands::serve::models::{Kind, Served};
 use crate::commands::serve::refusal::{Refusal, Why};
@@ -20,7 +20,7 @@ pub async fn main(State(service): Shared, request: Request) -> Answer {
         Kind::Embeds(_) => embed(service, request).await,
         Kind::Fills(_) => ours::fill_mask(service, request).await,
         Kind::Translates(_) => ours::translate(service, request).await,
-        Kind::Generates(_) => Err(first.misfit("/", "another task: use /v1/completions")),
+        Kind::Generates(_) => writing::generate(service, request).await,
         Kind::Predicts(queue) => match queue.model().kind() {
             "answers" => ours::answer(service, request).await,
             "tagging" => ours::tag(service, request).await,
