@@ -4,6 +4,7 @@ mod embeddings;
 mod open_ai;
 mod ours;
 mod pairs;
+mod search;
 mod status;
 mod tei;
 mod tokens;
@@ -87,6 +88,8 @@ pub fn router(service: &Arc<Service>) -> Router {
         .route("/translate", post(ours::translate))
         .route("/generate", post(writing::generate))
         .route("/v1/completions", post(writing::completions))
+        .route("/search", post(search::search))
+        .route("/openapi.json", get(status::open_api))
         .route("/info", get(status::info))
         .route("/health", get(status::health))
         .route("/ready", get(status::ready))
