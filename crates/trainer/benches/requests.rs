@@ -39,7 +39,7 @@ fn main() {
         }
         "fill" => {
             let filler = FillMask::load(model, &device).expect("a model");
-            let request = |text| FillRequest { text, top_k: 5 };
+            let request = |text| FillRequest::of(text, 5);
             measure(filler, texts.into_iter().map(request).collect(), threads, rounds);
         }
         "generate" => {

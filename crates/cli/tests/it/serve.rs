@@ -266,6 +266,14 @@ fn models_of_every_kind_answer_as_the_library_does() {
         (422, "Validation".into(), "inputs[1]: nothing to fill, expected a [MASK] in the text".into())
     );
 
+    let sparse = served.post("/embed_sparse", &json!({ "inputs": TEXTS })).ok();
+    assert_eq!(sparse.as_array().unwrap().len(), 3);
+    for weights in sparse.as_array().unwrap() {
+        let weights = weights.as_array().unwrap();
+        assert!(!weights.is_empty() && weights.iter().all(|one| one["value"].as_f64().unwrap() > 0.0));
+        assert!(weights.iter().all(|one| one["index"].as_u64().unwrap() < 57), "{weights:?}");
+    }
+
     let tagged = Tagger::load(at(models::TAGGER), &device).unwrap().tag(&TEXTS).unwrap();
     let found = served.post("/tag", &json!({ "inputs": TEXTS })).ok();
     let mut n_entities = 0;

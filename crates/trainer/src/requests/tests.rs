@@ -194,7 +194,7 @@ fn mixed_requests_have_the_bits_of_each_alone() {
                     // One in eight has no mask, and long ones are more than the model takes.
                     let mask = if random.below(8) == 0 { "" } else { " [MASK] b [MASK]" };
                     let top_k = random.below(5) as usize;
-                    same(&filling, FillRequest { text: format!("{text}{mask}"), top_k })
+                    same(&filling, FillRequest::of(format!("{text}{mask}"), top_k))
                 }
                 2 => {
                     let panics = random.below(16) == 0;
@@ -262,6 +262,24 @@ fn a_text_joins_those_under_way() {
     assert_eq!(queue.ask(exactly(10)).unwrap()[0].n_tokens, 10);
     assert!(steps.load(Ordering::SeqCst) < 699, "the short text waited for the long one");
     assert_eq!(long.wait().unwrap()[0].n_tokens, 700);
+}
+
+#[test]
+fn pieces_are_weighed() {
+    let folder = masked_lm();
+    let filler = FillMask::load(folder.path(), &Device::flex()).unwrap();
+    let queue = Queue::new(filler, 128);
+    let request = |text: &str| FillRequest { weighs: true, ..FillRequest::of(text, 1) };
+    let found = queue.ask(request("a b c")).unwrap();
+    assert!(found.masks.is_empty() && !found.weights.is_empty());
+    assert!(found.weights.iter().all(|(_, weight)| *weight > 0.0));
+    assert!(found.weights.array_windows().all(|[a, b]| a.0 < b.0));
+    // A mask's best candidate has the greatest logit at its place, which the text's greatest is no less than.
+    let text = "a [MASK] c";
+    let best = queue.model().fill(text, 1).unwrap()[0][0].id;
+    let weights = queue.ask(request(text)).unwrap().weights;
+    assert!(weights.is_empty() || weights.iter().any(|(id, _)| *id == best), "{best}: {weights:?}");
+    assert!(!same(&queue, request("d e f")));
 }
 
 #[test]

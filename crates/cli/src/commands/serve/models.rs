@@ -226,7 +226,7 @@ impl Served {
             Kind::Embeds(queue) => queue.ask(EmbedRequest::of("a text")).map(drop),
             Kind::Fills(queue) => {
                 let text = format!("a {}", queue.model().mask_token());
-                queue.ask(FillRequest { text, top_k: 1 }).map(drop)
+                queue.ask(FillRequest::of(text, 1)).map(drop)
             }
             Kind::Predicts(queue) => {
                 let line = match queue.model().kind() {
