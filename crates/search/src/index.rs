@@ -79,6 +79,14 @@ impl Index {
         Self { folder: folder.into(), manifest, segments }
     }
 
+    /// Whether the folder still has what was opened, and no writer has changed it since.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), for the folder's list of files.
+    pub fn is_current(&self) -> Result<bool> {
+        Ok(Manifest::read(&self.folder)? == self.manifest)
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -39,14 +39,14 @@ fn main() {
         }
         "fill" => {
             let filler = FillMask::load(model, &device).expect("a model");
-            let request = |text| FillRequest { text, top_k: 5 };
+            let request = |text| FillRequest::of(text, 5);
             measure(filler, texts.into_iter().map(request).collect(), threads, rounds);
         }
         "generate" => {
             let generator = Generator::load(model, GenerateConfig::default(), &device).expect("a model");
             let mut settings = GenerateSettings::default();
             settings.decoding.max_new = rest.first().map(|n| n.parse().expect("a number"));
-            let request = |text| GenerateRequest { text, settings: settings.clone() };
+            let request = |text| GenerateRequest { text, settings: settings.clone(), listener: None };
             measure(generator, texts.into_iter().map(request).collect(), threads, rounds);
         }
         other => panic!("`{other}` is not embed, fill or generate"),

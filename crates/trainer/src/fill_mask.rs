@@ -50,6 +50,29 @@ pub struct FillRequest {
     pub text: String,
     /// Number of candidates for each mask.
     pub top_k: usize,
+    /// Whether to answer with the [weights](Filled::weights) of pieces in place of candidates. Such a text needs no
+    /// mask.
+    pub weighs: bool,
+}
+
+impl FillRequest {
+    /// A text for whose masks this many candidates are asked.
+    pub fn of(text: impl Into<String>, top_k: usize) -> Self {
+        Self { text: text.into(), top_k, weighs: false }
+    }
+}
+
+/// The answer to a [`FillRequest`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Filled {
+    /// The candidates for each mask, best first.
+    pub masks: Vec<Vec<Candidate>>,
+    /// The weights of pieces above zero, by id: a sparse vector of the text (Formal et al. 2021, SPLADE).
+    ///
+    /// ```text
+    /// w_j = max_i log(1 + ReLU(logit_ij))      over the text's tokens i
+    /// ```
+    pub weights: Vec<(u32, f32)>,
 }
 
 /// An encoded text.
@@ -57,20 +80,22 @@ pub struct FillRequest {
 pub struct FillUnit {
     request: FillRequest,
     encoding: Encoding,
-    /// The positions of the masks.
+    /// The positions of the masks, or of all tokens of a text that is weighed.
     masks: Vec<usize>,
 }
 
 impl Respond for FillMask {
     type Request = FillRequest;
     type Unit = FillUnit;
-    /// The candidates for each mask, best first.
-    type Answer = Vec<Vec<Candidate>>;
+    type Answer = Filled;
 
     fn encode(&self, request: FillRequest) -> Result<FillUnit> {
         let encoding = self.tokenizer.encode(&request.text, true)?;
         let masks = encoding.ids.iter().enumerate().filter(|(_, id)| **id == self.mask);
-        let masks: Vec<usize> = masks.map(|(place, _)| place).collect();
+        let masks: Vec<usize> = match request.weighs {
+            true => (0..encoding.len()).collect(),
+            false => masks.map(|(place, _)| place).collect(),
+        };
         if masks.is_empty() {
             let (text, mask) = (request.text, self.mask_token().into());
             return Err(TrainerError::NothingToFill { text, mask });
@@ -86,7 +111,7 @@ impl Respond for FillMask {
         unit.encoding.len()
     }
 
-    fn answer(&self, units: &[&FillUnit]) -> Vec<Result<Vec<Vec<Candidate>>>> {
+    fn answer(&self, units: &[&FillUnit]) -> Vec<Result<Filled>> {
         let Some(longest) = units.iter().map(|unit| self.cost(unit)).max() else {
             return Vec::new();
         };
@@ -103,7 +128,11 @@ impl Respond for FillMask {
         let answer = |unit: &&FillUnit| {
             let rows = from..from + unit.masks.len();
             from = rows.end;
-            self.filled(unit, states.clone().slice(rows))
+            let states = states.clone().slice(rows);
+            Ok(match unit.request.weighs {
+                true => Filled { weights: self.weights(states)?, ..Filled::default() },
+                false => Filled { masks: self.filled(unit, states)?, ..Filled::default() },
+            })
         };
         units.iter().map(answer).collect()
     }
@@ -160,8 +189,19 @@ impl FillMask {
     /// [`TrainerError::NothingToFill`] for a text without a mask, [`TrainerError::TextTooLong`],
     /// [`TrainerError::OutputNotFinite`].
     pub fn fill(&self, text: &str, top_k: usize) -> Result<Vec<Vec<Candidate>>> {
-        let unit = self.encode(FillRequest { text: text.into(), top_k })?;
-        self.answer(&[&unit]).remove(0)
+        let unit = self.encode(FillRequest::of(text, top_k))?;
+        Ok(self.answer(&[&unit]).remove(0)?.masks)
+    }
+
+    /// The weights of pieces, from the states of all tokens of a text, `[tokens, d]`.
+    fn weights(&self, states: Tensor<2>) -> Result<Vec<(u32, f32)>> {
+        let logits = self.model.mlm.forward(states, self.model.bert.embeddings.tokens.weight.val());
+        let most: Vec<f32> = logits.max_dim(0).into_data().iter::<f32>().collect();
+        if !most.iter().all(|logit| logit.is_finite()) {
+            return Err(TrainerError::OutputNotFinite);
+        }
+        let weights = (0..).zip(most).filter(|(_, logit)| *logit > 0.0);
+        Ok(weights.map(|(id, logit)| (id, logit.ln_1p())).collect())
     }
 
     /// The words of a text, in order, as bytes of it: what the tokenizer splits before it cuts pieces, without white space.
@@ -255,7 +295,7 @@ impl FillMask {
 
     fn candidates(
         &self,
-        FillUnit { request: FillRequest { text, top_k }, encoding, .. }: &FillUnit,
+        FillUnit { request: FillRequest { text, top_k, .. }, encoding, .. }: &FillUnit,
         position: usize,
         probabilities: &[f32],
     ) -> Result<Vec<Candidate>> {

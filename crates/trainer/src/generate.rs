@@ -1,6 +1,7 @@
 //! Text generation with a trained language model.
 
 use crate::fit::check_vocabulary;
+use crate::requests::Listener;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_model::awd_lstm::AwdLstmConfig;
@@ -79,9 +80,16 @@ pub struct EncodedPrompt {
     pub(crate) decode: Arc<DecodeConfig>,
     /// Whether its beginning was dropped because it exceeds the model's maximum.
     pub is_cut: bool,
+    /// Who hears the continuations as they grow.
+    pub(crate) listener: Option<Listener>,
 }
 
 impl EncodedPrompt {
+    /// The tokens of the prompt alone.
+    pub fn prompt_tokens(&self) -> usize {
+        self.request.input.len()
+    }
+
     /// The maximum total tokens of the prompt and its continuations.
     pub fn n_tokens(&self) -> usize {
         let Request { input, max_new, .. } = &self.request;
@@ -371,7 +379,7 @@ impl Generator {
         let input: Vec<i32> = ids[excess..].iter().map(|id| *id as i32).collect();
         let max_new = max_new(settings, input.len());
         let request = Request::new(input, max_new).with_seed(seed);
-        Ok(EncodedPrompt { request, decode: decode.clone(), is_cut: excess > 0 })
+        Ok(EncodedPrompt { request, decode: decode.clone(), is_cut: excess > 0, listener: None })
     }
 
     /// The continuations of a prompt.
@@ -394,7 +402,7 @@ impl Generator {
     }
 
     /// The text of tokens after a prompt.
-    fn written(&self, prompt: &[i32], tokens: &[i32]) -> Result<String> {
+    pub(crate) fn written(&self, prompt: &[i32], tokens: &[i32]) -> Result<String> {
         let ids = |ids: &[i32]| ids.iter().map(|id| *id as u32).collect::<Vec<u32>>();
         let tokens = ids(tokens);
         // A piece may look different at a text's beginning.

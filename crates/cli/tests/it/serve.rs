@@ -3,7 +3,7 @@
 use crate::library::{at, models};
 use crate::ran::{run, spawn};
 use burn::tensor::Device;
-use cloze::{Answerer, Classifier, Embedder, MaskFiller, Reranker, Tagger, Translator};
+use cloze::{Answerer, Classifier, Embedder, Generator, MaskFiller, Reranker, Tagger, Translator};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -266,6 +266,14 @@ fn models_of_every_kind_answer_as_the_library_does() {
         (422, "Validation".into(), "inputs[1]: nothing to fill, expected a [MASK] in the text".into())
     );
 
+    let sparse = served.post("/embed_sparse", &json!({ "inputs": TEXTS })).ok();
+    assert_eq!(sparse.as_array().unwrap().len(), 3);
+    for weights in sparse.as_array().unwrap() {
+        let weights = weights.as_array().unwrap();
+        assert!(!weights.is_empty() && weights.iter().all(|one| one["value"].as_f64().unwrap() > 0.0));
+        assert!(weights.iter().all(|one| one["index"].as_u64().unwrap() < 57), "{weights:?}");
+    }
+
     let tagged = Tagger::load(at(models::TAGGER), &device).unwrap().tag(&TEXTS).unwrap();
     let found = served.post("/tag", &json!({ "inputs": TEXTS })).ok();
     let mut n_entities = 0;
@@ -294,6 +302,110 @@ fn models_of_every_kind_answer_as_the_library_does() {
     assert_eq!((refused.0, refused.1.as_str()), (424, "Backend"));
     let info = served.get("/info").ok();
     assert_eq!(info["models"].as_array().unwrap().len(), names.len());
+}
+
+/// The data of a stream of events.
+fn events(text: &str) -> Vec<String> {
+    let events = text.split_terminator("\n\n");
+    events.map(|event| event.strip_prefix("data: ").unwrap().to_owned()).collect()
+}
+
+#[test]
+fn texts_are_continued_at_once_or_as_they_are_written() {
+    let served = Served::start(&[models::GENERATOR], &[]);
+    let expected = Generator::load(at(models::GENERATOR), &device()).unwrap();
+    let expected = expected.generate(&["the old man"]).unwrap().remove(0);
+    let body = |more: Value| {
+        let mut body = json!({ "prompt": "the old man", "max_tokens": 64, "temperature": 0 });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let whole = served.post("/v1/completions", &body(json!({}))).ok();
+    let choice = &whole["choices"][0];
+    assert_eq!(choice["text"], expected.text);
+    assert_eq!(choice["finish_reason"], if expected.ended { "stop" } else { "length" });
+    assert_eq!(whole["usage"]["completion_tokens"], expected.n_tokens);
+    // Nine letters and two special tokens, of which the last would end the text.
+    assert_eq!(whole["usage"]["prompt_tokens"], 10);
+
+    let streamed = served.post("/v1/completions", &body(json!({ "stream": true })));
+    assert_eq!(streamed.headers["content-type"], "text/event-stream");
+    let mut events = events(&streamed.text);
+    assert_eq!(events.pop().unwrap(), "[DONE]");
+    let parts: Vec<Value> = events.iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+    let text: String = parts.iter().map(|part| part["choices"][0]["text"].as_str().unwrap()).collect();
+    assert_eq!(text, expected.text);
+    assert_eq!(parts.last().unwrap()["choices"][0]["finish_reason"], choice["finish_reason"]);
+    assert!(parts.len() > 3, "{parts:?}");
+
+    // A word of the text ends it.
+    let stop: String = expected.text.chars().skip(4).take(3).collect();
+    let end = expected.text.find(&stop).unwrap();
+    for streams in [false, true] {
+        let got = served.post("/v1/completions", &body(json!({ "stop": [stop], "stream": streams })));
+        let text: String = match streams {
+            false => got.ok()["choices"][0]["text"].as_str().unwrap().to_owned(),
+            true => self::events(&got.text)
+                .iter()
+                .filter_map(|event| serde_json::from_str::<Value>(event).ok())
+                .map(|part| part["choices"][0]["text"].as_str().unwrap().to_owned())
+                .collect(),
+        };
+        assert_eq!(text, expected.text[..end], "streams: {streams}");
+    }
+    let drawn = body(json!({ "temperature": 1.0, "n": 3, "seed": 7, "echo": true }));
+    let found = served.post("/v1/completions", &drawn).ok();
+    assert_eq!(found["choices"], served.post("/v1/completions", &drawn).ok()["choices"]);
+    assert_eq!(found["choices"].as_array().unwrap().len(), 3);
+    assert!(found["choices"][2]["text"].as_str().unwrap().starts_with("the old man"));
+    for (more, field) in [
+        (json!({ "logprobs": 1 }), "logprobs"),
+        (json!({ "best_of": 2 }), "best_of"),
+        (json!({ "temperature": -1 }), "temperature"),
+        (json!({ "prompt": [1, 2] }), "prompt[0]"),
+        (json!({ "tools": [] }), "tools"),
+    ] {
+        let got = served.post("/v1/completions", &body(more));
+        let error: Value = serde_json::from_str(&got.text).unwrap();
+        assert_eq!((got.status, &error["error"]["param"]), (400, &json!(field)), "{error}");
+    }
+    let parameters = json!({ "do_sample": false, "max_new_tokens": 64 });
+    let found = served.post("/generate", &json!({ "inputs": "the old man", "parameters": parameters })).ok();
+    assert_eq!(found["generated_text"], expected.text);
+    let body = json!({ "inputs": "the old man", "parameters": parameters, "stream": true });
+    let events = self::events(&served.post("/generate", &body).text);
+    let last: Value = serde_json::from_str(events.last().unwrap()).unwrap();
+    assert_eq!(last["generated_text"], expected.text);
+}
+
+#[test]
+fn an_index_is_searched_as_the_program_searches_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = folder.path().join("index");
+    let index = index.to_str().unwrap();
+    let model = at(models::ENCODER);
+    let lines = TEXTS.join("\n");
+    run(&["search", "index", "--index", index, "--model", model.to_str().unwrap()], lines.as_bytes()).done();
+    let served = Served::start(&[], &["--index", index]);
+    let printed = |query: &str| -> Value {
+        serde_json::from_str(&run(&["search", "query", "--index", index, query], b"").done()).unwrap()
+    };
+    assert_eq!(served.post("/search", &json!({ "query": "a sailor" })).ok(), printed("a sailor"));
+    let found =
+        served.post("/search", &json!({ "query": ["sea", "paris"], "top_k": 1, "index": "index" })).ok();
+    assert_eq!(found[1]["found"][0], printed("paris")["found"][0]);
+    assert_eq!(found[0]["found"].as_array().unwrap().len(), 1);
+    // Its model embeds too.
+    assert_eq!(served.post("/embed", &json!({ "inputs": "a" })).status, 200);
+    run(&["search", "add", "--index", index], b"the sea, again\n").done();
+    let found = served.post("/search", &json!({ "query": "the sea again" })).ok();
+    assert_eq!(found, printed("the sea again"));
+    assert_eq!(found["found"].as_array().unwrap().len(), 4);
+    assert_eq!(served.post("/search", &json!({ "query": " " })).refused().1, "Empty");
+    assert_eq!(served.post("/search", &json!({ "query": "a", "where": "x=y" })).status, 422);
+    assert_eq!(served.post("/search", &json!({ "query": "a", "index": "other" })).status, 404);
+    let paths = served.get("/openapi.json").ok();
+    assert!(paths["paths"]["/search"]["post"].is_object(), "{paths}");
 }
 
 #[test]

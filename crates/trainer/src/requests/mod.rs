@@ -35,7 +35,7 @@ mod writing;
 
 pub use queue::{Encoded, Queue, QueueCounts, Turn};
 pub use ticket::Ticket;
-pub use writing::{GenerateRequest, TranslateRequest};
+pub use writing::{GenerateRequest, Listener, TranslateRequest};
 
 use crate::Result;
 use std::rc::Rc;

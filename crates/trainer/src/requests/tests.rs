@@ -1,6 +1,6 @@
 //! A thousand requests of mixed kinds from many threads, each compared with its answer alone.
 
-use super::{GenerateRequest, Queue, Respond, TranslateRequest};
+use super::{GenerateRequest, Listener, Queue, Respond, TranslateRequest};
 use crate::embed::{EmbedConfig, EmbedRequest, Embedder, Pooling};
 use crate::fill_mask::{FillMask, FillRequest};
 use crate::finetune::testing::{encoder, init, saved, tokenizer};
@@ -194,13 +194,13 @@ fn mixed_requests_have_the_bits_of_each_alone() {
                     // One in eight has no mask, and long ones are more than the model takes.
                     let mask = if random.below(8) == 0 { "" } else { " [MASK] b [MASK]" };
                     let top_k = random.below(5) as usize;
-                    same(&filling, FillRequest { text: format!("{text}{mask}"), top_k })
+                    same(&filling, FillRequest::of(format!("{text}{mask}"), top_k))
                 }
                 2 => {
                     let panics = random.below(16) == 0;
                     let text = if panics { format!("{text} {PANICS}") } else { text };
                     let settings = generate_settings(random);
-                    let failed = same(&generating, GenerateRequest { text, settings });
+                    let failed = same(&generating, GenerateRequest { text, settings, listener: None });
                     panicked.fetch_add(usize::from(panics && failed), Ordering::Relaxed);
                     failed
                 }
@@ -226,7 +226,7 @@ fn mixed_requests_have_the_bits_of_each_alone() {
 fn exactly(n: usize) -> GenerateRequest {
     let mut settings = GenerateSettings::default();
     (settings.decoding.max_new, settings.decoding.min_new) = (Some(n), Some(n));
-    GenerateRequest { text: "a b".into(), settings }
+    GenerateRequest { text: "a b".into(), settings, listener: None }
 }
 
 #[test]
@@ -262,6 +262,40 @@ fn a_text_joins_those_under_way() {
     assert_eq!(queue.ask(exactly(10)).unwrap()[0].n_tokens, 10);
     assert!(steps.load(Ordering::SeqCst) < 699, "the short text waited for the long one");
     assert_eq!(long.wait().unwrap()[0].n_tokens, 700);
+}
+
+#[test]
+fn pieces_are_weighed() {
+    let folder = masked_lm();
+    let filler = FillMask::load(folder.path(), &Device::flex()).unwrap();
+    let queue = Queue::new(filler, 128);
+    let request = |text: &str| FillRequest { weighs: true, ..FillRequest::of(text, 1) };
+    let found = queue.ask(request("a b c")).unwrap();
+    assert!(found.masks.is_empty() && !found.weights.is_empty());
+    assert!(found.weights.iter().all(|(_, weight)| *weight > 0.0));
+    assert!(found.weights.array_windows().all(|[a, b]| a.0 < b.0));
+    // A mask's best candidate has the greatest logit at its place, which the text's greatest is no less than.
+    let text = "a [MASK] c";
+    let best = queue.model().fill(text, 1).unwrap()[0][0].id;
+    let weights = queue.ask(request(text)).unwrap().weights;
+    assert!(weights.is_empty() || weights.iter().any(|(id, _)| *id == best), "{best}: {weights:?}");
+    assert!(!same(&queue, request("d e f")));
+}
+
+#[test]
+fn a_text_is_heard_as_it_grows() {
+    let queue = Queue::new(generator().0, 4_096);
+    let heard = Arc::new(std::sync::Mutex::new(Vec::<String>::new()));
+    let said = heard.clone();
+    let listener = Listener::new(move |sample, text| {
+        assert_eq!(sample, 0);
+        said.lock().unwrap().push(text.to_owned());
+    });
+    let written = queue.ask(GenerateRequest { listener: Some(listener), ..exactly(40) }).unwrap().remove(0);
+    let heard = heard.lock().unwrap();
+    assert!(heard.len() > 10, "{heard:?}");
+    assert!(written.text.starts_with(&heard.concat()), "{heard:?} of {:?}", written.text);
+    assert_eq!(written, queue.ask(exactly(40)).unwrap()[0]);
 }
 
 #[test]

@@ -4,11 +4,37 @@ use super::{Respond, Session};
 use crate::Result;
 use crate::generate::{Continuation, EncodedPrompt, GenerateSettings, Generator};
 use crate::translate::{EncodedSource, TranslateSettings, Translation, Translator};
-use cloze_model::generate::{DecodeConfig, Decoding, Hypothesis, Request};
+use cloze_model::generate::{DecodeConfig, Decoding, Hypothesis, Request, WrittenToken};
 use std::collections::HashMap;
+use std::fmt::{self, Debug, Formatter};
 use std::ops::Deref;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Called as the continuations of a text grow, with a continuation's index and the added text: whole characters.
+/// Runs on the compute thread, which it should not hold up. Beams are not heard.
+#[derive(Clone)]
+pub struct Listener(Arc<dyn Fn(usize, &str) + Send + Sync>);
+
+impl Listener {
+    /// A listener that calls this function.
+    pub fn new(listen: impl Fn(usize, &str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(listen))
+    }
+}
+
+impl Debug for Listener {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
+}
+
+/// The same function, not an equal one.
+impl PartialEq for Listener {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
 /// A text to continue.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,6 +43,8 @@ pub struct GenerateRequest {
     pub text: String,
     /// How to continue it, if different from the generator's settings.
     pub settings: GenerateSettings,
+    /// Who hears the continuations as they grow.
+    pub listener: Option<Listener>,
 }
 
 /// A text to translate.
@@ -33,6 +61,16 @@ trait Writes: Respond {
     /// A decoding, with or without the model's attention.
     fn decoding(&self, alignment: bool) -> Decoding<'_>;
 
+    /// Who hears a unit's texts as they grow.
+    fn listener(_unit: &Self::Unit) -> Option<&Listener> {
+        None
+    }
+
+    /// The text of tokens after a prompt.
+    fn text(&self, _prompt: &[i32], _tokens: &[i32]) -> Option<String> {
+        None
+    }
+
     /// What is decoded.
     fn parts(unit: &Self::Unit) -> (&Request, &Arc<DecodeConfig>);
 
@@ -46,29 +84,66 @@ struct Writing<'r, R, U> {
     model: &'r R,
     decodings: [Decoding<'r>; 2],
     units: HashMap<usize, U>,
+    heard: Arc<Mutex<HashMap<usize, Heard>>>,
+}
+
+/// A text that somebody hears growing.
+struct Heard {
+    listener: Listener,
+    prompt: Vec<i32>,
+    /// The bytes that were told of each continuation.
+    told: HashMap<usize, usize>,
+}
+
+fn locked(heard: &Mutex<HashMap<usize, Heard>>) -> MutexGuard<'_, HashMap<usize, Heard>> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells a listener what a token added.
+fn tell<R: Writes>(model: &R, heard: &Mutex<HashMap<usize, Heard>>, written: &WrittenToken<'_>) {
+    let mut heard = locked(heard);
+    let Some(Heard { listener, prompt, told }) = heard.get_mut(&written.request) else { return };
+    let Some(text) = model.text(prompt, written.tokens) else { return };
+    let told = told.entry(written.sample).or_default();
+    // A character's bytes may be spread over several tokens.
+    let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+    if let Some(new) = whole.get(*told..).filter(|new| !new.is_empty()) {
+        (listener.0)(written.sample, new);
+        *told = whole.len();
+    }
 }
 
 impl<'r, R: Writes, U: Deref<Target = R::Unit>> Writing<'r, R, U> {
     fn new(model: &'r R) -> Self {
         // Whoever submits has a budget.
-        let decodings = [false, true].map(|alignment| model.decoding(alignment).with_batch(usize::MAX));
-        Self { model, decodings, units: HashMap::new() }
+        let heard = Arc::<Mutex<HashMap<usize, Heard>>>::default();
+        let decodings = [false, true].map(|alignment| {
+            let heard = heard.clone();
+            let listen = move |written: WrittenToken<'_>| tell(model, &heard, &written);
+            model.decoding(alignment).with_batch(usize::MAX).with_listener(listen)
+        });
+        Self { model, decodings, units: HashMap::new(), heard }
     }
 
     fn add(&mut self, id: usize, unit: U) -> Result<()> {
         let (request, config) = R::parts(&unit);
         let decoding = &mut self.decodings[usize::from(config.needs_alignment())];
         decoding.submit(id, request.clone(), config)?;
+        if let Some(listener) = R::listener(&unit) {
+            let (listener, prompt) = (listener.clone(), request.input.clone());
+            locked(&self.heard).insert(id, Heard { listener, prompt, told: HashMap::new() });
+        }
         self.units.insert(id, unit);
         Ok(())
     }
 
     /// Generates one more token of each text.
     fn write(&mut self) -> Vec<(usize, Result<R::Answer>)> {
-        let Self { model, decodings, units } = self;
+        let Self { model, decodings, units, heard } = self;
         let under_way = decodings.iter_mut().filter(|decoding| !decoding.is_empty());
         let done = under_way.flat_map(Decoding::step).filter_map(|(id, found)| {
             let unit = units.remove(&id)?;
+            locked(heard).remove(&id);
             Some((id, model.written(&unit, found)))
         });
         done.collect()
@@ -88,6 +163,7 @@ impl<R: Writes> Session<R> for Writing<'_, R, Rc<R::Unit>> {
         for decoding in &mut self.decodings {
             decoding.cancel(id);
         }
+        locked(&self.heard).remove(&id);
         self.units.remove(&id);
     }
 }
@@ -114,7 +190,8 @@ impl Respond for Generator {
     type Answer = Vec<Continuation>;
 
     fn encode(&self, request: GenerateRequest) -> Result<EncodedPrompt> {
-        self.encode_text(&request.text, &request.settings)
+        let prompt = self.encode_text(&request.text, &request.settings)?;
+        Ok(EncodedPrompt { listener: request.listener, ..prompt })
     }
 
     fn cost(&self, prompt: &EncodedPrompt) -> usize {
@@ -133,6 +210,14 @@ impl Respond for Generator {
 impl Writes for Generator {
     fn decoding(&self, _: bool) -> Decoding<'_> {
         self.decoding()
+    }
+
+    fn listener(prompt: &EncodedPrompt) -> Option<&Listener> {
+        prompt.listener.as_ref()
+    }
+
+    fn text(&self, prompt: &[i32], tokens: &[i32]) -> Option<String> {
+        self.written(prompt, tokens).ok()
     }
 
     fn parts(prompt: &EncodedPrompt) -> (&Request, &Arc<DecodeConfig>) {

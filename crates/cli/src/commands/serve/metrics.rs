@@ -42,7 +42,9 @@ impl Metrics {
     pub fn page(&self, models: &[Arc<Served>]) -> String {
         let mut page = String::new();
         // Writing to a string does not fail.
-        let mut line = |text: std::fmt::Arguments<'_>| drop(writeln!(page, "{text}"));
+        let mut line = |text: std::fmt::Arguments<'_>| {
+            let _ = writeln!(page, "{text}");
+        };
         line(format_args!("# TYPE cloze_requests_total counter"));
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         for ((route, status), found) in &*requests {

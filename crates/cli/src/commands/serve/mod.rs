@@ -3,11 +3,13 @@
 mod asking;
 mod fields;
 mod guard;
+mod indexes;
 mod metrics;
 mod models;
 mod refusal;
 mod routes;
 mod service;
+mod stops;
 
 use std::collections::HashSet;
 use std::fs;
@@ -24,6 +26,7 @@ use crate::compute::Compute;
 use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::say;
+use indexes::Searched;
 use metrics::Metrics;
 use models::Served;
 use service::{Access, Limits, Service};
@@ -37,8 +40,11 @@ use service::{Access, Limits, Service};
 /// Stops on Ctrl-C or SIGTERM, after answering what it has taken.
 #[derive(clap::Args)]
 pub struct Args {
-    #[arg(long, required = true, value_name = "[NAME=]MODEL", help = model::HELP)]
+    #[arg(long, required_unless_present = "index", value_name = "[NAME=]MODEL", help = model::HELP)]
     model: Vec<String>,
+    /// A folder of `cloze search index`, for /search; its model is served too.
+    #[arg(long, value_name = "[NAME=]DIR")]
+    index: Vec<String>,
     /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1")]
     host: IpAddr,
@@ -93,13 +99,24 @@ pub fn run(args: &Args) -> Result<()> {
     let open = |model: &String| Served::open(model, args.batch_tokens, args.compute.int8, &device, now);
     // A queue computes in the precision of the scope that opens it.
     let models = args.compute.run(|| args.model.iter().map(open).collect::<Result<Vec<_>>>())?;
+    let mut models: Vec<Arc<Served>> = models.into_iter().map(Arc::new).collect();
+    let mut indexes = Vec::new();
+    for argument in &args.index {
+        let searched =
+            args.compute.run(|| Searched::open(argument, &models, |name| open(&name.to_owned())))?;
+        if !models.iter().any(|served| Arc::ptr_eq(served, &searched.model)) {
+            models.push(searched.model.clone());
+        }
+        indexes.push(Arc::new(searched));
+    }
     let mut names = HashSet::new();
     if let Some(twice) = models.iter().find(|served| !names.insert(served.name.as_str())) {
         let error = anyhow!("--model: two models are named `{}`; give one as NAME=MODEL", twice.name);
         return Err(WrongUsage::new(error).into());
     }
     let service = Arc::new(Service {
-        models: models.into_iter().map(Arc::new).collect(),
+        models,
+        indexes,
         limits: Limits {
             body: args.max_body_bytes,
             all_bodies: args.max_held_bytes,

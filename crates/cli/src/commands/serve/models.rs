@@ -1,6 +1,6 @@
 //! The models that are served, opened by their kinds.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,6 +36,7 @@ pub enum Kind {
 /// A model under its name.
 pub struct Served {
     pub name: String,
+    pub folder: PathBuf,
     pub kind: Kind,
     /// Without truncation.
     pub tokenizer: Tokenizer,
@@ -54,7 +55,7 @@ pub enum Scores {
 }
 
 /// `[NAME=]MODEL`.
-fn parts(argument: &str) -> (&str, &str) {
+pub fn parts(argument: &str) -> (&str, &str) {
     match argument.split_once('=') {
         Some((name, model)) if !name.is_empty() && !name.contains(['/', '\\']) => (name, model),
         _ => (argument, argument),
@@ -62,7 +63,7 @@ fn parts(argument: &str) -> (&str, &str) {
 }
 
 /// The name of a model that was given none: the last part of a path, or the whole of a name on the hub.
-fn default_name(model: &str) -> String {
+pub fn default_name(model: &str) -> String {
     let path = Path::new(model);
     let last = path.file_name().and_then(|name| name.to_str());
     match last {
@@ -147,7 +148,7 @@ impl Served {
         let mut tokenizer = Tokenizer::load(&folder)?;
         tokenizer.set_truncation(None)?;
         tokenizer.set_padding(None)?;
-        Ok(Self { name, kind, tokenizer, opened: now, truncated: AtomicU64::new(0) })
+        Ok(Self { name, folder, kind, tokenizer, opened: now, truncated: AtomicU64::new(0) })
     }
 
     /// What it does, as `/info` says.
@@ -225,7 +226,7 @@ impl Served {
             Kind::Embeds(queue) => queue.ask(EmbedRequest::of("a text")).map(drop),
             Kind::Fills(queue) => {
                 let text = format!("a {}", queue.model().mask_token());
-                queue.ask(FillRequest { text, top_k: 1 }).map(drop)
+                queue.ask(FillRequest::of(text, 1)).map(drop)
             }
             Kind::Predicts(queue) => {
                 let line = match queue.model().kind() {
@@ -240,7 +241,7 @@ impl Served {
             Kind::Generates(queue) => {
                 let mut settings = GenerateSettings::default();
                 settings.decoding.max_new = Some(2);
-                queue.ask(GenerateRequest { text: "a text".into(), settings }).map(drop)
+                queue.ask(GenerateRequest { text: "a text".into(), settings, listener: None }).map(drop)
             }
             Kind::Translates(queue) => {
                 let mut settings = TranslateSettings::default();

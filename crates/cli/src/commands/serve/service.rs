@@ -10,6 +10,7 @@ use axum::http::header;
 use tokio::time::timeout;
 
 use super::fields::{Fields, Read};
+use super::indexes::Searched;
 use super::metrics::Metrics;
 use super::models::Served;
 use super::refusal::{Refusal, Why};
@@ -17,6 +18,7 @@ use super::refusal::{Refusal, Why};
 /// The models, and how they are served.
 pub struct Service {
     pub models: Vec<Arc<Served>>,
+    pub indexes: Vec<Arc<Searched>>,
     pub limits: Limits,
     pub access: Access,
     /// Whether ids are accepted by `/v1/embeddings`.

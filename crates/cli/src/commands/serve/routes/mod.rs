@@ -4,9 +4,11 @@ mod embeddings;
 mod open_ai;
 mod ours;
 mod pairs;
+mod search;
 mod status;
 mod tei;
 mod tokens;
+mod writing;
 
 use std::sync::Arc;
 
@@ -84,6 +86,10 @@ pub fn router(service: &Arc<Service>) -> Router {
         .route("/answer", post(ours::answer))
         .route("/choose", post(ours::choose))
         .route("/translate", post(ours::translate))
+        .route("/generate", post(writing::generate))
+        .route("/v1/completions", post(writing::completions))
+        .route("/search", post(search::search))
+        .route("/openapi.json", get(status::open_api))
         .route("/info", get(status::info))
         .route("/health", get(status::health))
         .route("/ready", get(status::ready))

@@ -34,7 +34,7 @@ pub async fn fill_mask(State(service): Shared, request: Request) -> Answer {
     let field = field_of(is_list);
     let is_cut = &|_: &FillUnit| false;
     let asking = Asking { queue, field: &field, is_cut, refuses_cut: None, bytes };
-    let found = asking.all(inputs.into_iter().map(|text| FillRequest { text, top_k }).collect()).await?;
+    let found = asking.all(inputs.into_iter().map(|text| FillRequest::of(text, top_k)).collect()).await?;
     let candidate = |one: &Candidate| {
         let written = served.tokenizer.decode(&[one.id], false).unwrap_or_else(|_| one.token.clone());
         let score = one.probability.to_string().parse::<f64>().unwrap_or_default();
@@ -47,7 +47,7 @@ pub async fn fill_mask(State(service): Shared, request: Request) -> Answer {
             Err(masks) => Value::Array(masks),
         }
     };
-    let mut all: Vec<Value> = found.answers.iter().map(of_text).collect();
+    let mut all: Vec<Value> = found.answers.iter().map(|answer| of_text(&answer.masks)).collect();
     let body = if is_list { Value::Array(all) } else { all.pop().unwrap_or_default() };
     Ok(with_counts(response(&body), found.tokens, 0))
 }

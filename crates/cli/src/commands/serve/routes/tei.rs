@@ -1,12 +1,15 @@
 //! Embeddings as text-embeddings-inference serves them.
 
 use axum::extract::{Request, State};
+use cloze_trainer::fill_mask::{FillRequest, FillUnit};
+use serde::Serialize;
+use serde_json::json;
 
 use super::embeddings::{cosine, embedded, options};
-use super::{Answer, Shared, json, ours, pairs, with_counts};
+use super::{Answer, Shared, json as json_of, ours, pairs, with_counts, writing};
+use crate::commands::serve::asking::Asking;
 use crate::commands::serve::fields::{Input, texts, wrong};
 use crate::commands::serve::models::{Kind, Served};
-use crate::commands::serve::refusal::{Refusal, Why};
 
 fn embeds(served: &Served) -> bool {
     matches!(served.kind, Kind::Embeds(_))
@@ -20,7 +23,7 @@ pub async fn main(State(service): Shared, request: Request) -> Answer {
         Kind::Embeds(_) => embed(service, request).await,
         Kind::Fills(_) => ours::fill_mask(service, request).await,
         Kind::Translates(_) => ours::translate(service, request).await,
-        Kind::Generates(_) => Err(first.misfit("/", "another task: use /v1/completions")),
+        Kind::Generates(_) => writing::generate(service, request).await,
         Kind::Predicts(queue) => match queue.model().kind() {
             "answers" => ours::answer(service, request).await,
             "tagging" => ours::tag(service, request).await,
@@ -41,7 +44,7 @@ pub async fn embed(State(service): Shared, request: Request) -> Answer {
     fields.end()?;
     let found = embedded(served, inputs, &options, "inputs").await?;
     let vectors: Vec<&[f32]> = found.answers.iter().map(|embedding| &embedding.values[..]).collect();
-    Ok(with_counts(json(&vectors), found.tokens, found.truncated))
+    Ok(with_counts(json_of(&vectors), found.tokens, found.truncated))
 }
 
 pub async fn embed_all(State(service): Shared, request: Request) -> Answer {
@@ -56,11 +59,34 @@ pub async fn embed_all(State(service): Shared, request: Request) -> Answer {
     let found = embedded(served, inputs, &options, "inputs").await?;
     let rows = |values: &[f32]| values.chunks(width).map(<[f32]>::to_vec).collect::<Vec<_>>();
     let vectors: Vec<Vec<Vec<f32>>> = found.answers.iter().map(|embedding| rows(&embedding.values)).collect();
-    Ok(with_counts(json(&vectors), found.tokens, found.truncated))
+    Ok(with_counts(json_of(&vectors), found.tokens, found.truncated))
 }
 
-pub async fn embed_sparse(State(_): Shared, _: Request) -> Answer {
-    Err(Refusal::new(Why::Backend, "/embed_sparse is not supported yet"))
+/// The weights of a masked LM's pieces.
+pub async fn embed_sparse(State(service): Shared, request: Request) -> Answer {
+    #[derive(Serialize)]
+    struct Weight {
+        index: u32,
+        value: f32,
+    }
+    let mut fields = service.fields(request).await?;
+    let fills = |served: &Served| matches!(served.kind, Kind::Fills(_));
+    let served = service.model(&mut fields, "/embed_sparse", "fill-mask", fills)?;
+    let Kind::Fills(queue) = &served.kind else { return Err(served.misfit("/embed_sparse", "fill-mask")) };
+    let (inputs, is_list) = texts("inputs", fields.required("inputs")?)?;
+    // A text that is too long is refused in any case.
+    fields.only("truncate", &[json!(false)])?;
+    fields.end()?;
+    let field = |i: usize| if is_list { format!("inputs[{i}]") } else { "inputs".into() };
+    let bytes = inputs.iter().map(String::len).sum();
+    let is_cut = &|_: &FillUnit| false;
+    let asking = Asking { queue, field: &field, is_cut, refuses_cut: None, bytes };
+    let requests = inputs.into_iter().map(|text| FillRequest { weighs: true, ..FillRequest::of(text, 0) });
+    let found = asking.all(requests.collect()).await?;
+    let weight = |&(index, value): &(u32, f32)| Weight { index, value };
+    let all: Vec<Vec<Weight>> =
+        found.answers.iter().map(|answer| answer.weights.iter().map(weight).collect()).collect();
+    Ok(with_counts(json_of(&all), found.tokens, 0))
 }
 
 pub async fn similarity(State(service): Shared, request: Request) -> Answer {
@@ -79,7 +105,7 @@ pub async fn similarity(State(service): Shared, request: Request) -> Answer {
     parameters.end()?;
     let all = std::iter::once(source).chain(sentences).map(Input::Text).collect();
     let found = embedded(served, all, &options, "inputs").await?;
-    let Some((source, others)) = found.answers.split_first() else { return Ok(json(&[0.0_f32; 0])) };
+    let Some((source, others)) = found.answers.split_first() else { return Ok(json_of(&[0.0_f32; 0])) };
     let scores: Vec<f32> = others.iter().map(|other| cosine(&source.values, &other.values)).collect();
-    Ok(with_counts(json(&scores), found.tokens, found.truncated))
+    Ok(with_counts(json_of(&scores), found.tokens, found.truncated))
 }
