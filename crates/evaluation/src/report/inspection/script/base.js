@@ -40,6 +40,8 @@ const headColor = (head) => {
   return heads[head % heads.length];
 };
 
+// Numbers that are not finite come as null.
+const digits = (value, most) => (value === null ? "–" : String(Number(value.toPrecision(most))));
 const share = (value) => value.toFixed(3);
 const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toPrecision(3);
 const number = (value, digits = 2) => (value === null ? "–" : value.toFixed(digits));

@@ -10,7 +10,7 @@ const fillAnswer = () => {
       make("td", {}, make("bdi", {}, brief(visible(name), 60)), isExplained && data.explanations.length ? make("small", {}, " explained") : "", name === answer.against ? make("small", {}, " against") : ""),
       make("td", { class: "bar" }, probability === null ? "" : bar),
       make("td", { class: "figure" }, probability === null ? "" : `${(100 * probability).toFixed(1)} %`),
-      make("td", { class: "figure" }, `score ${Number(score.toPrecision(4))}`));
+      make("td", { class: "figure" }, `score ${digits(score, 4)}`));
   });
   const where = [];
   if (answer.place) {
@@ -52,7 +52,7 @@ const fillExplanations = () => {
       const { score, baseline, sum, points, converged } = explanation.completeness;
       const gap = Math.abs(score - baseline - sum);
       completeness.push(make("p", { class: "note small" },
-        `F(text) ${score.toPrecision(4)} − F(baseline) ${baseline.toPrecision(4)} = ${(score - baseline).toPrecision(4)}; the numbers' sum ${sum.toPrecision(4)}, gap ${gap.toPrecision(2)}, ${points} points`,
+        `F(text) ${digits(score, 4)} − F(baseline) ${digits(baseline, 4)} = ${digits(score - baseline, 4)}; the numbers' sum ${digits(sum, 4)}, gap ${digits(gap, 2)}, ${points} points`,
         converged ? "" : make("strong", {}, ": not converged")));
     }
     return make("article", {}, make("h4", {}, explanation.name), ...parts.map(show), make("p", { class: "note small" }, explanation.note), ...completeness);

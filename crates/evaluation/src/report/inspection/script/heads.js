@@ -1,6 +1,6 @@
 // The table of heads, sortable.
 let sorting = { by: "layer", isDown: false };
-const COLUMNS = [["layer", "layer"], ["head", "head"], ["entropy", "entropy"], ["distance", "distance"], ["special", "special"]];
+const COLUMNS = ["layer", "head", "entropy", "distance", "special"];
 let tableKey = "";
 let chosenRows = [];
 const fillHeads = () => {
@@ -10,10 +10,10 @@ const fillHeads = () => {
     tableKey = key;
     const rows = map().layers.flatMap((of, place) => of.heads.map((head, at) => ({ place, layer: of.layer, head: at, entropy: head.entropy, distance: head.distance, special: head.special })));
     const hasDistance = rows.some(({ distance }) => distance !== null);
-    const columns = COLUMNS.filter(([name]) => name !== "distance" || hasDistance);
+    const columns = COLUMNS.filter((name) => name !== "distance" || hasDistance);
     const sign = sorting.isDown ? -1 : 1;
     rows.sort((a, b) => sign * ((a[sorting.by] ?? 0) - (b[sorting.by] ?? 0)) || a.layer - b.layer || a.head - b.head);
-    const header = columns.map(([name, title]) => {
+    const header = columns.map((name) => {
       const isBy = sorting.by === name;
       const sort = () => {
         sorting = { by: name, isDown: isBy ? !sorting.isDown : false };
@@ -21,17 +21,14 @@ const fillHeads = () => {
         byId("heads").querySelector(`[data-sort=${name}]`).focus();
       };
       return make("th", { "aria-sort": isBy ? (sorting.isDown ? "descending" : "ascending") : undefined },
-        make("button", { type: "button", "data-sort": name, onclick: sort }, title, make("i", {}, isBy ? (sorting.isDown ? "↓" : "↑") : "")));
+        make("button", { type: "button", "data-sort": name, onclick: sort }, name, make("i", {}, isBy ? (sorting.isDown ? "↓" : "↑") : "")));
     });
-    const most = Math.max(...rows.map(({ entropy }) => entropy ?? 0), 1e-9);
     const body = rows.map((of) => {
-      const cells = columns.map(([name]) => {
+      const cells = columns.map((name) => {
         if (name === "layer" || name === "head") return make("td", {}, String(of[name]));
         return make("td", {}, number(of[name], name === "distance" ? 1 : 2));
       });
-      const row = make("tr", { tabindex: 0, "data-place": of.place, "data-head": of.head }, ...cells);
-      row.style.setProperty("--part", `${Math.round((100 * (of.entropy ?? 0)) / most)}%`);
-      return row;
+      return make("tr", { tabindex: 0, "data-place": of.place, "data-head": of.head }, ...cells);
     });
     table.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...header)), make("tbody", {}, ...body)));
   }

@@ -45,8 +45,5 @@ const fillLens = async () => {
     event.preventDefault();
     next.focus();
   });
-  say2();
-  function say2() {
-    byId("lens-readout").replaceChildren(make("span", { class: "soft" }, "Point at a cell to read its best pieces."));
-  }
+  byId("lens-readout").replaceChildren(make("span", { class: "soft" }, "Point at a cell to read its best pieces."));
 };

@@ -77,7 +77,7 @@ const lines = {
         const start = align === "right" ? x - label + 8 : x;
         if (value > 0) pen.rect(start, y - height / 2 + 1, label - 8, height - 2, more, 0.42 * (value / most));
         if (isChosen || isPointed) pen.frame(start + 0.5, y - height / 2 + 1.5, label - 9, height - 3, isChosen ? ink : soft, isChosen ? 1.6 : 1);
-        pen.text(fitted(unit.label, label - 20), align === "right" ? x - 6 : x + 6, y, { color, align, weight: isChosen ? 600 : 400 });
+        pen.text(fitted(unit.label, (label - 20) * (isChosen ? 0.9 : 1)), align === "right" ? x - 6 : x + 6, y, { color, align, weight: isChosen ? 600 : 400 });
       };
       if (at >= 0 && at < n) {
         const value = active.columns ? sumOf(scene.mean, [at], given) : 0;
