@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Child;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use ureq::http::Response;
 struct Served {
     child: Child,
     address: String,
-    lines: Receiver<String>,
+    lines: Mutex<Receiver<String>>,
 }
 
 /// An answer.
@@ -57,7 +58,7 @@ impl Served {
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (told, lines) = channel();
         thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(told.send(line))));
-        let mut served = Self { child, address: String::new(), lines };
+        let mut served = Self { child, address: String::new(), lines: Mutex::new(lines) };
         let line = served.line("listening on ");
         served.address = line.rsplit(' ').next().unwrap().to_owned();
         served.line("ready: ");
@@ -69,7 +70,7 @@ impl Served {
     fn line(&self, part: &str) -> String {
         let mut before = String::new();
         loop {
-            let line = self.lines.recv_timeout(Duration::from_secs(60));
+            let line = self.lines.lock().unwrap().recv_timeout(Duration::from_secs(60));
             let line = line.unwrap_or_else(|_| panic!("no line with {part:?} after:\n{before}"));
             if line.contains(part) {
                 return line;
@@ -228,14 +229,16 @@ fn models_of_every_kind_answer_as_the_library_does() {
 
     let ranked = Reranker::load(at(models::RERANKER), &device).unwrap().rank("sea", &TEXTS).unwrap();
     let model = short(models::RERANKER);
-    let body =
-        json!({ "model": model, "query": "sea", "texts": TEXTS, "raw_scores": true, "return_text": true });
+    let body = json!({ "model": model, "query": "sea", "texts": TEXTS, "return_text": true });
     let found = served.post("/rerank", &body).ok();
     let expected: Vec<Value> = ranked
         .iter()
         .map(|one| json!({ "index": one.place, "text": TEXTS[one.place], "score": one.score }))
         .collect();
     assert_eq!(found, Value::Array(expected));
+    // Its score is the sigmoid of its output, from which the output cannot be told exactly.
+    let raw = json!({ "model": model, "query": "sea", "texts": TEXTS, "raw_scores": true });
+    assert_eq!(served.post("/rerank", &raw).refused().0, 422);
     for path in ["/v1/rerank", "/v2/rerank"] {
         let body = json!({ "model": model, "query": "sea", "documents": TEXTS, "top_n": 2, "return_documents": true });
         let found = served.post(path, &body).ok();
@@ -244,8 +247,7 @@ fn models_of_every_kind_answer_as_the_library_does() {
         for (result, ranked) in results.iter().zip(&ranked) {
             assert_eq!(result["index"], ranked.place);
             assert_eq!(result["document"]["text"], TEXTS[ranked.place]);
-            let sigmoid = 1.0 / (1.0 + (-ranked.score).exp());
-            assert!((result["relevance_score"].as_f64().unwrap() - sigmoid).abs() < 1e-6);
+            assert_eq!(result["relevance_score"], ranked.score);
         }
         assert_eq!(found["meta"]["api_version"]["version"], path[2..3]);
     }
@@ -325,8 +327,8 @@ fn texts_are_continued_at_once_or_as_they_are_written() {
     assert_eq!(choice["text"], expected.text);
     assert_eq!(choice["finish_reason"], if expected.ended { "stop" } else { "length" });
     assert_eq!(whole["usage"]["completion_tokens"], expected.n_tokens);
-    // Nine letters and two special tokens, of which the last would end the text.
-    assert_eq!(whole["usage"]["prompt_tokens"], 10);
+    // Nine letters and two special tokens.
+    assert_eq!(whole["usage"]["prompt_tokens"], 11);
 
     let streamed = served.post("/v1/completions", &body(json!({ "stream": true })));
     assert_eq!(streamed.headers["content-type"], "text/event-stream");
@@ -521,13 +523,10 @@ fn clients_get_their_own_answers_while_another_floods() {
         (0..40).map(|i| format!("text {} of many", "abcdefghij".repeat(i % 7 + 1))).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let expected = embedded(&texts);
-    let flood: Vec<&str> = texts.iter().copied().cycle().take(8_000).collect();
+    let flood: Vec<&str> = texts.iter().copied().cycle().take(2_000).collect();
     thread::scope(|scope| {
         let served = &served;
-        let all = scope.spawn(move || {
-            let start = Instant::now();
-            (vectors(&served.post("/embed", &json!({ "inputs": flood })).ok()), start.elapsed())
-        });
+        let all = scope.spawn(move || vectors(&served.post("/embed", &json!({ "inputs": flood })).ok()));
         let clients: Vec<_> = (0..16)
             .map(|client: usize| {
                 let (texts, expected) = (&texts, &expected);
@@ -541,8 +540,8 @@ fn clients_get_their_own_answers_while_another_floods() {
             })
             .collect();
         clients.into_iter().for_each(|client| client.join().unwrap());
-        let (found, _) = all.join().unwrap();
-        assert_eq!(found.len(), 8_000);
+        let found = all.join().unwrap();
+        assert_eq!(found.len(), 2_000);
         assert!(found.iter().zip(expected.iter().cycle()).all(|(found, expected)| found == expected));
     });
 }
@@ -592,7 +591,8 @@ fn keys_are_needed_and_a_signal_ends_the_service() {
     assert_eq!(served.post_text("/embed", body, &[("authorization", "Bearer other")]).refused().0, 401);
     let good = [("authorization", "Bearer second"), ("origin", "https://mine.example")];
     let got = served.post_text("/embed", body, &good);
-    assert_eq!((got.status, &got.headers["access-control-allow-origin"]), (200, "https://mine.example"));
+    assert_eq!(got.status, 200);
+    assert_eq!(got.headers["access-control-allow-origin"], "https://mine.example");
     assert_eq!((served.get("/health").status, served.get("/ready").status), (200, 200));
     assert_eq!(served.stop(), 0);
 
