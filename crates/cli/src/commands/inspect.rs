@@ -18,7 +18,7 @@ use crate::model;
 use crate::output::{Output, say};
 
 /// Texts of more tokens are looked at without what scores are made of, unless asked for: the page would be large.
-const NEURON_TOKENS: usize = 128;
+const NEURON_TOKENS: usize = 64;
 
 /// Tokens that the table shows; of longer texts those that count most.
 const SHOWN: usize = 48;
@@ -76,7 +76,7 @@ pub struct Args {
     /// The layers whose attention is kept, from 0: A..B without B, or one (default: all).
     #[arg(long, value_name = "A..B", value_parser = layers)]
     layers: Option<Range<usize>>,
-    /// Whether to keep queries, keys and what positions add (default: for texts of up to 128 tokens).
+    /// Whether to keep queries, keys and what positions add (default: for texts of up to 64 tokens).
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     neurons: Option<bool>,
     /// Write all numbers as JSON to this file.
