@@ -2,7 +2,7 @@
 //! "TinyBERT", algorithm 1).
 
 use crate::Result;
-use crate::fill_mask::{Candidate, FillMask, FillRequest};
+use crate::fill_mask::{FillMask, FillRequest, Filled};
 use crate::requests::Respond;
 use cloze_data::Random;
 
@@ -76,17 +76,17 @@ fn words(model: &FillMask, text: &str, candidates: usize) -> Result<Vec<Word>> {
     let units = spans.iter().map(|(start, end)| {
         let text = format!("{}{mask}{}", &text[..*start], &text[*end..]);
         // The word itself and parts of words are among the best pieces, and are not taken.
-        model.encode(FillRequest { text, top_k: 3 * candidates })
+        model.encode(FillRequest::of(text, 3 * candidates))
     });
     let units = units.collect::<Result<Vec<_>>>()?;
     let units: Vec<_> = units.iter().collect();
     let at_once = units.first().map_or(1, |unit| (BATCH_TOKENS / model.cost(unit)).max(1));
     let answers = units.chunks(at_once).flat_map(|units| model.answer(units));
-    let word = |(span, answer): ((usize, usize), Result<Vec<Vec<Candidate>>>)| {
+    let word = |(span, answer): ((usize, usize), Result<Filled>)| {
         let own = text[span.0..span.1].to_lowercase();
         // A text may have masks of its own.
         let place = text[..span.0].matches(mask).count();
-        let found = answer?.into_iter().nth(place).unwrap_or_default();
+        let found = answer?.masks.into_iter().nth(place).unwrap_or_default();
         let replacements = found.iter().filter_map(|candidate| model.whole_word(candidate.id));
         let replacements = replacements.filter(|word| word.to_lowercase() != own).take(candidates).collect();
         Ok(Word { span, replacements })
