@@ -438,6 +438,9 @@ fn open_ai_gets_its_shapes() {
     assert_eq!(list["data"][0]["id"], "all-MiniLM-L6-v2");
     assert_eq!(served.get("/v1/models/all-MiniLM-L6-v2").ok(), list["data"][0]);
 
+    assert_eq!(served.get("/v1/models/all%2DMiniLM-L6-v2").ok(), list["data"][0]);
+    assert_eq!(served.get("/v1/models/%ff").status, 404);
+
     for (body, status, field, part) in [
         (json!({ "input": [1, 2] }), 400, json!("input"), "start the service with --ids"),
         (json!({ "input": [] }), 400, json!("input"), "an empty list"),

@@ -69,7 +69,7 @@ struct Line<R: Respond> {
 
 struct Waiting<R: Respond> {
     /// The units of each turn, in order; none is empty.
-    asked: BTreeMap<u64, VecDeque<Asked<R::Unit, R::Answer>>>,
+    asked: BTreeMap<u64, VecDeque<AskedOf<R>>>,
     /// The turns, the next one first.
     turns: VecDeque<u64>,
     counts: QueueCounts,
@@ -77,7 +77,7 @@ struct Waiting<R: Respond> {
 }
 
 impl<R: Respond> Waiting<R> {
-    fn push(&mut self, turn: u64, asked: Asked<R::Unit, R::Answer>) {
+    fn push(&mut self, turn: u64, asked: AskedOf<R>) {
         self.counts.waiting += 1;
         self.counts.waiting_tokens += asked.cost;
         let of_turn = self.asked.entry(turn).or_default();
@@ -88,10 +88,7 @@ impl<R: Respond> Waiting<R> {
     }
 
     /// Takes the next unit of the next turn if it is suitable; the turn then goes to the end.
-    fn pop_if(
-        &mut self,
-        is_suitable: impl Fn(&Asked<R::Unit, R::Answer>) -> bool,
-    ) -> Option<Asked<R::Unit, R::Answer>> {
+    fn pop_if(&mut self, is_suitable: impl Fn(&AskedOf<R>) -> bool) -> Option<AskedOf<R>> {
         let turn = *self.turns.front()?;
         let of_turn = self.asked.get_mut(&turn)?;
         let asked = of_turn.pop_front_if(|asked| is_suitable(asked))?;
@@ -122,6 +119,9 @@ impl<U, A> Asked<U, A> {
         self.teller.tell(answer);
     }
 }
+
+/// A unit of a model's.
+type AskedOf<R> = Asked<<R as Respond>::Unit, <R as Respond>::Answer>;
 
 /// A unit being computed. It stays on the compute thread.
 type UnderWay<R> = Asked<Rc<<R as Respond>::Unit>, <R as Respond>::Answer>;

@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Called as the continuations of a text grow, with a continuation's index and the added text: whole characters.
 /// Runs on the compute thread, which it should not hold up. Beams are not heard.
 #[derive(Clone)]
-pub struct Listener(Arc<dyn Fn(usize, &str) + Send + Sync>);
+pub struct Listener(Arc<Listen>);
+
+type Listen = dyn Fn(usize, &str) + Send + Sync;
 
 impl Listener {
     /// A listener that calls this function.

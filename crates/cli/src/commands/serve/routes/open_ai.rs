@@ -1,6 +1,9 @@
 //! Embeddings and models as OpenAI has them.
 
-use axum::extract::{Path, Request, State};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::Uri;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
@@ -70,15 +73,13 @@ pub async fn embeddings(State(service): Shared, request: Request) -> Answer {
         each_token: false,
     };
     let found = embedded(served, inputs, &options, "input").await?;
-    let vector = |values: &'_ [f32]| {
+    let encoded = |values: &[f32]| {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         STANDARD.encode(bytes)
     };
-    let datum =
-        |(index, embedding): (usize, &'_ cloze_trainer::embed::Embedding)| (index, vector(&embedding.values));
     let data = found.answers.iter().enumerate().map(|(index, embedding)| {
         let embedding = match is_base64 {
-            true => Vector::Base64(datum((index, embedding)).1),
+            true => Vector::Base64(encoded(&embedding.values)),
             false => Vector::Numbers(&embedding.values),
         };
         Datum { object: "embedding", index, embedding }
@@ -98,8 +99,38 @@ pub async fn models(State(service): Shared) -> Answer {
     Ok(response(&json!({ "object": "list", "data": all })))
 }
 
-pub async fn model(State(service): Shared, Path(name): Path<String>) -> Answer {
-    let unknown = || Refusal::new(Why::NotFound, format!("there is no model {name:?}"));
-    let found = service.models.iter().find(|served| served.name == name).ok_or_else(unknown)?;
-    Ok(response(&entry(found)))
+pub async fn model(State(service): Shared, uri: Uri) -> Answer {
+    let name = decoded(uri.path().strip_prefix("/v1/models/").unwrap_or_default());
+    let unknown = || {
+        let message = format!("there is no model {:?}", name.as_deref().unwrap_or(uri.path()));
+        Refusal::new(Why::NotFound, message)
+    };
+    let is_named = |served: &&Arc<Served>| Some(served.name.as_str()) == name.as_deref();
+    Ok(response(&entry(service.models.iter().find(is_named).ok_or_else(unknown)?)))
+}
+
+/// A part of a path without percent signs; none if it is not UTF-8.
+fn decoded(part: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let hex = after.get(..2).filter(|_| first == b'%');
+        let byte = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_paths_are_decoded() {
+        assert_eq!(decoded("org%2Fmodel").unwrap(), "org/model");
+        assert_eq!(decoded("org/model%").unwrap(), "org/model%");
+        assert_eq!(decoded("%zz%c3%A9").unwrap(), "%zzé");
+        assert_eq!(decoded("%ff"), None);
+    }
 }

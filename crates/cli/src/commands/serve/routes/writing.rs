@@ -361,9 +361,8 @@ impl<F: FnMut(Event) -> Vec<String>> Show<F> {
         // A queue that nobody holds would stop.
         _queue: Arc<Queue<Generator>>,
     ) {
-        let result = self.until_over(heard, ticket, &stops).await;
         // A reader that is gone needs no more.
-        let _ = result;
+        let _ = self.until_over(heard, ticket, &stops).await;
     }
 
     async fn until_over(
