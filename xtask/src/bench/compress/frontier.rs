@@ -16,8 +16,11 @@ pub struct Point {
     pub megabytes: f64,
 }
 
-/// The numbers of the models than which none is both better and cheaper.
-pub fn best(points: &[Point], cost: fn(&Point) -> f64) -> Vec<Point> {
+/// What a model costs.
+type Cost = fn(&Point) -> f64;
+
+/// The models than which none is both better and cheaper.
+pub fn best(points: &[Point], cost: Cost) -> Vec<Point> {
     let mut sorted = points.to_vec();
     sorted.sort_by(|a, b| cost(a).total_cmp(&cost(b)).then(b.figure.total_cmp(&a.figure)));
     let mut best: Vec<Point> = Vec::new();
@@ -33,7 +36,7 @@ pub fn best(points: &[Point], cost: fn(&Point) -> f64) -> Vec<Point> {
 pub fn draw(path: &Path, figure: &str, points: &[Point]) -> Result<()> {
     let area = SVGBackend::new(path, (960, 400)).into_drawing_area();
     area.fill(&WHITE)?;
-    let range = |of: fn(&Point) -> f64| {
+    let range = |of: Cost| {
         let (low, high) = points
             .iter()
             .map(of)
@@ -42,7 +45,7 @@ pub fn draw(path: &Path, figure: &str, points: &[Point]) -> Result<()> {
     };
     let (low, high) = range(|point| point.figure);
     let margin = (0.08 * (high - low)).max(0.5);
-    let panels: [(&str, fn(&Point) -> f64); 2] =
+    let panels: [(&str, Cost); 2] =
         [("latency, ms", |point| point.latency_ms), ("weights, MB", |point| point.megabytes)];
     for ((name, cost), panel) in panels.into_iter().zip(area.split_evenly((1, 2))) {
         let (least, most) = range(cost);

@@ -38,14 +38,12 @@ pub struct Maker {
 impl Maker {
     /// A task's model by a method, and what it begins from before it. None for a peer's if there is no Python.
     pub fn make(&self, task: &Task, method: &Method, seed: u64) -> Result<Option<Made>> {
-        let (key, config) = self.key(task, method, seed)?;
+        let key = self.key(task, method, seed)?;
         if let Some(made) = self.kept.read(&key)? {
             return Ok(Some(made));
         }
         let made = match method.make {
-            Make::Train(_) | Make::Run(_) => {
-                self.measured(task, &self.folder(task, method, seed, &config)?)?
-            }
+            Make::Train(_) | Make::Run(_) => self.measured(task, &self.folder(task, method, seed)?)?,
             Make::Peer(arguments) => {
                 let Some(python) = &self.python else { return Ok(None) };
                 eprintln!("{key}: {} …", method.name);
@@ -90,8 +88,8 @@ impl Maker {
     }
 
     /// The folder of a method's model, which is made if it is not there.
-    fn folder(&self, task: &Task, method: &Method, seed: u64, config: &str) -> Result<PathBuf> {
-        let (key, _) = self.key(task, method, seed)?;
+    fn folder(&self, task: &Task, method: &Method, seed: u64) -> Result<PathBuf> {
+        let key = self.key(task, method, seed)?;
         let scratch = self.kept.scratch(&key);
         let folder = match method.make {
             Make::Train(_) => scratch.join("model"),
@@ -100,8 +98,7 @@ impl Maker {
         if folder.join("config.json").exists() {
             return Ok(folder);
         }
-        let from =
-            method.from.and_then(named).map(|from| self.folder(task, from, seed, config)).transpose()?;
+        let from = method.from.and_then(named).map(|from| self.folder(task, from, seed)).transpose()?;
         let teacher = self.folder_of(task, super::methods::TEACHER, seed)?;
         let texts = self.texts(task)?;
         let filled = |part: &&str| {
@@ -134,11 +131,11 @@ impl Maker {
     /// Where the model of a named method lies.
     fn folder_of(&self, task: &Task, name: &str, seed: u64) -> Result<PathBuf> {
         let method = named(name).with_context(|| format!("no method {name:?}"))?;
-        Ok(self.kept.scratch(&self.key(task, method, seed)?.0).join("model"))
+        Ok(self.kept.scratch(&self.key(task, method, seed)?).join("model"))
     }
 
-    /// The key of a method's model, and the task's config.
-    fn key(&self, task: &Task, method: &Method, seed: u64) -> Result<(Key, String)> {
+    /// The key of a method's model.
+    fn key(&self, task: &Task, method: &Method, seed: u64) -> Result<Key> {
         let path = task.path();
         let config = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         // What a method begins from decides about its result too.
@@ -151,7 +148,7 @@ impl Maker {
             next = method.from.and_then(named);
         }
         let side: String = method.name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
-        Ok((Key::new(task.name, &side, seed, &config, &decides, &self.version), config))
+        Ok(Key::new(task.name, &side, seed, &config, &decides, &self.version))
     }
 
     /// Texts of a task's training data, one a line.
@@ -192,7 +189,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("cloze-compress-{}", std::process::id()));
         let kept = Kept::open(folder.clone()).unwrap();
         let maker = Maker { program: "cloze".into(), version: "1".into(), python: None, kept };
-        let key = |name, seed| maker.key(&TASKS[0], named(name).unwrap(), seed).unwrap().0.to_string();
+        let key = |name, seed| maker.key(&TASKS[0], named(name).unwrap(), seed).unwrap().to_string();
         assert_ne!(key("half of the heads, one epoch", 1), key("half of heads and neurons, one epoch", 1));
         assert_ne!(key("int8", 1), key("int8", 2));
         assert!(key("int8, static", 1).starts_with("sst2-int8--static-1-"));
