@@ -57,9 +57,11 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(path) = &args.output {
         say(path.display());
     }
-    while args.watch {
-        thread::sleep(Duration::from_secs(SECONDS.into()));
-        write()?;
+    if args.watch {
+        loop {
+            thread::sleep(Duration::from_secs(SECONDS.into()));
+            write()?;
+        }
     }
     Ok(())
 }
