@@ -172,7 +172,8 @@ fn check_lens(lens: &Lens, golden: &Value) {
     for (layer, golden) in lens.layers.iter().zip(layers) {
         for (position, golden) in layer.positions.iter().zip(golden.as_array().unwrap()) {
             let (piece, share) = &position.best[0];
-            assert_eq!(piece, golden[0].as_str().unwrap());
+            // The model has more rows than there are pieces.
+            assert_eq!(piece, golden[0].as_str().unwrap_or_default());
             close("the best piece's share", &[*share], &[golden[1].as_f64().unwrap()]);
             assert_eq!(position.rank as u64, golden[2].as_u64().unwrap());
         }
