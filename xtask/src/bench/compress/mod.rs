@@ -40,6 +40,9 @@ pub struct Args {
     /// Only the methods whose name contains one of these.
     #[arg(long, value_delimiter = ',', value_name = "METHODS", conflicts_with = "write")]
     methods: Vec<String>,
+    /// Make nothing: measure the models that are there.
+    #[arg(long)]
+    kept: bool,
     /// With --forms: how often the sides take turns.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -62,6 +65,7 @@ pub fn run(args: &Args) -> Result<()> {
         program,
         python: super::measure::python(),
         kept: Kept::open(target().join("compress-bench"))?,
+        only_kept: args.kept,
     };
     let mut text = String::new();
     for task in tasks {

@@ -33,16 +33,20 @@ pub struct Maker {
     /// The peers' Python, if there is one.
     pub python: Option<OsString>,
     pub kept: Kept,
+    /// Whether nothing is made: only what is there is measured.
+    pub only_kept: bool,
 }
 
 impl Maker {
-    /// A task's model by a method, and what it begins from before it. None for a peer's if there is no Python.
+    /// A task's model by a method, and what it begins from before it. None for a peer's if there is no Python, and for one that is
+    /// not there if nothing is to be made.
     pub fn make(&self, task: &Task, method: &Method, seed: u64) -> Result<Option<Made>> {
         let key = self.key(task, method, seed)?;
         if let Some(made) = self.kept.read(&key)? {
             return Ok(Some(made));
         }
         let made = match method.make {
+            _ if self.only_kept && !self.place(&key, method).join("config.json").exists() => return Ok(None),
             Make::Train(_) | Make::Run(_) => self.measured(task, &self.folder(task, method, seed)?)?,
             Make::Peer(arguments) => {
                 let Some(python) = &self.python else { return Ok(None) };
@@ -90,11 +94,7 @@ impl Maker {
     /// The folder of a method's model, which is made if it is not there.
     fn folder(&self, task: &Task, method: &Method, seed: u64) -> Result<PathBuf> {
         let key = self.key(task, method, seed)?;
-        let scratch = self.kept.scratch(&key);
-        let folder = match method.make {
-            Make::Train(_) => scratch.join("model"),
-            Make::Run(_) | Make::Peer(_) => scratch.clone(),
-        };
+        let (scratch, folder) = (self.kept.scratch(&key), self.place(&key, method));
         if folder.join("config.json").exists() {
             return Ok(folder);
         }
@@ -128,10 +128,19 @@ impl Maker {
         Ok(folder)
     }
 
+    /// Where a method's model lies.
+    fn place(&self, key: &Key, method: &Method) -> PathBuf {
+        let scratch = self.kept.scratch(key);
+        match method.make {
+            Make::Train(_) => scratch.join("model"),
+            Make::Run(_) | Make::Peer(_) => scratch,
+        }
+    }
+
     /// Where the model of a named method lies.
     fn folder_of(&self, task: &Task, name: &str, seed: u64) -> Result<PathBuf> {
         let method = named(name).with_context(|| format!("no method {name:?}"))?;
-        Ok(self.kept.scratch(&self.key(task, method, seed)?).join("model"))
+        Ok(self.place(&self.key(task, method, seed)?, method))
     }
 
     /// The key of a method's model.
@@ -188,7 +197,8 @@ mod tests {
     fn a_key_names_what_a_method_begins_from() {
         let folder = std::env::temp_dir().join(format!("cloze-compress-{}", std::process::id()));
         let kept = Kept::open(folder.clone()).unwrap();
-        let maker = Maker { program: "cloze".into(), version: "1".into(), python: None, kept };
+        let maker =
+            Maker { program: "cloze".into(), version: "1".into(), python: None, kept, only_kept: false };
         let key = |name, seed| maker.key(&TASKS[0], named(name).unwrap(), seed).unwrap().to_string();
         assert_ne!(key("half of the heads, one epoch", 1), key("half of heads and neurons, one epoch", 1));
         assert_ne!(key("int8", 1), key("int8", 2));
