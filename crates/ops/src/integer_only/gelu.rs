@@ -97,29 +97,26 @@ mod tests {
     /// In double precision, too, they are the integers of the single function.
     #[test]
     fn rows_are_those_of_single_integers() {
-        let scales = [1e-2, 1e-3, 6.1e-5, 7e-6, 3e-8, 1e-9];
-        for factors in [[0.03; 6], [1.0, 0.5, 0.25, 2.0, 0.125, 1.0], [0.01, 0.02, 0.05, 0.1, 0.2, 0.3]] {
-            for scales in [&scales[..], &scales[..4]] {
-                let gelus: Vec<IntegerGelu> = scales.iter().map(|scale| IntegerGelu::new(*scale)).collect();
-                let ratio = |(scale, factor): (&f64, &f64)| {
-                    Dyadic::new(IntegerGelu::output_scale(*scale) / factor).unwrap()
-                };
-                let ratios: Vec<Dyadic> = scales.iter().zip(&factors).map(ratio).collect();
-                let rows = IntegerGelus::new(gelus.clone(), Ratios::new(ratios.clone()));
-                assert_eq!(rows.doubles.is_some(), scales.len() == 4);
-                let mut to = vec![0; scales.len()];
-                for x in (-60_000i32..60_000).step_by(7).chain([i32::MIN, i32::MIN + 1, i32::MAX]) {
-                    let q: Vec<i32> =
-                        scales.iter().map(|scale| (f64::from(x) * 1e-4 / scale) as i32).collect();
-                    rows.apply(&q, &mut to);
-                    for i in 0..q.len() {
-                        assert_eq!(
-                            i64::from(to[i]),
-                            saturated(ratios[i].apply(gelus[i].apply(q[i])), 8),
-                            "{i}: {}",
-                            q[i]
-                        );
-                    }
+        let scales = [1e-2, 1e-3, 6.1e-5, 7e-6, 1e-6];
+        for factors in [[0.03; 5], [1.0, 0.5, 0.25, 2.0, 0.125], [0.01, 0.02, 0.05, 0.1, 0.2]] {
+            let gelus: Vec<IntegerGelu> = scales.iter().map(|scale| IntegerGelu::new(*scale)).collect();
+            let ratio = |(scale, factor): (&f64, &f64)| {
+                Dyadic::new(IntegerGelu::output_scale(*scale) / factor).unwrap()
+            };
+            let ratios: Vec<Dyadic> = scales.iter().zip(&factors).map(ratio).collect();
+            let rows = IntegerGelus::new(gelus.clone(), Ratios::new(ratios.clone()));
+            assert!(rows.doubles.is_some());
+            let mut to = vec![0; scales.len()];
+            for x in (-60_000i32..60_000).step_by(7).chain([i32::MIN, i32::MIN + 1, i32::MAX]) {
+                let q: Vec<i32> = scales.iter().map(|scale| (f64::from(x) * 1e-4 / scale) as i32).collect();
+                rows.apply(&q, &mut to);
+                for i in 0..q.len() {
+                    assert_eq!(
+                        i64::from(to[i]),
+                        saturated(ratios[i].apply(gelus[i].apply(q[i])), 8),
+                        "{i}: {}",
+                        q[i]
+                    );
                 }
             }
         }

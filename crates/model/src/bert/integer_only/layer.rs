@@ -68,12 +68,11 @@ impl Layer {
         let score_scale = scales.query * scales.key / (d_head as f64).sqrt();
         let features = parts.up.scales.iter().map(|scale| {
             let scale = scale * scales.feed_forward_input;
-            // Weights of zeros: the outputs are 0.
-            let ratio = match scale {
-                0.0 => Dyadic::ZERO,
-                _ => ratio(IntegerGelu::output_scale(scale), scales.gelu)?,
-            };
-            Ok((IntegerGelu::new(scale.max(f64::MIN_POSITIVE.sqrt())), ratio))
+            // Weights of zeros: the outputs are 0, whatever the function.
+            match scale {
+                0.0 => Ok((IntegerGelu::new(1.0), Dyadic::ZERO)),
+                _ => Ok((IntegerGelu::new(scale), ratio(IntegerGelu::output_scale(scale), scales.gelu)?)),
+            }
         });
         let (gelu, to_8_bits) = features.collect::<Result<Vec<_>, String>>()?.into_iter().unzip();
         Ok(Self {
