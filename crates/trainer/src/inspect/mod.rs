@@ -233,11 +233,7 @@ impl Inspector {
         let lens = match request.lens {
             true => {
                 let name = |id| self.opened.writing().id_to_token(id).unwrap_or_default().to_owned();
-                let lens = lens::lens(model, &input, name, &self.device);
-                if lens.is_none() {
-                    notes.push("The layers have no answers: the model does not answer with pieces.".into());
-                }
-                lens
+                lens::lens(model, &input, name, &self.device)
             }
             false => None,
         };
