@@ -28,6 +28,10 @@ const HALF_OF_THE_LAYERS: &str = "model.layers=[1,3,5]";
 const FROM: &str = "model.path=\"{from}\"";
 const ONE_EPOCH: &str = "train.epochs=1";
 
+/// Blocks of 4 bits that make up for one another's errors, tables too.
+const GPTQ: &[&str] =
+    &["quantize", "--model", "{from}", "--weights", "q4_0", "--tables", "--gptq", "--calibrate", "{texts}"];
+
 const fn train(name: &'static str, from: Option<&'static str>, settings: &'static [&'static str]) -> Method {
     Method { name, from, make: Make::Train(settings) }
 }
@@ -135,40 +139,13 @@ pub const METHODS: &[Method] = &[
     ),
     quantize("Q8_0, tables", &["quantize", "--model", "{from}", "--weights", "q8_0", "--tables"]),
     quantize("Q4_0, tables", &["quantize", "--model", "{from}", "--weights", "q4_0", "--tables"]),
-    quantize(
-        "Q4_0, GPTQ, tables",
-        &[
-            "quantize",
-            "--model",
-            "{from}",
-            "--weights",
-            "q4_0",
-            "--tables",
-            "--gptq",
-            "--calibrate",
-            "{texts}",
-        ],
-    ),
+    quantize("Q4_0, GPTQ, tables", GPTQ),
     quantize(
         "integers alone",
         &["quantize", "--model", "{from}", "--weights", "int8", "--integers-only", "--calibrate", "{texts}"],
     ),
     // Both.
-    run(
-        "3 layers, taught, Q4_0, GPTQ, tables",
-        Some("3 of 6 layers, taught"),
-        &[
-            "quantize",
-            "--model",
-            "{from}",
-            "--weights",
-            "q4_0",
-            "--tables",
-            "--gptq",
-            "--calibrate",
-            "{texts}",
-        ],
-    ),
+    run("3 layers, taught, Q4_0, GPTQ, tables", Some("3 of 6 layers, taught"), GPTQ),
 ];
 
 #[cfg(test)]
