@@ -2,7 +2,7 @@
 //!
 //!     cargo bench -p cloze-trainer --bench embedding -- WORK MODEL WHAT ROUNDS f32|bf16|int8
 //!
-//! `sentences` embeds the lines of the file WHAT; `latency` makes one forward pass over WHAT tokens;
+//! `sentences` embeds the lines of the file WHAT, and `each` one line at a time; `latency` makes one forward pass over WHAT tokens;
 //! `start` loads the model and embeds one sentence, in a process of its own; `similarity` embeds pairs of
 //! sentences with a score (WHAT is tab-separated: score, sentence, sentence) and prints Spearman's
 //! coefficient of the scores and the cosines. Prints one JSON line. `cargo xtask bench infer` runs it
@@ -55,6 +55,12 @@ fn measure(work: &str, folder: &Path, what: &str, rounds: usize, int8: bool, beg
             let embedder = embedder();
             report(timed(rounds, || drop(embedder.embed(&sentences).expect("embeddings"))), sentences.len());
         }
+        "each" => {
+            let text = std::fs::read_to_string(what).expect("a file of sentences");
+            let (mut next, embedder) = (text.lines().cycle(), embedder());
+            let mut one = || drop(embedder.embed(&next.next().as_slice()).expect("an embedding"));
+            report(timed(rounds * text.lines().count(), &mut one), 1);
+        }
         "latency" => {
             let pretrained = PretrainedFolder::open(folder).expect("a model");
             let (_, mut model, _) =
@@ -98,7 +104,7 @@ fn measure(work: &str, folder: &Path, what: &str, rounds: usize, int8: bool, beg
                 spearman(&scores, &cosines)
             );
         }
-        other => panic!("`{other}` is not sentences, latency, start or similarity"),
+        other => panic!("`{other}` is not sentences, each, latency, start or similarity"),
     }
 }
 

@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Writes 2,000 sentences of a file, the last column of labels and a header left out, where both sides read
 /// them.
-fn first_sentences(path: &Path) -> Result<PathBuf> {
+pub fn first_sentences(path: &Path) -> Result<PathBuf> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let is_table = path.extension().is_some_and(|extension| extension == "tsv");
     let lines = text.lines().skip(usize::from(is_table)).filter(|line| !line.is_empty()).take(2_000);
@@ -118,7 +118,7 @@ fn first_sentences(path: &Path) -> Result<PathBuf> {
     Ok(target)
 }
 
-fn path_text(path: &Path) -> Result<String> {
+pub fn path_text(path: &Path) -> Result<String> {
     let path = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
     path.into_os_string().into_string().ok().context("a path that is not Unicode")
 }

@@ -21,6 +21,7 @@ mod records;
 pub mod report;
 mod scaling;
 mod search;
+mod serve;
 mod steps;
 mod train;
 mod translate;
@@ -87,6 +88,9 @@ enum What {
     Search(search::Args),
     /// Training and inference on every backend beside flex, and what a backend costs to build.
     Backends(backends::Args),
+    /// `cloze serve` beside FastAPI with sentence-transformers and infinity: how many answers a second, how late, and
+    /// whether each is right.
+    Serve(serve::Args),
     /// A GPU beside PyTorch on the same card: parity, training, embeddings, texts, and where the time goes.
     Gpu(gpu::Args),
     /// Tokenizers beside the `tokenizers` crate and package: `--megabytes N` of text, `--rounds N`.
@@ -126,6 +130,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Recompute(args)) => recompute::run(args),
         Some(What::Search(args)) => search::run(args),
         Some(What::Backends(args)) => backends::run(args),
+        Some(What::Serve(args)) => serve::run(args),
         Some(What::Gpu(args)) => gpu::run(args),
         Some(What::Whole(args)) => whole::run(args),
         Some(What::Tokenizer(rest)) => {

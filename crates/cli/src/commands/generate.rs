@@ -59,6 +59,9 @@ pub struct Args {
     /// Let no sequence of N tokens occur twice; 0 for no limit (default: from the folder, else 0).
     #[arg(long, value_name = "N")]
     no_repeat_ngram: Option<usize>,
+    /// End a text where this is written, which is not part of it; may be repeated.
+    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    stop: Vec<String>,
     /// Ignore this key of the folder's generation_config.json; may be repeated.
     #[arg(long, value_name = "KEY")]
     ignore: Vec<String>,
@@ -124,6 +127,7 @@ pub fn run(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
     let mut config = GenerateConfig::default();
     config.decoding = args.decoding();
+    config.stops.clone_from(&args.stop);
     config.n = args.n_best;
     config.seed = args.seed;
     config.batch = args.batch;

@@ -2,13 +2,14 @@
 
 use super::beam::{Beams, Line, Step, n_best_tokens};
 use super::random::Random;
-use super::{DecodeConfig, Hypothesis, Request, Search, WrittenToken};
+use super::{DecodeConfig, Hypothesis, Request, Search, TokenScore, WrittenToken};
 use crate::ops::{self, Best};
 use crate::{ModelError, Result};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A listener that is called for each token.
-pub(super) type Listener<'l> = Box<dyn FnMut(WrittenToken<'_>) + Send + 'l>;
+/// A listener that is called for each token, and may end its text.
+pub(super) type Listener<'l> = Box<dyn FnMut(WrittenToken<'_>) -> ControlFlow<()> + Send + 'l>;
 
 /// A request being decoded.
 pub(super) struct Active {
@@ -43,8 +44,9 @@ pub(super) enum Choice {
     /// The prefix decides.
     Forced,
     Best(Best),
-    /// For each sample on this row: its index, token and log-probability.
-    Drawn(Vec<(usize, i32, f64)>),
+    /// For each sample on this row: its index, token and log-probability; and the row's most likely tokens with theirs, if
+    /// asked for.
+    Drawn(Vec<(usize, i32, f64)>, Arc<[(i32, f64)]>),
     /// The logits are not finite.
     NotFinite,
     /// The settings forbid every token.
@@ -157,12 +159,16 @@ impl Active {
                     log_sum: if config.renormalize { (forced.len() as f32).ln() } else { 0.0 },
                     tokens: forced.iter().map(|token| (*token as u32, 0.0)).collect(),
                 }),
-                _ => Choice::Drawn(samples().into_iter().map(|sample| (sample, *first, 0.0)).collect()),
+                _ => {
+                    let drawn = samples().into_iter().map(|sample| (sample, *first, 0.0)).collect();
+                    Choice::Drawn(drawn, Arc::default())
+                }
             };
         }
         let history = if config.looks_back() { self.history(line) } else { Vec::new() };
         let banned = self.banned(line, &history);
         let is_banned = |token: &u32| banned.binary_search(&(*token as i32)).is_ok();
+        let n_alternatives = config.n_alternatives.unwrap_or(0);
         let penalises = config.repetition_penalty != 1.0 || config.input_repetition_penalty != 1.0;
         let [of_input, of_text] = [1.0 / config.input_repetition_penalty, config.repetition_penalty];
         match &config.search {
@@ -191,22 +197,27 @@ impl Active {
                 }
             }
             Search::Greedy if !penalises => {
-                let Best { log_sum, tokens } = ops::best(logits, 1 + banned.len());
+                let best = ops::best(logits, (1 + banned.len()).max(n_alternatives));
+                let log_sum = best.log_sum;
                 if !log_sum.is_finite() {
                     return Choice::NotFinite;
                 }
-                match tokens.into_iter().find(|(token, _)| !is_banned(token)) {
+                let alternatives = alternatives(&best, n_alternatives);
+                match best.tokens.into_iter().find(|(token, _)| !is_banned(token)) {
                     Some((token, logit)) if logit.is_finite() => {
-                        Choice::Drawn(vec![(0, token as i32, f64::from(logit) - f64::from(log_sum))])
+                        let log_prob = f64::from(logit) - f64::from(log_sum);
+                        Choice::Drawn(vec![(0, token as i32, log_prob)], alternatives)
                     }
                     _ => Choice::Forbidden,
                 }
             }
             search => {
-                let log_sum = ops::best(logits, 0).log_sum;
+                let best = ops::best(logits, n_alternatives);
+                let log_sum = best.log_sum;
                 if !log_sum.is_finite() {
                     return Choice::NotFinite;
                 }
+                let alternatives = alternatives(&best, n_alternatives);
                 let original = penalises.then(|| logits.to_vec());
                 for (text, penalty) in [(&self.request.input, of_input), (&history, of_text)] {
                     penalise(logits, text, penalty, |logit| {
@@ -231,7 +242,7 @@ impl Active {
                     let logit = original.as_deref().unwrap_or(logits)[token as usize];
                     (sample, token as i32, f64::from(logit) - f64::from(log_sum))
                 });
-                Choice::Drawn(drawn.collect())
+                Choice::Drawn(drawn.collect(), alternatives)
             }
         }
     }
@@ -284,21 +295,25 @@ impl Active {
                 done.finish(config.n_best)
             }
             (Work::Samples { live, finished }, _) => {
-                let drawn = choices.into_iter().flat_map(|choice| match choice {
-                    Choice::Drawn(drawn) => drawn,
-                    _ => Vec::new(),
-                });
-                let mut next: Vec<(usize, i32, f64)> = drawn.collect();
-                next.sort_unstable_by_key(|(sample, ..)| *sample);
-                let before = std::mem::take(live);
-                for ((number, line), (sample, token, log_prob)) in before.into_iter().zip(next) {
-                    assert_eq!(number, sample, "every sample has drawn a token");
-                    let line = line.with(token, line.log_prob + log_prob, attention[line.row].as_ref());
-                    let stops = config.stop_ids.contains(&token);
-                    if let Some(listener) = listener.as_mut().filter(|_| !stops) {
-                        listener(WrittenToken { request: self.id, sample, prefix, tokens: &line.tokens });
+                let mut next = Vec::with_capacity(live.len());
+                for choice in choices {
+                    if let Choice::Drawn(drawn, best) = choice {
+                        next.extend(drawn.into_iter().map(|one| (one, best.clone())));
                     }
-                    if stops || line.tokens.len() == *max_new {
+                }
+                next.sort_unstable_by_key(|((sample, ..), _)| *sample);
+                let before = std::mem::take(live);
+                for ((number, line), ((sample, token, log_prob), best)) in before.into_iter().zip(next) {
+                    assert_eq!(number, sample, "every sample has drawn a token");
+                    let mut line = line.with(token, line.log_prob + log_prob, attention[line.row].as_ref());
+                    if config.n_alternatives.is_some() {
+                        line.scores.push(TokenScore { log_prob, best });
+                    }
+                    let stops = config.stop_ids.contains(&token);
+                    let written = WrittenToken { request: self.id, sample, prefix, tokens: &line.tokens };
+                    let listener = listener.as_mut().filter(|_| !stops);
+                    let is_over = listener.is_some_and(|listener| listener(written).is_break());
+                    if stops || is_over || line.tokens.len() == *max_new {
                         let score = line.log_prob;
                         finished.push((sample, line.end(prefix, score, stops)));
                     } else {
@@ -329,6 +344,12 @@ impl Active {
         self.n_rows = lines.len();
         lines.into_iter().enumerate().map(|(row, line)| std::mem::replace(&mut line.row, row)).collect()
     }
+}
+
+/// The first `n` of the best tokens, with their log-probabilities.
+fn alternatives(best: &Best, n: usize) -> Arc<[(i32, f64)]> {
+    let log_prob = |(token, logit): &(u32, f32)| (*token as i32, f64::from(*logit) - f64::from(best.log_sum));
+    best.tokens.iter().take(n).map(log_prob).collect()
 }
 
 /// Changes the logits of the tokens in a text, each once, unless the penalty is none.

@@ -1,7 +1,7 @@
 //! A beam search for one text: pure bookkeeping, without tensors.
 
 use super::penalty::coverage;
-use super::{BeamSearch, EarlyStopping, Hypothesis};
+use super::{BeamSearch, EarlyStopping, Hypothesis, TokenScore};
 use crate::ops::Best;
 use std::sync::Arc;
 
@@ -15,12 +15,14 @@ pub(super) struct Line {
     pub log_prob: f64,
     /// For each token of prefix and text, the attention when it was chosen; empty unless asked for.
     pub alignment: Vec<Arc<[f32]>>,
+    /// The score of each token; empty unless asked for.
+    pub scores: Vec<TokenScore>,
 }
 
 impl Line {
     /// An empty line.
     pub fn new() -> Self {
-        Self { row: 0, tokens: Vec::new(), log_prob: 0.0, alignment: Vec::new() }
+        Self { row: 0, tokens: Vec::new(), log_prob: 0.0, alignment: Vec::new(), scores: Vec::new() }
     }
 
     /// This line with one more token, still on the same row.
@@ -36,6 +38,7 @@ impl Line {
     pub fn end(mut self, prefix: &[i32], score: f64, ended: bool) -> Hypothesis {
         if ended {
             self.tokens.pop();
+            self.scores.truncate(self.tokens.len());
             if !self.alignment.is_empty() {
                 self.alignment.truncate(prefix.len() + self.tokens.len());
             }
@@ -46,6 +49,7 @@ impl Line {
             log_prob: self.log_prob,
             ended,
             alignment: self.alignment,
+            scores: self.scores,
         }
     }
 }

@@ -55,6 +55,8 @@ pub struct DecodeConfig {
     pub n_best: usize,
     /// Whether the attention to the source is returned.
     pub alignment: bool,
+    /// If set, each token's log-probability is returned, and those of this many most likely tokens. Not with a beam search.
+    pub n_alternatives: Option<usize>,
 }
 
 /// How tokens are chosen.
@@ -186,6 +188,7 @@ impl DecodeConfig {
             renormalize: false,
             n_best: 1,
             alignment: false,
+            n_alternatives: None,
         }
     }
 
@@ -204,6 +207,12 @@ impl DecodeConfig {
     /// Returns the attention to the source as well.
     pub fn with_alignment(mut self) -> Self {
         self.alignment = true;
+        self
+    }
+
+    /// Returns each token's log-probability, and those of the `n` most likely tokens, as well.
+    pub fn with_alternatives(mut self, n: usize) -> Self {
+        self.n_alternatives = Some(n);
         self
     }
 
@@ -270,6 +279,9 @@ impl DecodeConfig {
                 let BeamSearch { beams, length_penalty, coverage_penalty, groups, diversity, .. } = beam;
                 if *beams == 0 {
                     return refuse("beams", "0".into(), "1 or more");
+                }
+                if let Some(n) = self.n_alternatives {
+                    return refuse("n_alternatives", n.to_string(), "none with a beam search");
                 }
                 if self.n_best > *beams {
                     return refuse(

@@ -8,6 +8,7 @@ use crate::{ModelError, Result, Sequences};
 use burn::tensor::{DType, Device, Tensor};
 use rayon::prelude::*;
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Decodes several requests at a time, each with its own settings; requests come and go between steps.
@@ -107,8 +108,12 @@ impl<'m> Decoding<'m> {
         self
     }
 
-    /// Calls `listener` for each written token, except for those that end a text or are part of a beam.
-    pub fn with_listener(mut self, listener: impl FnMut(WrittenToken<'_>) + Send + 'm) -> Self {
+    /// Calls `listener` for each written token, except for those that end a text or are part of a beam. A text whose
+    /// listener breaks ends with that token.
+    pub fn with_listener(
+        mut self,
+        listener: impl FnMut(WrittenToken<'_>) -> ControlFlow<()> + Send + 'm,
+    ) -> Self {
         self.listener = Some(Box::new(listener));
         self
     }

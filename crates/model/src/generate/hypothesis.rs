@@ -46,8 +46,22 @@ pub struct Hypothesis {
     pub score: f64,
     /// The log-probability of the written tokens, including the token that ended the text.
     pub log_prob: f64,
-    /// Whether the model ended the text; otherwise it was cut at the maximum length.
+    /// Whether the model ended the text; otherwise it was cut, at the maximum length or by a
+    /// [listener](super::Decoding::with_listener).
     pub ended: bool,
     /// The attention of each of the [`ids`](Self::ids) to each source token when it was chosen; empty unless asked for.
     pub alignment: Vec<Arc<[f32]>>,
+    /// The log-probability of each token after the prefix; empty unless
+    /// [`n_alternatives`](super::DecodeConfig::n_alternatives) asks for it.
+    pub scores: Vec<TokenScore>,
+}
+
+/// A written token's log-probability, and the most likely tokens in its place.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TokenScore {
+    /// The log-probability, before any setting that changes how tokens are chosen.
+    pub log_prob: f64,
+    /// The most likely tokens and their log-probabilities, best first.
+    pub best: Arc<[(i32, f64)]>,
 }

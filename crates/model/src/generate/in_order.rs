@@ -6,6 +6,7 @@ use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use burn::tensor::Device;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Decodes sources with an encoder–decoder: for each request its texts, in the order of the requests.
@@ -96,8 +97,11 @@ impl<'m, I: Iterator<Item = Request> + Send> InOrder<'m, I> {
         self
     }
 
-    /// Calls `listener` for each written token, except for those that end a text or are part of a beam.
-    pub fn with_listener(mut self, listener: impl FnMut(WrittenToken<'_>) + Send + 'm) -> Self {
+    /// As [`Decoding::with_listener`].
+    pub fn with_listener(
+        mut self,
+        listener: impl FnMut(WrittenToken<'_>) -> ControlFlow<()> + Send + 'm,
+    ) -> Self {
         self.decoding = self.decoding.with_listener(listener);
         self
     }

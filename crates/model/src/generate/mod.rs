@@ -20,7 +20,7 @@ mod tests;
 
 pub use config::{BeamSearch, DecodeConfig, EarlyStopping, Sampling, Search};
 pub use decoding::{Decoding, Finished, WrittenToken};
-pub use hypothesis::{Hypothesis, Request};
+pub use hypothesis::{Hypothesis, Request, TokenScore};
 pub use in_order::{InOrder, continue_prompts, translate};
 pub use next_token::{LanguageModel, NextToken, StepOutput};
 pub use penalty::LengthPenalty;

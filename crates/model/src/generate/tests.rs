@@ -11,6 +11,7 @@ use crate::seq2seq::{DecodeOptions, TransformerConfig};
 use crate::{ParamInit, Result, Sequences};
 use burn::tensor::{Device, Tensor, TensorData};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 const VOCAB: i32 = 5;
@@ -377,6 +378,7 @@ fn tokens_are_told_as_they_are_written() {
             let text = told.entry((written.request, written.sample)).or_default();
             assert_eq!(written.tokens.len(), text.len() + 1);
             *text = written.tokens.to_vec();
+            ControlFlow::Continue(())
         })
         .map(|found| found.unwrap())
         .collect();
@@ -385,6 +387,61 @@ fn tokens_are_told_as_they_are_written() {
             assert_eq!(told.get(&(request, sample)).cloned().unwrap_or_default(), text.ids);
         }
     }
+}
+
+#[test]
+fn a_listener_ends_the_text_that_it_breaks() {
+    let config = config(Search::Sample(Sampling::default())).with_n_best(3);
+    let whole = decode(&config, &requests(4, 9));
+    let breaks = |tokens: &[i32]| tokens.len() >= 3 && tokens.last() == Some(&4);
+    let cut: Vec<Vec<Hypothesis>> = in_order(&TOY, &config, requests(4, 9))
+        .with_listener(|written| match written.sample == 1 && breaks(written.tokens) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+        .map(|found| found.unwrap())
+        .collect();
+    let mut n_cut = 0;
+    for (whole, cut) in whole.iter().zip(&cut) {
+        assert_eq!((&whole[0], &whole[2]), (&cut[0], &cut[2]));
+        let end = (1..=whole[1].ids.len()).find(|end| breaks(&whole[1].ids[..*end]));
+        assert_eq!(cut[1].ids, whole[1].ids[..end.unwrap_or(whole[1].ids.len())]);
+        assert_eq!(cut[1].ended, whole[1].ended && end.is_none());
+        n_cut += usize::from(end.is_some());
+    }
+    assert!(n_cut > 0);
+}
+
+#[test]
+fn tokens_are_scored_by_the_models_own_probabilities() {
+    let searches = [
+        config(Search::Greedy),
+        config(Search::Sample(Sampling { temperature: 0.5, top_k: 2, ..Sampling::default() })).with_n_best(2),
+        DecodeConfig { repetition_penalty: 1.7, ..config(Search::Greedy) },
+    ];
+    for config in searches {
+        let requests = requests(5, 6);
+        let plain = decode(&config, &requests);
+        let scored = decode(&config.clone().with_alternatives(3), &requests);
+        for ((request, scored), plain) in requests.iter().zip(&scored).zip(&plain) {
+            for (scored, plain) in scored.iter().zip(plain) {
+                assert_eq!((&scored.ids, plain.scores.len()), (&plain.ids, 0));
+                assert_eq!(scored.scores.len(), scored.ids.len());
+                for (i, score) in scored.scores.iter().enumerate() {
+                    let expected = log_probs(request, &scored.ids[..i]);
+                    assert!((score.log_prob - expected[scored.ids[i] as usize]).abs() < 1e-6);
+                    assert_eq!(score.best.len(), 3);
+                    assert!(score.best.is_sorted_by(|a, b| a.1 >= b.1));
+                    assert!(
+                        score.best.iter().all(|(id, found)| (found - expected[*id as usize]).abs() < 1e-6)
+                    );
+                    assert!(score.best[0].1 >= expected.iter().copied().fold(f64::MIN, f64::max) - 1e-6);
+                }
+            }
+        }
+    }
+    let beam = config(Search::Beam(BeamSearch::new(2))).with_alternatives(1);
+    assert!(beam.validate().unwrap_err().to_string().contains("n_alternatives"));
 }
 
 /// Requests of different settings, each with its own.

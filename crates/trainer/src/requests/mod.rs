@@ -27,6 +27,7 @@
 //! ```
 
 mod queue;
+mod share;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -34,7 +35,8 @@ mod together;
 mod writing;
 
 pub use queue::{Encoded, Queue, QueueCounts, Turn};
-pub use ticket::Ticket;
+pub use share::Share;
+pub use ticket::{Ticket, Times};
 pub use writing::{GenerateRequest, Listener, TranslateRequest};
 
 use crate::Result;
@@ -81,6 +83,9 @@ pub trait Session<R: Respond> {
 
     /// Computes a step. Returns the ids and answers of finished units, which leave.
     fn step(&mut self) -> Vec<(usize, Result<R::Answer>)>;
+
+    /// The tokens that the next step computes.
+    fn next_tokens(&self) -> usize;
 
     /// Removes a unit whose answer is no longer needed.
     fn cancel(&mut self, id: usize);

@@ -1,4 +1,5 @@
-use super::ticket::{Teller, Ticket};
+use super::share::{Member, Share};
+use super::ticket::{Teller, Ticket, Times};
 use super::{Respond, Session};
 use crate::{Result, TrainerError};
 use cloze_ops::{Precision, with_precision};
@@ -10,6 +11,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// A model that answers requests from any number of threads, with its own compute thread. When dropped, it
 /// stops after the requests whose [tickets](Ticket) are still held.
@@ -54,12 +56,29 @@ pub struct QueueCounts {
     pub tokens: u64,
     /// Units whose ticket was dropped before they began.
     pub dropped: u64,
+    /// The batches by their number of units: up to 1, 2, 4, … 2^15 of them.
+    pub sizes: [u64; 16],
+    /// The time that units waited, added up.
+    pub waited: Duration,
+    /// The time that the model computed.
+    pub computed: Duration,
+}
+
+impl QueueCounts {
+    fn count_batch(&mut self, units: usize) {
+        if units > 0 {
+            self.batches += 1;
+            let place = units.next_power_of_two().trailing_zeros() as usize;
+            self.sizes[place.min(self.sizes.len() - 1)] += 1;
+        }
+    }
 }
 
 /// State shared between the calling threads and the compute thread.
 struct Line<R: Respond> {
     model: R,
     budget: usize,
+    share: Member,
     waiting: Mutex<Waiting<R>>,
     /// Signals that a unit is waiting, or that the queue is being dropped.
     arrived: Condvar,
@@ -107,6 +126,9 @@ impl<R: Respond> Waiting<R> {
 struct Asked<U, A> {
     unit: U,
     cost: usize,
+    arrived: Instant,
+    /// How long it waited, once it has begun.
+    waited: Duration,
     teller: Teller<A>,
 }
 
@@ -116,7 +138,8 @@ impl<U, A> Asked<U, A> {
     }
 
     fn answer(self, answer: Result<A>) {
-        self.teller.tell(answer);
+        let computed = self.arrived.elapsed().saturating_sub(self.waited);
+        self.teller.tell(answer, Times { waited: self.waited, computed });
     }
 }
 
@@ -132,6 +155,14 @@ impl<R: Respond> Queue<R> {
     /// # Panics
     /// If the system cannot create a thread.
     pub fn new(model: R, budget: usize) -> Self {
+        Self::sharing(model, budget, &Share::default())
+    }
+
+    /// Same as [`new`](Self::new), with cores that other queues use too.
+    ///
+    /// # Panics
+    /// If the system cannot create a thread.
+    pub fn sharing(model: R, budget: usize, share: &Share) -> Self {
         let waiting = Waiting {
             asked: BTreeMap::new(),
             turns: VecDeque::new(),
@@ -141,6 +172,7 @@ impl<R: Respond> Queue<R> {
         let line = Line {
             model,
             budget,
+            share: share.join(),
             waiting: Mutex::new(waiting),
             arrived: Condvar::new(),
             turns: AtomicU64::new(0),
@@ -186,7 +218,8 @@ impl<R: Respond> Queue<R> {
     /// Queues an encoded request behind the others of its turn.
     pub fn enqueue(&self, Encoded { unit, cost }: Encoded<R::Unit>, turn: &Turn) -> Ticket<R::Answer> {
         let (ticket, teller) = Ticket::new();
-        self.line.waiting().push(turn.0, Asked { unit, cost, teller });
+        let asked = Asked { unit, cost, arrived: Instant::now(), waited: Duration::ZERO, teller };
+        self.line.waiting().push(turn.0, asked);
         self.line.arrived.notify_one();
         ticket
     }
@@ -250,7 +283,12 @@ impl<R: Respond> Line<R> {
             let units: Vec<(usize, Rc<R::Unit>)> =
                 new.iter().map(|(id, asked)| (*id, asked.unit.clone())).collect();
             under_way.extend(new);
-            match catch_unwind(AssertUnwindSafe(|| step(&mut *session, &left, units))) {
+            left.iter().for_each(|id| session.cancel(*id));
+            let begun = Instant::now();
+            let work = AssertUnwindSafe(|| step(&mut *session, &self.share, units));
+            let found = catch_unwind(work);
+            self.waiting().counts.computed += begun.elapsed();
+            match found {
                 Ok(done) => {
                     for (id, answer) in done {
                         if let Some(asked) = under_way.remove(&id) {
@@ -278,13 +316,15 @@ impl<R: Respond> Line<R> {
                     waiting.counts.dropped += 1;
                     continue;
                 }
-                let Asked { unit, cost, teller } = next;
+                let Asked { unit, cost, arrived, teller, .. } = next;
+                let waited = arrived.elapsed();
+                waiting.counts.waited += waited;
                 taken = taken.saturating_add(cost);
                 waiting.counts.units += 1;
                 waiting.counts.tokens += cost as u64;
-                new.push(Asked { unit: Rc::new(unit), cost, teller });
+                new.push(Asked { unit: Rc::new(unit), cost, arrived, waited, teller });
             }
-            waiting.counts.batches += u64::from(!new.is_empty());
+            waiting.counts.count_batch(new.len());
             if taken > 0 {
                 return Some(new);
             }
@@ -312,17 +352,17 @@ impl<R: Respond> Line<R> {
     }
 }
 
-/// A step of a session, after removing cancelled units and adding new ones.
+/// A step of a session, after adding new units, when it is its turn to use the cores.
 fn step<R: Respond>(
     session: &mut dyn Session<R>,
-    left: &[usize],
+    share: &Member,
     units: Vec<(usize, Rc<R::Unit>)>,
 ) -> Vec<(usize, Result<R::Answer>)> {
-    left.iter().for_each(|id| session.cancel(*id));
     let mut done = Vec::new();
     for (id, unit) in units {
         done.extend(session.submit(id, unit).err().map(|error| (id, Err(error))));
     }
+    let _turn = share.enter(session.next_tokens());
     done.extend(session.step());
     done
 }
@@ -385,7 +425,8 @@ mod tests {
             let Encoded { unit, cost } = encoded(n);
             let (ticket, teller) = Ticket::new();
             tickets.push(ticket);
-            waiting.push(turn, Asked { unit, cost, teller });
+            let asked = Asked { unit, cost, arrived: Instant::now(), waited: Duration::ZERO, teller };
+            waiting.push(turn, asked);
         }
         assert_eq!((waiting.counts.waiting, waiting.counts.waiting_tokens), (6, 27));
         assert!(waiting.pop_if(|_| false).is_none());

@@ -5,11 +5,21 @@ use std::fmt::{self, Debug, Formatter};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// A request in progress. Dropping it cancels the request, which leaves before the next step. It can be
 /// [waited](Self::wait) for, and awaited by any executor.
 #[must_use = "a request without its ticket is cancelled"]
 pub struct Ticket<A>(Arc<Slot<A>>);
+
+/// How long a unit took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// From its arrival in the queue until its computation began.
+    pub waited: Duration,
+    /// From then until its answer, with all that was computed together with it.
+    pub computed: Duration,
+}
 
 /// The other end. Dropping it without an answer tells the ticket that there will be none.
 pub(super) struct Teller<A>(Weak<Slot<A>>);
@@ -21,6 +31,7 @@ struct Slot<A> {
 
 struct State<A> {
     answer: Option<Result<A>>,
+    times: Times,
     is_over: bool,
     waker: Option<Waker>,
 }
@@ -30,12 +41,12 @@ impl<A> Slot<A> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, answer: Option<Result<A>>) {
+    fn end(&self, answer: Option<Result<A>>, times: Times) {
         let mut state = self.state();
         if state.is_over {
             return;
         }
-        (state.answer, state.is_over) = (answer, true);
+        (state.answer, state.times, state.is_over) = (answer, times, true);
         let waker = state.waker.take();
         drop(state);
         self.told.notify_all();
@@ -52,10 +63,15 @@ fn gone<A>() -> Result<A> {
 
 impl<A> Ticket<A> {
     pub(super) fn new() -> (Self, Teller<A>) {
-        let state = Mutex::new(State { answer: None, is_over: false, waker: None });
+        let state = Mutex::new(State { answer: None, times: Times::default(), is_over: false, waker: None });
         let slot = Arc::new(Slot { state, told: Condvar::new() });
         let teller = Teller(Arc::downgrade(&slot));
         (Self(slot), teller)
+    }
+
+    /// How long it took; zero until it is answered.
+    pub fn times(&self) -> Times {
+        self.0.state().times
     }
 
     /// Waits for the answer.
@@ -94,9 +110,9 @@ impl<A> Teller<A> {
     }
 
     /// Gives the answer.
-    pub fn tell(self, answer: Result<A>) {
+    pub fn tell(self, answer: Result<A>, times: Times) {
         if let Some(slot) = self.0.upgrade() {
-            slot.end(Some(answer));
+            slot.end(Some(answer), times);
         }
     }
 }
@@ -104,7 +120,7 @@ impl<A> Teller<A> {
 impl<A> Drop for Teller<A> {
     fn drop(&mut self) {
         if let Some(slot) = self.0.upgrade() {
-            slot.end(None);
+            slot.end(None, Times::default());
         }
     }
 }
@@ -130,9 +146,11 @@ mod tests {
         let context = &mut Context::from_waker(&waker);
         let (mut ticket, teller) = Ticket::new();
         assert!(Pin::new(&mut ticket).poll(context).is_pending() && teller.is_wanted());
-        teller.tell(Ok(7));
+        let times = Times { waited: Duration::from_secs(1), computed: Duration::from_secs(2) };
+        teller.tell(Ok(7), times);
         assert_eq!(count.0.load(Ordering::SeqCst), 1);
         assert!(matches!(Pin::new(&mut ticket).poll(context), Poll::Ready(Ok(7))));
+        assert_eq!(ticket.times(), times);
 
         let (ticket, teller) = Ticket::<u8>::new();
         drop(teller);

@@ -31,6 +31,10 @@ impl<R: Respond> Session<R> for Together<'_, R> {
         ids.into_iter().zip(answers).collect()
     }
 
+    fn next_tokens(&self) -> usize {
+        self.units.iter().map(|(_, unit)| self.model.cost(unit)).sum()
+    }
+
     fn cancel(&mut self, id: usize) {
         self.units.retain(|(other, _)| *other != id);
     }

@@ -2,12 +2,12 @@
 
 use super::{Respond, Session};
 use crate::Result;
-use crate::generate::{Continuation, EncodedPrompt, GenerateSettings, Generator};
+use crate::generate::{Continuation, EncodedPrompt, GenerateSettings, Generator, Growing};
 use crate::translate::{EncodedSource, TranslateSettings, Translation, Translator};
 use cloze_model::generate::{DecodeConfig, Decoding, Hypothesis, Request, WrittenToken};
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
-use std::ops::Deref;
+use std::ops::{ControlFlow, Deref};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -63,13 +63,19 @@ trait Writes: Respond {
     /// A decoding, with or without the model's attention.
     fn decoding(&self, alignment: bool) -> Decoding<'_>;
 
-    /// Who hears a unit's texts as they grow.
-    fn listener(_unit: &Self::Unit) -> Option<&Listener> {
+    /// Who hears a unit's texts as they grow, and the texts that end them; none if nobody does and nothing ends them.
+    fn heard(_unit: &Self::Unit) -> Option<(Option<Listener>, Arc<[String]>)> {
         None
     }
 
-    /// The text of tokens after a prompt.
-    fn text(&self, _prompt: &[i32], _tokens: &[i32]) -> Option<String> {
+    /// What the tokens after a prompt add to a text that grows up to one of `stops`.
+    fn grow(
+        &self,
+        _prompt: &[i32],
+        _tokens: &[i32],
+        _stops: &[String],
+        _growing: &mut Growing,
+    ) -> Option<String> {
         None
     }
 
@@ -86,33 +92,39 @@ struct Writing<'r, R, U> {
     model: &'r R,
     decodings: [Decoding<'r>; 2],
     units: HashMap<usize, U>,
+    /// The tokens of inputs that the next step reads.
+    unread: usize,
     heard: Arc<Mutex<HashMap<usize, Heard>>>,
 }
 
-/// A text that somebody hears growing.
+/// A text whose continuations are heard as they grow, or end at a stop.
 struct Heard {
-    listener: Listener,
+    listener: Option<Listener>,
+    stops: Arc<[String]>,
     prompt: Vec<i32>,
-    /// The bytes that were told of each continuation.
-    told: HashMap<usize, usize>,
+    growing: HashMap<usize, Growing>,
 }
 
 fn locked(heard: &Mutex<HashMap<usize, Heard>>) -> MutexGuard<'_, HashMap<usize, Heard>> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells a listener what a token added.
-fn tell<R: Writes>(model: &R, heard: &Mutex<HashMap<usize, Heard>>, written: &WrittenToken<'_>) {
+/// Tells a listener what a token added; breaks if the text ends with it.
+fn tell<R: Writes>(
+    model: &R,
+    heard: &Mutex<HashMap<usize, Heard>>,
+    written: &WrittenToken<'_>,
+) -> ControlFlow<()> {
     let mut heard = locked(heard);
-    let Some(Heard { listener, prompt, told }) = heard.get_mut(&written.request) else { return };
-    let Some(text) = model.text(prompt, written.tokens) else { return };
-    let told = told.entry(written.sample).or_default();
-    // A character's bytes may be spread over several tokens.
-    let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
-    if let Some(new) = whole.get(*told..).filter(|new| !new.is_empty()) {
-        (listener.0)(written.sample, new);
-        *told = whole.len();
+    let Some(Heard { listener, stops, prompt, growing }) = heard.get_mut(&written.request) else {
+        return ControlFlow::Continue(());
+    };
+    let growing = growing.entry(written.sample).or_default();
+    let new = model.grow(prompt, written.tokens, stops, growing).filter(|new| !new.is_empty());
+    if let (Some(listener), Some(new)) = (listener, new) {
+        (listener.0)(written.sample, &new);
     }
+    growing.flow()
 }
 
 impl<'r, R: Writes, U: Deref<Target = R::Unit>> Writing<'r, R, U> {
@@ -124,24 +136,26 @@ impl<'r, R: Writes, U: Deref<Target = R::Unit>> Writing<'r, R, U> {
             let listen = move |written: WrittenToken<'_>| tell(model, &heard, &written);
             model.decoding(alignment).with_batch(usize::MAX).with_listener(listen)
         });
-        Self { model, decodings, units: HashMap::new(), heard }
+        Self { model, decodings, units: HashMap::new(), unread: 0, heard }
     }
 
     fn add(&mut self, id: usize, unit: U) -> Result<()> {
         let (request, config) = R::parts(&unit);
         let decoding = &mut self.decodings[usize::from(config.needs_alignment())];
         decoding.submit(id, request.clone(), config)?;
-        if let Some(listener) = R::listener(&unit) {
-            let (listener, prompt) = (listener.clone(), request.input.clone());
-            locked(&self.heard).insert(id, Heard { listener, prompt, told: HashMap::new() });
+        if let Some((listener, stops)) = R::heard(&unit) {
+            let prompt = request.input.clone();
+            locked(&self.heard).insert(id, Heard { listener, stops, prompt, growing: HashMap::new() });
         }
+        self.unread += request.input.len();
         self.units.insert(id, unit);
         Ok(())
     }
 
     /// Generates one more token of each text.
     fn write(&mut self) -> Vec<(usize, Result<R::Answer>)> {
-        let Self { model, decodings, units, heard } = self;
+        let Self { model, decodings, units, unread, heard } = self;
+        *unread = 0;
         let under_way = decodings.iter_mut().filter(|decoding| !decoding.is_empty());
         let done = under_way.flat_map(Decoding::step).filter_map(|(id, found)| {
             let unit = units.remove(&id)?;
@@ -159,6 +173,11 @@ impl<R: Writes> Session<R> for Writing<'_, R, Rc<R::Unit>> {
 
     fn step(&mut self) -> Vec<(usize, Result<R::Answer>)> {
         self.write()
+    }
+
+    fn next_tokens(&self) -> usize {
+        let width = |unit: &Rc<R::Unit>| R::parts(unit).1.width();
+        self.unread + self.units.values().map(width).sum::<usize>()
     }
 
     fn cancel(&mut self, id: usize) {
@@ -214,12 +233,20 @@ impl Writes for Generator {
         self.decoding()
     }
 
-    fn listener(prompt: &EncodedPrompt) -> Option<&Listener> {
-        prompt.listener.as_ref()
+    fn heard(prompt: &EncodedPrompt) -> Option<(Option<Listener>, Arc<[String]>)> {
+        let is_heard = prompt.listener.is_some() || !prompt.stops.is_empty();
+        is_heard.then(|| (prompt.listener.clone(), prompt.stops.clone()))
     }
 
-    fn text(&self, prompt: &[i32], tokens: &[i32]) -> Option<String> {
-        self.written(prompt, tokens).ok()
+    fn grow(
+        &self,
+        prompt: &[i32],
+        tokens: &[i32],
+        stops: &[String],
+        growing: &mut Growing,
+    ) -> Option<String> {
+        let text = self.written(prompt, tokens).ok()?;
+        Some(growing.grow(&text, stops).to_owned())
     }
 
     fn parts(prompt: &EncodedPrompt) -> (&Request, &Arc<DecodeConfig>) {
@@ -231,7 +258,7 @@ impl Writes for Generator {
         prompt: &EncodedPrompt,
         found: cloze_model::Result<Vec<Hypothesis>>,
     ) -> Result<Vec<Continuation>> {
-        self.continuations(&prompt.request.input, found)
+        self.continuations(prompt, found)
     }
 }
 

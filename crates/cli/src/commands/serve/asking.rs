@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use cloze_trainer::requests::{Encoded, Queue, Respond, Ticket};
 use tokio::task::spawn_blocking;
 
 use super::refusal::{Refusal, Why};
+use super::tally::note;
 
 /// The tokens that a request has in the queue at a time, or a single larger unit: some batches, so that the model
 /// never waits for the request.
@@ -91,8 +93,14 @@ where
                     waiting.push_back((self.queue.enqueue(unit, &turn), cost));
                 }
             }
-            let Some((ticket, cost)) = waiting.pop_front() else { return Ok(found) };
-            let answer = ticket.await;
+            let Some((mut ticket, cost)) = waiting.pop_front() else { return Ok(found) };
+            let answer = (&mut ticket).await;
+            let times = ticket.times();
+            note(|tally| {
+                tally.waited += times.waited;
+                tally.computed += times.computed;
+                tally.tokens += cost as u64;
+            });
             in_queue -= cost;
             let field = || (self.field)(found.answers.len());
             let answer = answer.map_err(|error| Refusal::of_model(&field(), error))?;
@@ -105,12 +113,16 @@ where
         requests: Vec<R::Request>,
         here: bool,
     ) -> Result<Vec<cloze_trainer::Result<Encoded<R::Unit>>>, Refusal> {
-        let queue = self.queue.clone();
+        let (queue, begun) = (self.queue.clone(), Instant::now());
+        let noted = |encoded| {
+            note(|tally| tally.encoded += begun.elapsed());
+            encoded
+        };
         let encode = move || requests.into_iter().map(|request| queue.encode(request)).collect::<Vec<_>>();
         if here {
-            return Ok(encode());
+            return Ok(noted(encode()));
         }
         let ended = |_| Refusal::new(Why::Internal, "the tokenizer's thread has ended");
-        spawn_blocking(encode).await.map_err(ended)
+        spawn_blocking(encode).await.map(noted).map_err(ended)
     }
 }

@@ -1,7 +1,7 @@
 //! What happens to every request before and after its route: access, limits, counting, and the shape of errors.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -13,20 +13,16 @@ use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
 use super::refusal::{Refusal, Shape, Why};
+use super::room::Room;
 use super::routes;
 use super::service::{Access, Service};
+use super::tally::{Tally, counted};
 
-/// Bytes of bodies that are held until they are dropped.
-struct Held<'a> {
-    all: &'a AtomicUsize,
-    bytes: usize,
-}
+/// The most headers of a request, and their bytes.
+const MAX_HEADERS: (usize, usize) = (100, 32 << 10);
 
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
+/// The longest path and query.
+const MAX_PATH: usize = 8 << 10;
 
 pub async fn guard(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     let start = Instant::now();
@@ -35,18 +31,24 @@ pub async fn guard(State(service): State<Arc<Service>>, request: Request, next: 
     let origin = request.headers().get(header::ORIGIN).cloned();
     let origin = origin.filter(|origin| service.access.is_listed(origin));
     let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
-    let answer = match (is_preflight, allowed(&service, &request, &path)) {
-        (true, _) => preflight(),
-        (false, Err(refusal)) => refusal.into_response(),
-        (false, Ok(held)) => {
+    let (answer, tally, room) = match (is_preflight, allowed(&service, &request, &path)) {
+        (true, _) => (preflight(), Tally::default(), None),
+        (false, Err(refusal)) => (refusal.into_response(), Tally::default(), None),
+        (false, Ok(room)) => {
             let late = || Refusal::new(Why::Timeout, "the answer was not ready in time (--timeout)");
-            let answer = timeout(service.limits.time, next.run(request)).await;
-            drop(held);
-            answer.unwrap_or_else(|_| late().into_response())
+            let (answer, tally) = counted(timeout(service.limits.time, next.run(request))).await;
+            (answer.unwrap_or_else(|_| late().into_response()), tally, Some(room))
         }
     };
     let mut answer = match answer.extensions().get::<Refusal>() {
-        Some(refusal) => refusal.shaped(shape),
+        Some(refusal) => {
+            let mut shaped = refusal.shaped(shape);
+            // The methods that a route has.
+            shaped
+                .headers_mut()
+                .extend(answer.headers().get(header::ALLOW).map(|allow| (header::ALLOW, allow.clone())));
+            shaped
+        }
         None => answer,
     };
     if let Some(origin) = origin {
@@ -56,14 +58,37 @@ pub async fn guard(State(service): State<Arc<Service>>, request: Request, next: 
     }
     answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let route = if routes::PATHS.contains(&path.as_str()) { &path } else { "other" };
-    service.metrics.count(route, answer.status().as_u16(), start.elapsed());
-    answer
+    service.metrics.count(route, answer.status().as_u16(), start.elapsed(), &tally);
+    match room {
+        Some(room) => room.until_sent(answer),
+        None => answer,
+    }
 }
 
 /// The room for a request that may be answered.
-fn allowed<'a>(service: &'a Service, request: &Request, path: &str) -> Result<Held<'a>, Refusal> {
-    service.access.check(request.headers(), path)?;
-    let bytes = match request.headers().get(header::CONTENT_LENGTH) {
+fn allowed(service: &Arc<Service>, request: &Request, path: &str) -> Result<Room, Refusal> {
+    let headers = request.headers();
+    let header_bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
+    if headers.len() > MAX_HEADERS.0 || header_bytes > MAX_HEADERS.1 {
+        let message = format!(
+            "{} headers of {header_bytes} bytes, expected at most {} of {}",
+            headers.len(),
+            MAX_HEADERS.0,
+            MAX_HEADERS.1
+        );
+        return Err(Refusal::new(Why::Headers, message));
+    }
+    if let Some(length) =
+        request.uri().path_and_query().map(|path| path.as_str().len()).filter(|n| *n > MAX_PATH)
+    {
+        let message = format!("a path of {length} bytes, expected at most {MAX_PATH}");
+        return Err(Refusal::new(Why::Path, message));
+    }
+    service.access.check(headers, path)?;
+    if request.method() == Method::POST && service.is_stopping.load(Ordering::Acquire) {
+        return Err(Refusal::new(Why::Unhealthy, "the service is stopping"));
+    }
+    let bytes = match headers.get(header::CONTENT_LENGTH) {
         Some(length) => {
             let length = length.to_str().ok().and_then(|length| length.parse::<usize>().ok());
             let bytes = length.unwrap_or(usize::MAX);
@@ -75,13 +100,7 @@ fn allowed<'a>(service: &'a Service, request: &Request, path: &str) -> Result<He
         None if request.method() == Method::POST => service.limits.body,
         None => 0,
     };
-    let before = service.held.fetch_add(bytes, Ordering::Relaxed);
-    let held = Held { all: &service.held, bytes };
-    // One request always has room.
-    if before > 0 && before.saturating_add(bytes) > service.limits.all_bodies && bytes > 0 {
-        return Err(Refusal::new(Why::Overloaded, "too many bytes are being answered (--max-held-bytes)"));
-    }
-    Ok(held)
+    Room::take(service, bytes)
 }
 
 impl Access {

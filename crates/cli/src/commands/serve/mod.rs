@@ -1,15 +1,18 @@
 //! `cloze serve`: models behind an HTTP service.
 
 mod asking;
+mod description;
 mod fields;
 mod guard;
 mod indexes;
 mod metrics;
 mod models;
 mod refusal;
+mod room;
 mod routes;
+mod server;
 mod service;
-mod stops;
+mod tally;
 
 use std::collections::HashSet;
 use std::fs;
@@ -26,10 +29,12 @@ use crate::compute::Compute;
 use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::say;
+use cloze_trainer::requests::Share;
 use indexes::Searched;
 use metrics::Metrics;
-use models::Served;
+use models::{Opening, Served};
 use service::{Access, Limits, Service};
+use tokio::sync::Notify;
 
 /// Serve models over HTTP.
 ///
@@ -78,6 +83,9 @@ pub struct Args {
     /// Maximum bytes of all requests that are being answered.
     #[arg(long, value_name = "N", default_value_t = 128 << 20, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_held_bytes: usize,
+    /// Connections at a time; more wait until one ends.
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    max_connections: usize,
     /// Seconds within which a request is answered.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = RangedU64ValueParser::<u64>::new().range(1..=86_400))]
     timeout: u64,
@@ -96,7 +104,9 @@ pub fn run(args: &Args) -> Result<()> {
     listener.set_nonblocking(true).context("cannot listen")?;
     let device = args.compute.open()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let open = |model: &String| Served::open(model, args.batch_tokens, args.compute.int8, &device, now);
+    let share = Share::default();
+    let how = Opening { batch_tokens: args.batch_tokens, int8: args.compute.int8, share: &share, now };
+    let open = |model: &String| Served::open(model, &how, &device);
     // A queue computes in the precision of the scope that opens it.
     let models = args.compute.run(|| args.model.iter().map(open).collect::<Result<Vec<_>>>())?;
     let mut models: Vec<Arc<Served>> = models.into_iter().map(Arc::new).collect();
@@ -122,12 +132,15 @@ pub fn run(args: &Args) -> Result<()> {
             all_bodies: args.max_held_bytes,
             queue_tokens: args.max_queue_tokens,
             time: Duration::from_secs(args.timeout),
+            connections: args.max_connections,
         },
         access,
         accepts_ids: args.ids,
         refuses_long: args.no_truncate,
         is_warm: AtomicBool::new(false),
         is_stopping: AtomicBool::new(false),
+        answering: AtomicUsize::new(0),
+        answered: Notify::new(),
         held: AtomicUsize::new(0),
         n_ids: AtomicUsize::new(0),
         metrics: Metrics::default(),
@@ -149,24 +162,10 @@ async fn serve(
 ) -> Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener).context("cannot listen")?;
     let stop = stop_signal()?;
-    let (told, stopping) = tokio::sync::oneshot::channel::<()>();
     let router = routes::router(service);
-    let ends = async move { drop(stopping.await) };
-    let served = axum::serve(listener, router).with_graceful_shutdown(ends);
-    let server = tokio::spawn(served.into_future());
     say(format_args!("listening on http://{address}"));
     warm(service.clone());
-    stop.await;
-    service.is_stopping.store(true, Ordering::Release);
-    say("stopping: answering what was taken");
-    drop(told);
-    match tokio::time::timeout(grace, server).await {
-        Ok(_) => Ok(()),
-        Err(_) => {
-            say(format_args!("some requests were not answered within {} s (--grace)", grace.as_secs()));
-            Ok(())
-        }
-    }
+    server::serve(service, listener, router, stop, grace).await
 }
 
 /// Computes twice with each model, and then says that the service is ready.

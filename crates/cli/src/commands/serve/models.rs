@@ -17,11 +17,12 @@ use cloze_trainer::embed::{EmbedConfig, EmbedRequest, Embedder};
 use cloze_trainer::fill_mask::{FillMask, FillRequest};
 use cloze_trainer::finetune::{Predictor, TASK_FILE, TaskSection, ValueLoss};
 use cloze_trainer::generate::{GenerateConfig, GenerateSettings, Generator};
-use cloze_trainer::requests::{GenerateRequest, Queue, QueueCounts, TranslateRequest};
+use cloze_trainer::requests::{GenerateRequest, Queue, QueueCounts, Share, TranslateRequest};
 use cloze_trainer::translate::{TranslateConfig, TranslateSettings, Translator};
 use serde_json::json;
 
 use super::refusal::{Refusal, Why};
+use super::tally::note;
 use crate::model;
 
 /// A model with its queue.
@@ -110,9 +111,22 @@ fn task_of(folder: &Path) -> Result<Task> {
     })
 }
 
+/// How models are opened.
+pub struct Opening<'a> {
+    /// Tokens that a model computes at a time.
+    pub batch_tokens: usize,
+    /// Whether linear layers multiply in 8 bits.
+    pub int8: bool,
+    /// The cores that all models use in turn.
+    pub share: &'a Share,
+    /// Seconds since 1970.
+    pub now: u64,
+}
+
 impl Served {
     /// Opens `[NAME=]MODEL`, with a queue of a thread of its own.
-    pub fn open(argument: &str, batch_tokens: usize, int8: bool, device: &Device, now: u64) -> Result<Self> {
+    pub fn open(argument: &str, how: &Opening<'_>, device: &Device) -> Result<Self> {
+        let Opening { batch_tokens, int8, share, now } = *how;
         let (name, model) = parts(argument);
         let folder = model::folder(model)?;
         let name = if name == model { default_name(model) } else { name.to_owned() };
@@ -120,29 +134,33 @@ impl Served {
         let kind = match task {
             Task::Embed => {
                 let config = EmbedConfig { int8, ..EmbedConfig::default() };
-                Kind::Embeds(Arc::new(Queue::new(Embedder::load(&folder, config, device)?, batch_tokens)))
+                Kind::Embeds(Arc::new(Queue::sharing(
+                    Embedder::load(&folder, config, device)?,
+                    batch_tokens,
+                    share,
+                )))
             }
             Task::Fill => {
                 if int8 {
                     return Err(anyhow!("model `{name}`: --int8 is not supported for filling masks"));
                 }
-                Kind::Fills(Arc::new(Queue::new(FillMask::load(&folder, device)?, batch_tokens)))
+                Kind::Fills(Arc::new(Queue::sharing(FillMask::load(&folder, device)?, batch_tokens, share)))
             }
             Task::Predict => {
                 let predictor = Predictor::load(&folder, device, int8)?;
-                Kind::Predicts(Arc::new(Queue::new(predictor, batch_tokens)))
+                Kind::Predicts(Arc::new(Queue::sharing(predictor, batch_tokens, share)))
             }
             Task::Generate => {
                 let mut config = GenerateConfig::default();
                 config.int8 = int8;
                 let generator = Generator::load(&folder, config, device)?;
-                Kind::Generates(Arc::new(Queue::new(generator, batch_tokens)))
+                Kind::Generates(Arc::new(Queue::sharing(generator, batch_tokens, share)))
             }
             Task::Translate => {
                 let mut config = TranslateConfig::default();
                 config.int8 = int8;
                 let translator = Translator::load(&folder, config, device)?;
-                Kind::Translates(Arc::new(Queue::new(translator, batch_tokens)))
+                Kind::Translates(Arc::new(Queue::sharing(translator, batch_tokens, share)))
             }
         };
         let mut tokenizer = Tokenizer::load(&folder)?;
@@ -187,6 +205,7 @@ impl Served {
     /// Counts units that were cut.
     pub fn count_truncated(&self, n: usize) {
         self.truncated.fetch_add(n as u64, Ordering::Relaxed);
+        note(|tally| tally.truncated += n as u64);
     }
 
     /// How its predictor scores pairs, if it is a reranker.

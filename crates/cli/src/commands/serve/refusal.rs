@@ -29,6 +29,10 @@ pub enum Why {
     Timeout,
     /// A body that is too large.
     TooLarge,
+    /// A path that is too long.
+    Path,
+    /// Too many headers, or too long ones.
+    Headers,
     /// A content type other than JSON.
     ContentType,
     /// A full queue.
@@ -113,6 +117,8 @@ impl Refusal {
             (Why::Method, _) => StatusCode::METHOD_NOT_ALLOWED,
             (Why::Timeout, _) => StatusCode::REQUEST_TIMEOUT,
             (Why::TooLarge, _) => StatusCode::PAYLOAD_TOO_LARGE,
+            (Why::Path, _) => StatusCode::URI_TOO_LONG,
+            (Why::Headers, _) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             (Why::ContentType, _) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             (Why::Overloaded, _) => StatusCode::TOO_MANY_REQUESTS,
             (Why::Backend | Why::Internal, Shape::Tei) => StatusCode::FAILED_DEPENDENCY,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::to_bytes;
 use axum::extract::Request;
 use axum::http::header;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::fields::{Fields, Read};
@@ -14,6 +15,7 @@ use super::indexes::Searched;
 use super::metrics::Metrics;
 use super::models::Served;
 use super::refusal::{Refusal, Why};
+use super::tally::note;
 
 /// The models, and how they are served.
 pub struct Service {
@@ -27,7 +29,11 @@ pub struct Service {
     pub refuses_long: bool,
     pub is_warm: AtomicBool,
     pub is_stopping: AtomicBool,
-    /// Bytes of bodies that are being answered.
+    /// Requests that are being answered.
+    pub answering: AtomicUsize,
+    /// Told when there are none.
+    pub answered: Notify,
+    /// Bytes of bodies that are read or sent.
     pub held: AtomicUsize,
     /// Answers that were given a number.
     pub n_ids: AtomicUsize,
@@ -44,6 +50,8 @@ pub struct Limits {
     pub queue_tokens: usize,
     /// From a request's first byte to its answer.
     pub time: Duration,
+    /// Connections at a time.
+    pub connections: usize,
 }
 
 /// Who may ask.
@@ -115,6 +123,7 @@ impl Service {
             }
             None => self.models.iter().find(|served| suits(served)).unwrap_or_else(|| &self.models[0]),
         };
+        note(|tally| tally.model = Some(found.name.clone()));
         if !suits(found) {
             return Err(found.misfit(route, needs));
         }
@@ -128,6 +137,17 @@ impl Service {
     /// A name for an answer, another each time.
     pub fn id(&self) -> String {
         format!("cloze-{}-{}", self.models[0].opened, self.n_ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Waits until nothing is being answered.
+    pub async fn idle(&self) {
+        loop {
+            let told = self.answered.notified();
+            if self.answering.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            told.await;
+        }
     }
 
     /// Whether requests are taken.

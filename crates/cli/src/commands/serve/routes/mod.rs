@@ -6,7 +6,7 @@ mod ours;
 mod pairs;
 mod search;
 mod status;
-mod tei;
+pub mod tei;
 mod tokens;
 mod writing;
 

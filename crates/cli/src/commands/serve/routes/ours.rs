@@ -7,11 +7,15 @@ use cloze_trainer::translate::{EncodedSource, TranslateSettings};
 use serde_json::{Value, json};
 
 use super::pairs::predicted;
+use super::writing::MAX_NEW;
 use super::{Answer, Shared, json as response, with_counts};
 use crate::commands::serve::asking::Asking;
 use crate::commands::serve::fields::{Read, texts, wrong};
 use crate::commands::serve::models::{Kind, Served};
 use crate::commands::serve::refusal::Refusal;
+
+/// The most hypotheses of a translation.
+pub const MAX_BEAMS: usize = 32;
 
 /// The name of a text's field: `inputs`, or `inputs[3]` of a list.
 fn field_of(is_list: bool) -> impl Fn(usize) -> String + Sync {
@@ -117,8 +121,8 @@ pub async fn translate(State(service): Shared, request: Request) -> Answer {
     let mut parameters = fields.object("parameters", "parameters.")?;
     fields.end()?;
     let mut settings = TranslateSettings::default();
-    settings.decoding.beams = parameters.count("num_beams", 1, 1_000)?;
-    settings.decoding.max_new = parameters.count("max_new_tokens", 1, 100_000)?;
+    settings.decoding.beams = parameters.count("num_beams", 1, MAX_BEAMS)?;
+    settings.decoding.max_new = parameters.count("max_new_tokens", 1, MAX_NEW)?;
     parameters.only("clean_up_tokenization_spaces", &[json!(true), json!(false)])?;
     parameters.end()?;
     let bytes = inputs.iter().map(String::len).sum();

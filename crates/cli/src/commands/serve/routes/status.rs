@@ -7,6 +7,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::{Answer, Shared, json as response};
+use crate::commands::serve::description;
 use crate::commands::serve::refusal::{Refusal, Why};
 
 pub async fn info(State(service): Shared) -> Answer {
@@ -46,28 +47,6 @@ pub async fn metrics(State(service): Shared) -> Answer {
     Ok(response)
 }
 
-/// The routes, as OpenAPI describes them: their bodies are in the book.
-pub async fn open_api(State(_): Shared) -> Answer {
-    let path = |path: &&'static str| {
-        let is_read =
-            matches!(*path, "/health" | "/info" | "/metrics" | "/openapi.json" | "/ready" | "/v1/models");
-        let answers = json!({
-            "200": { "description": "the answer" },
-            "default": { "description": "an error, as JSON" },
-        });
-        let operation = match is_read {
-            true => json!({ "get": { "responses": answers } }),
-            false => {
-                let body = json!({ "required": true, "content": { "application/json": { "schema": { "type": "object" } } } });
-                json!({ "post": { "requestBody": body, "responses": answers } })
-            }
-        };
-        ((*path).to_owned(), operation)
-    };
-    let paths: serde_json::Map<String, Value> = super::PATHS.iter().map(path).collect();
-    Ok(response(&json!({
-        "openapi": "3.1.0",
-        "info": { "title": "cloze serve", "version": env!("CARGO_PKG_VERSION") },
-        "paths": paths,
-    })))
+pub async fn open_api(State(service): Shared) -> Answer {
+    Ok(response(&description::of(&service)))
 }

@@ -17,19 +17,34 @@ fn embeds(served: &Served) -> bool {
 
 /// `POST /`: the first model's main route.
 pub async fn main(State(service): Shared, request: Request) -> Answer {
+    let route = main_route(&service.models[0]);
     let service = State(service);
-    let first = service.models[0].clone();
-    match &first.kind {
-        Kind::Embeds(_) => embed(service, request).await,
-        Kind::Fills(_) => ours::fill_mask(service, request).await,
-        Kind::Translates(_) => ours::translate(service, request).await,
-        Kind::Generates(_) => writing::generate(service, request).await,
+    match route {
+        "/embed" => embed(service, request).await,
+        "/fill-mask" => ours::fill_mask(service, request).await,
+        "/translate" => ours::translate(service, request).await,
+        "/generate" => writing::generate(service, request).await,
+        "/answer" => ours::answer(service, request).await,
+        "/tag" => ours::tag(service, request).await,
+        "/choose" => ours::choose(service, request).await,
+        "/rerank" => pairs::rerank(service, request).await,
+        _ => pairs::predict(service, request).await,
+    }
+}
+
+/// The route that a model is for.
+pub fn main_route(served: &Served) -> &'static str {
+    match &served.kind {
+        Kind::Embeds(_) => "/embed",
+        Kind::Fills(_) => "/fill-mask",
+        Kind::Translates(_) => "/translate",
+        Kind::Generates(_) => "/generate",
         Kind::Predicts(queue) => match queue.model().kind() {
-            "answers" => ours::answer(service, request).await,
-            "tagging" => ours::tag(service, request).await,
-            "multiple-choice" => ours::choose(service, request).await,
-            "regression" => pairs::rerank(service, request).await,
-            _ => pairs::predict(service, request).await,
+            "answers" => "/answer",
+            "tagging" => "/tag",
+            "multiple-choice" => "/choose",
+            "regression" => "/rerank",
+            _ => "/predict",
         },
     }
 }

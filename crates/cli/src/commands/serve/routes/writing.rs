@@ -1,11 +1,10 @@
 //! Continuations of texts: `/v1/completions` as OpenAI has it, and `/generate`.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -13,10 +12,10 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use cloze::Continuation;
 use cloze_model::generate::{Sampling, Search};
-use cloze_trainer::generate::{EncodedPrompt, GenerateSettings, Generator};
+use cloze_trainer::generate::{EncodedPrompt, GenerateSettings, Generator, ScoredToken};
 use cloze_trainer::requests::{GenerateRequest, Listener, Queue, Ticket};
 use futures_core::Stream;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{Answer, Shared, json as response, with_counts};
@@ -24,10 +23,16 @@ use crate::commands::serve::asking::{Asking, too_long};
 use crate::commands::serve::fields::{Fields, Read, texts, wrong};
 use crate::commands::serve::models::{Kind, Served};
 use crate::commands::serve::refusal::{Refusal, Shape, Why};
-use crate::commands::serve::stops::Growing;
+use crate::commands::serve::tally::note;
 
-/// Continuations are limited to this many of a text.
-const MOST: usize = 128;
+/// The most continuations of a text.
+pub const MAX_N: usize = 32;
+
+/// The most tokens of a continuation.
+pub const MAX_NEW: usize = 8_192;
+
+/// The most alternatives to a token.
+pub const MAX_ALTERNATIVES: usize = 20;
 
 fn generates(served: &Served) -> bool {
     matches!(served.kind, Kind::Generates(_))
@@ -37,28 +42,33 @@ fn generates(served: &Served) -> bool {
 struct Wanted {
     prompts: Vec<String>,
     settings: GenerateSettings,
-    stops: Vec<String>,
     /// Continuations of each prompt.
     n: usize,
     refuses_long: bool,
 }
 
 /// A text that ends a continuation, or several.
-fn stops(fields: &mut Fields) -> Read<Vec<String>> {
-    let Some(value) = fields.take("stop") else { return Ok(Vec::new()) };
+fn stops(fields: &mut Fields) -> Read<Option<Vec<String>>> {
+    let Some(value) = fields.take("stop") else { return Ok(None) };
     let (stops, _) = texts("stop", value)?;
     match stops.iter().any(String::is_empty) {
         true => Err(Refusal::field("stop", "an empty text")),
-        false => Ok(stops),
+        false => Ok(Some(stops)),
     }
 }
 
 /// How tokens are drawn at a temperature, of which 0 is the most likely each time.
-fn search(temperature: f64, top_k: Option<usize>, top_p: Option<f64>) -> Search {
-    if temperature == 0.0 {
-        return Search::Greedy;
-    }
+fn search(temperature: f64, top_k: Option<usize>, top_p: Option<f64>, n: usize) -> Search {
     let mut sampling = Sampling::default();
+    match n {
+        1 if temperature == 0.0 => return Search::Greedy,
+        _ if temperature == 0.0 => {
+            // The same text several times.
+            sampling.top_k = 1;
+            return Search::Sample(sampling);
+        }
+        _ => {}
+    }
     sampling.temperature = temperature as f32;
     sampling.top_k = top_k.unwrap_or(0);
     sampling.top_p = top_p.unwrap_or(1.0) as f32;
@@ -84,13 +94,17 @@ pub async fn completions(State(service): Shared, request: Request) -> Answer {
     let mut fields = service.fields(request).await?;
     let served = service.model(&mut fields, "/v1/completions", "generation", generates)?.clone();
     let (prompts, _) = texts("prompt", fields.required("prompt")?)?;
-    let max_new = fields.count("max_tokens", 1, 1_000_000)?.unwrap_or(16);
+    let max_new = fields.count("max_tokens", 1, MAX_NEW)?.unwrap_or(16);
     let temperature = within(&mut fields, "temperature", 0.0, 100.0)?.unwrap_or(1.0);
     let top_p = within(&mut fields, "top_p", 0.0, 1.0)?;
-    let n = fields.count("n", 1, MOST)?.unwrap_or(1);
+    let n = fields.count("n", 1, MAX_N)?.unwrap_or(1);
     let seed = fields.count("seed", 0, usize::MAX)?;
     let stops = stops(&mut fields)?;
+    let alternatives = fields.count("logprobs", 0, MAX_ALTERNATIVES)?;
     let is_streamed = fields.flag("stream")?.unwrap_or(false);
+    if is_streamed && alternatives.is_some() {
+        return Err(Refusal::field("logprobs", "not supported with `stream`"));
+    }
     let echoes = fields.flag("echo")?.unwrap_or(false);
     let mut options = fields.object("stream_options", "stream_options.")?;
     let counts = options.flag("include_usage")?.unwrap_or(false);
@@ -100,16 +114,21 @@ pub async fn completions(State(service): Shared, request: Request) -> Answer {
         fields.only(name, &[json!(0), json!(0.0)])?;
     }
     fields.only("logit_bias", &[json!({})])?;
-    fields.only("logprobs", &[])?;
     fields.only("suffix", &[json!("")])?;
     fields.text("user")?;
     fields.end()?;
+    if echoes && alternatives.is_some() {
+        // The prompt's tokens would need theirs too.
+        return Err(Refusal::field("logprobs", "not supported with `echo`"));
+    }
     let mut settings = GenerateSettings::default();
-    settings.search = Some(search(temperature, None, top_p));
+    settings.search = Some(search(temperature, None, top_p, n));
     settings.decoding.max_new = Some(max_new);
     settings.n = Some(n);
+    settings.stops = stops;
+    settings.alternatives = alternatives;
     settings.seed = Some(seed.map_or_else(any_seed, |seed| seed as u64));
-    let wanted = Wanted { prompts, settings, stops, n, refuses_long: service.refuses_long };
+    let wanted = Wanted { prompts, settings, n, refuses_long: service.refuses_long };
     let head = Head { id: service.id(), created: any_seed() / 1_000_000_000, model: served.name.clone() };
     if is_streamed {
         let echo = echoes.then(|| wanted.prompts.clone());
@@ -123,10 +142,11 @@ pub async fn completions(State(service): Shared, request: Request) -> Answer {
         .iter()
         .enumerate()
         .map(|(index, one)| {
-            completion_tokens += one.tokens;
+            completion_tokens += one.n_tokens;
             let prompt = if echoes { prompts.get(index / n).map_or("", String::as_str) } else { "" };
             let text = format!("{prompt}{}", one.text);
-            json!({ "index": index, "text": text, "logprobs": null, "finish_reason": one.reason() })
+            let scores = alternatives.map(|_| log_probs(&one.tokens));
+            json!({ "index": index, "text": text, "logprobs": scores, "finish_reason": reason(one) })
         })
         .collect();
     let body = head.body(choices, Some((prompt_tokens, completion_tokens)));
@@ -163,7 +183,7 @@ pub async fn generate(State(service): Shared, request: Request) -> Answer {
     let is_streamed = fields.flag("stream")?.unwrap_or(false);
     fields.end()?;
     let mut settings = GenerateSettings::default();
-    settings.decoding.max_new = parameters.count("max_new_tokens", 1, 1_000_000)?;
+    settings.decoding.max_new = parameters.count("max_new_tokens", 1, MAX_NEW)?;
     settings.decoding.repetition_penalty =
         within(&mut parameters, "repetition_penalty", 0.01, 100.0)?.map(|penalty| penalty as f32);
     let temperature = within(&mut parameters, "temperature", 0.0, 100.0)?;
@@ -171,18 +191,18 @@ pub async fn generate(State(service): Shared, request: Request) -> Answer {
     let top_p = within(&mut parameters, "top_p", 0.0, 1.0)?;
     let samples = parameters.flag("do_sample")?;
     match samples.unwrap_or(temperature.is_some() || top_k.is_some() || top_p.is_some()) {
-        true => settings.search = Some(search(temperature.unwrap_or(1.0), top_k, top_p)),
+        true => settings.search = Some(search(temperature.unwrap_or(1.0), top_k, top_p, 1)),
         false if samples == Some(false) => settings.search = Some(Search::Greedy),
         false => {}
     }
     let seed = parameters.count("seed", 0, usize::MAX)?;
     settings.seed = Some(seed.map_or_else(any_seed, |seed| seed as u64));
-    let stops = stops(&mut parameters)?;
+    settings.stops = stops(&mut parameters)?;
     let returns_all = parameters.flag("return_full_text")?.unwrap_or(false);
     parameters.end()?;
     settings.n = Some(1);
     let before = if returns_all { prompt.clone() } else { String::new() };
-    let wanted = Wanted { prompts: vec![prompt], settings, stops, n: 1, refuses_long: service.refuses_long };
+    let wanted = Wanted { prompts: vec![prompt], settings, n: 1, refuses_long: service.refuses_long };
     if is_streamed {
         let mut text = before;
         return streamed(served, wanted, move |event| match event {
@@ -199,36 +219,37 @@ pub async fn generate(State(service): Shared, request: Request) -> Answer {
         .await;
     }
     let (mut found, tokens, truncated) = written(&served, wanted).await?;
-    let one = found.pop().unwrap_or_default();
-    let reason = one.reason();
-    let body = json!({ "generated_text": before + &one.text, "finish_reason": reason, "tokens": one.tokens });
+    let internal = || Refusal::new(Why::Internal, "no continuation");
+    let one = found.pop().ok_or_else(internal)?;
+    let body = json!({ "generated_text": before + &one.text, "finish_reason": reason(&one), "tokens": one.n_tokens });
     Ok(with_counts(response(&body), tokens, truncated))
 }
 
-/// A continuation up to its stop.
-#[derive(Default)]
-struct Written {
-    text: String,
-    tokens: usize,
-    is_ended: bool,
+/// Why a continuation ended, as OpenAI has it.
+fn reason(one: &Continuation) -> &'static str {
+    if one.ended { "stop" } else { "length" }
 }
 
-impl Written {
-    fn of(one: &Continuation, stops: &[String]) -> Self {
-        let mut growing = Growing::new(stops);
-        let text = growing.finish(&one.text);
-        Self { text, tokens: one.n_tokens, is_ended: one.ended || growing.is_over() }
-    }
-
-    fn reason(&self) -> &'static str {
-        if self.is_ended { "stop" } else { "length" }
-    }
+/// OpenAI's `logprobs`: offsets count characters.
+fn log_probs(tokens: &[ScoredToken]) -> Value {
+    let lengths = tokens.iter().map(|token| token.text.chars().count());
+    let offsets = lengths.scan(0, |offset, length| Some(std::mem::replace(offset, *offset + length)));
+    let offsets: Vec<usize> = offsets.collect();
+    let best = |token: &ScoredToken| -> Map<String, Value> {
+        token.best.iter().map(|(text, log_prob)| (text.clone(), json!(log_prob))).collect()
+    };
+    json!({
+        "tokens": tokens.iter().map(|token| token.text.as_str()).collect::<Vec<_>>(),
+        "token_logprobs": tokens.iter().map(|token| token.log_prob).collect::<Vec<_>>(),
+        "top_logprobs": tokens.iter().map(best).collect::<Vec<_>>(),
+        "text_offset": offsets,
+    })
 }
 
 /// The continuations of all prompts, the tokens of the prompts, and how many of these were cut.
-async fn written(served: &Served, wanted: Wanted) -> Read<(Vec<Written>, usize, usize)> {
+async fn written(served: &Served, wanted: Wanted) -> Read<(Vec<Continuation>, usize, usize)> {
     let Kind::Generates(queue) = &served.kind else { return Err(served.misfit("this route", "generation")) };
-    let Wanted { prompts, settings, stops, refuses_long, .. } = wanted;
+    let Wanted { prompts, settings, refuses_long, .. } = wanted;
     let is_single = prompts.len() == 1;
     let field = |i: usize| if is_single { "prompt".into() } else { format!("prompt[{i}]") };
     let prompt_tokens = std::sync::atomic::AtomicUsize::new(0);
@@ -243,7 +264,7 @@ async fn written(served: &Served, wanted: Wanted) -> Read<(Vec<Written>, usize, 
     let asking = Asking { queue, field: &field, is_cut: &is_cut, refuses_cut, bytes };
     let found = asking.all(requests.collect()).await?;
     served.count_truncated(found.truncated);
-    let all = found.answers.iter().flatten().map(|one| Written::of(one, &stops)).collect();
+    let all = found.answers.into_iter().flatten().collect();
     Ok((all, prompt_tokens.into_inner(), found.truncated))
 }
 
@@ -307,7 +328,7 @@ async fn streamed(
     shape: impl FnMut(Event) -> Vec<String> + Send + 'static,
 ) -> Answer {
     let Kind::Generates(queue) = &served.kind else { return Err(served.misfit("this route", "generation")) };
-    let Wanted { prompts, settings, stops, n, refuses_long } = wanted;
+    let Wanted { prompts, settings, n, refuses_long } = wanted;
     let Ok([text]) = <[String; 1]>::try_from(prompts) else {
         return Err(Refusal::field("prompt", "several texts are not supported with `stream`"));
     };
@@ -317,16 +338,21 @@ async fn streamed(
     let encoding = queue.clone();
     let encode = tokio::task::spawn_blocking(move || encoding.encode(request));
     let ended = |_| Refusal::new(Why::Internal, "the tokenizer's thread has ended");
+    let begun = Instant::now();
     let prompt = encode.await.map_err(ended)?.map_err(|error| Refusal::of_model("prompt", error))?;
     let (is_cut, prompt_tokens) = (prompt.unit.is_cut, prompt.unit.prompt_tokens());
     if let Some(max) = queue.model().max_len().filter(|_| is_cut && refuses_long) {
         return Err(too_long("prompt", max));
     }
+    note(|tally| {
+        tally.encoded += begun.elapsed();
+        tally.tokens += prompt_tokens as u64;
+    });
     served.count_truncated(usize::from(is_cut));
     let ticket = queue.enqueue(prompt, &queue.turn());
     let (sender, lines) = unbounded_channel();
     let show = Show { sender, shape, n, prompt_tokens };
-    tokio::spawn(show.all(heard, ticket, stops, queue.clone()));
+    tokio::spawn(show.all(heard, ticket, queue.clone()));
     let mut response = Response::new(Body::from_stream(Lines(lines)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -357,67 +383,46 @@ impl<F: FnMut(Event) -> Vec<String>> Show<F> {
         mut self,
         heard: UnboundedReceiver<(usize, String)>,
         ticket: Ticket<Vec<Continuation>>,
-        stops: Vec<String>,
         // A queue that nobody holds would stop.
         _queue: Arc<Queue<Generator>>,
     ) {
         // A reader that is gone needs no more.
-        let _ = self.until_over(heard, ticket, &stops).await;
+        let _ = self.until_over(heard, ticket).await;
     }
 
     async fn until_over(
         &mut self,
         mut heard: UnboundedReceiver<(usize, String)>,
         mut ticket: Ticket<Vec<Continuation>>,
-        stops: &[String],
     ) -> Result<(), Gone> {
-        let mut growing: VecDeque<Growing<'_>> = (0..self.n).map(|_| Growing::new(stops)).collect();
-        let mut is_first = vec![true; self.n];
-        let mut n_heard = 0;
+        // The bytes that were shown of each continuation.
+        let mut shown = vec![0; self.n];
         let found = loop {
             let sender = self.sender.clone();
             tokio::select! {
                 biased;
-                Some((choice, new)) = heard.recv() => {
-                    n_heard += 1;
-                    let Some(one) = growing.get_mut(choice).filter(|one| !one.is_over()) else { continue };
-                    let text = one.push(&new);
-                    let is_over = one.is_over();
-                    if !text.is_empty() {
-                        let is_first = std::mem::replace(&mut is_first[choice], false);
-                        self.send(Event::Text { choice, text, is_first })?;
-                    }
-                    if is_over {
-                        self.send(Event::Over { choice, reason: "stop" })?;
-                        if growing.iter().all(Growing::is_over) {
-                            // The rest is not written.
-                            break None;
-                        }
-                    }
+                Some((choice, text)) = heard.recv() => {
+                    let Some(shown) = shown.get_mut(choice) else { continue };
+                    let is_first = *shown == 0;
+                    *shown += text.len();
+                    self.send(Event::Text { choice, text, is_first })?;
                 }
-                found = &mut ticket => break Some(found),
+                found = &mut ticket => break found,
                 () = sender.closed() => return Err(Gone),
             }
         };
-        let completion_tokens = match found {
-            None => n_heard,
-            Some(Err(error)) => return self.send(Event::Failed(Refusal::of_model("prompt", error))),
-            Some(Ok(all)) => {
-                for (choice, one) in all.iter().enumerate() {
-                    let Some(growing) = growing.get_mut(choice).filter(|one| !one.is_over()) else {
-                        continue;
-                    };
-                    let text = growing.finish(&one.text);
-                    let reason = if one.ended || growing.is_over() { "stop" } else { "length" };
-                    let is_first = std::mem::replace(&mut is_first[choice], false);
-                    if !text.is_empty() || is_first {
-                        self.send(Event::Text { choice, text, is_first })?;
-                    }
-                    self.send(Event::Over { choice, reason })?;
-                }
-                all.iter().map(|one| one.n_tokens).sum()
-            }
+        let all = match found {
+            Ok(all) => all,
+            Err(error) => return self.send(Event::Failed(Refusal::of_model("prompt", error))),
         };
+        for ((choice, one), shown) in all.iter().enumerate().zip(shown) {
+            let text = one.text.get(shown..).unwrap_or_default().to_owned();
+            if !text.is_empty() || shown == 0 {
+                self.send(Event::Text { choice, text, is_first: shown == 0 })?;
+            }
+            self.send(Event::Over { choice, reason: reason(one) })?;
+        }
+        let completion_tokens = all.iter().map(|one| one.n_tokens).sum();
         self.send(Event::Done { prompt_tokens: self.prompt_tokens, completion_tokens })
     }
 }

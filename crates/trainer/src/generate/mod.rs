@@ -1,5 +1,9 @@
 //! Text generation with a trained language model.
 
+mod stops;
+
+pub(crate) use stops::Growing;
+
 use crate::fit::check_vocabulary;
 use crate::requests::Listener;
 use crate::{Result, TrainerError};
@@ -7,12 +11,14 @@ use burn::tensor::Device;
 use cloze_model::awd_lstm::AwdLstmConfig;
 use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::generate::{
-    DecodeConfig, DecodeSettings, Decoding, Hypothesis, InOrder, LanguageModel, Request, Search, WrittenToken,
+    DecodeConfig, DecodeSettings, Decoding, Hypothesis, InOrder, LanguageModel, Request, Search, TokenScore,
+    WrittenToken,
 };
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{DecodeOptions, Format, load_published, model_type, read_decode_settings};
 use cloze_model::{ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +32,8 @@ pub struct GenerateConfig {
     /// Decoding settings that override or remove those of the model folder. If neither sets a maximum length,
     /// it is [`MAX_NEW`](Self::MAX_NEW).
     pub decoding: DecodeOptions,
+    /// Texts that end a continuation, and are not part of it.
+    pub stops: Vec<String>,
     /// Continuations per text.
     pub n: usize,
     /// Random seed; the same text and seed give the same continuations.
@@ -50,6 +58,7 @@ impl Default for GenerateConfig {
         Self {
             search: None,
             decoding: DecodeOptions::default(),
+            stops: Vec::new(),
             n: 1,
             seed: 0,
             batch: 16,
@@ -67,6 +76,10 @@ pub struct GenerateSettings {
     pub search: Option<Search>,
     /// Decoding settings that override the generator's.
     pub decoding: DecodeSettings,
+    /// Texts that end a continuation, and are not part of it.
+    pub stops: Option<Vec<String>>,
+    /// If set, each token's log-probability is told, and those of this many most likely tokens. Not with beam search.
+    pub alternatives: Option<usize>,
     /// Continuations per text.
     pub n: Option<usize>,
     /// Random seed, used together with the text.
@@ -78,6 +91,7 @@ pub struct GenerateSettings {
 pub struct EncodedPrompt {
     pub(crate) request: Request,
     pub(crate) decode: Arc<DecodeConfig>,
+    pub(crate) stops: Arc<[String]>,
     /// Whether its beginning was dropped because it exceeds the model's maximum.
     pub is_cut: bool,
     /// Who hears the continuations as they grow.
@@ -111,6 +125,7 @@ pub struct Generator {
     config: GenerateConfig,
     settings: DecodeSettings,
     defaults: Arc<DecodeConfig>,
+    stops: Arc<[String]>,
     /// The first token for an empty text.
     begin: Option<u32>,
     /// The token that the tokenizer appends to texts, if any.
@@ -129,8 +144,22 @@ pub struct Continuation {
     pub log_prob: f64,
     /// Number of generated tokens.
     pub n_tokens: usize,
-    /// Whether the model ended the text; otherwise it reached the maximum length.
+    /// Whether the model or a [stop](GenerateSettings::stops) ended the text; otherwise it reached the maximum length.
     pub ended: bool,
+    /// Its tokens; empty unless [`alternatives`](GenerateSettings::alternatives) are asked for.
+    pub tokens: Vec<ScoredToken>,
+}
+
+/// A generated token.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ScoredToken {
+    /// What it adds to the text.
+    pub text: String,
+    /// Its log-probability, before any setting that changes how tokens are chosen.
+    pub log_prob: f64,
+    /// The most likely tokens in its place and their log-probabilities, best first.
+    pub best: Vec<(String, f64)>,
 }
 
 /// The continuations of texts, in order.
@@ -276,6 +305,7 @@ impl Generator {
             tokenizer,
             model: Box::new(model),
             device: device.clone(),
+            stops: config.stops.as_slice().into(),
             config,
             settings,
             defaults: Arc::new(decode),
@@ -316,28 +346,28 @@ impl Generator {
         let all = self.tokenizer.encode_ids_batch(texts, true)?;
         let prompts =
             all.into_iter().map(|ids| self.prompt(ids, &self.settings, &self.defaults, self.config.seed));
-        let prompts = prompts.collect::<Result<Vec<EncodedPrompt>>>()?;
+        let prompts: Arc<[EncodedPrompt]> = prompts.collect::<Result<_>>()?;
         let truncated = prompts.iter().filter(|prompt| prompt.is_cut).count();
         let requests: Vec<Request> = prompts.iter().map(|prompt| prompt.request.clone()).collect();
-        let inputs: Arc<[Vec<i32>]> = prompts.into_iter().map(|prompt| prompt.request.input).collect();
         let mut decoding = self.model.decoding(&self.device).with_batch(self.config.batch);
-        if let Some(mut listener) = listener {
-            let mut told: std::collections::HashMap<(usize, usize), usize> = std::collections::HashMap::new();
-            let inputs = inputs.clone();
+        if listener.is_some() || !self.stops.is_empty() {
+            let (mut listener, prompts) = (listener, prompts.clone());
+            let mut growing: HashMap<(usize, usize), Growing> = HashMap::new();
             decoding = decoding.with_listener(move |written: WrittenToken<'_>| {
-                let Ok(text) = self.written(&inputs[written.request], written.tokens) else { return };
-                let told = told.entry((written.request, written.sample)).or_default();
-                // A character's bytes may be spread over several tokens.
-                let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
-                if let Some(new) = whole.get(*told..).filter(|new| !new.is_empty()) {
-                    listener(written.request, written.sample, new);
-                    *told = whole.len();
+                let growing = growing.entry((written.request, written.sample)).or_default();
+                let EncodedPrompt { request, stops, .. } = &prompts[written.request];
+                if let Ok(text) = self.written(&request.input, written.tokens) {
+                    let new = growing.grow(&text, stops);
+                    if let Some(listener) = listener.as_mut().filter(|_| !new.is_empty()) {
+                        listener(written.request, written.sample, new);
+                    }
                 }
+                growing.flow()
             });
         }
         let found = InOrder::new(decoding, &self.defaults, requests.into_iter())?;
         let continuations =
-            found.enumerate().map(move |(number, found)| self.continuations(&inputs[number], found));
+            found.enumerate().map(move |(number, found)| self.continuations(&prompts[number], found));
         Ok(Continuations { truncated, continuations: Box::new(continuations) })
     }
 
@@ -347,14 +377,19 @@ impl Generator {
     /// A text that the tokenizer fails on, or that is empty if the tokenizer has no begin-of-text token;
     /// [`TrainerError::Setting`] for invalid settings.
     pub fn encode_text(&self, text: &str, settings: &GenerateSettings) -> Result<EncodedPrompt> {
-        let GenerateSettings { search, decoding, n, seed } = settings;
+        let GenerateSettings { search, decoding, stops, alternatives, n, seed } = settings;
         check_request(decoding)?;
         let whole = decoding.clone().or(&self.settings);
         let search = search.clone().unwrap_or_else(|| search_of(decoding, &whole, &self.defaults.search));
-        let decode = whole.config(search).with_n_best(n.unwrap_or(self.config.n));
+        let mut decode = whole.config(search).with_n_best(n.unwrap_or(self.config.n));
+        decode.n_alternatives = *alternatives;
         decode.validate().map_err(of_search)?;
         let ids = self.tokenizer.encode_ids(text, true)?;
-        self.prompt(ids, &whole, &Arc::new(decode), seed.unwrap_or(self.config.seed))
+        let prompt = self.prompt(ids, &whole, &Arc::new(decode), seed.unwrap_or(self.config.seed))?;
+        Ok(match stops {
+            Some(stops) => EncodedPrompt { stops: stops.as_slice().into(), ..prompt },
+            None => prompt,
+        })
     }
 
     /// A decoder with this model; [submit](Decoding::submit) prompts to it.
@@ -379,26 +414,55 @@ impl Generator {
         let input: Vec<i32> = ids[excess..].iter().map(|id| *id as i32).collect();
         let max_new = max_new(settings, input.len());
         let request = Request::new(input, max_new).with_seed(seed);
-        Ok(EncodedPrompt { request, decode: decode.clone(), is_cut: excess > 0, listener: None })
+        let (decode, stops) = (decode.clone(), self.stops.clone());
+        Ok(EncodedPrompt { request, decode, stops, is_cut: excess > 0, listener: None })
     }
 
     /// The continuations of a prompt.
     pub(crate) fn continuations(
         &self,
-        prompt: &[i32],
+        prompt: &EncodedPrompt,
         found: cloze_model::Result<Vec<Hypothesis>>,
     ) -> Result<Vec<Continuation>> {
         found?.into_iter().map(|found| self.continuation(prompt, found)).collect()
     }
 
-    fn continuation(&self, prompt: &[i32], found: Hypothesis) -> Result<Continuation> {
+    fn continuation(&self, prompt: &EncodedPrompt, found: Hypothesis) -> Result<Continuation> {
+        let whole = self.written(&prompt.request.input, &found.ids)?;
+        let (text, is_cut) = stops::cut(&whole, &prompt.stops);
         Ok(Continuation {
-            text: self.written(prompt, &found.ids)?,
             score: found.score,
             log_prob: found.log_prob,
             n_tokens: found.ids.len(),
-            ended: found.ended,
+            ended: found.ended || is_cut,
+            tokens: self.scored(&prompt.request.input, &found.ids, &found.scores, text.len())?,
+            text: text.to_owned(),
         })
+    }
+
+    /// Tokens with their scores, up to this many bytes of text.
+    fn scored(
+        &self,
+        prompt: &[i32],
+        ids: &[i32],
+        scores: &[TokenScore],
+        n_bytes: usize,
+    ) -> Result<Vec<ScoredToken>> {
+        let mut before = prompt.to_vec();
+        let (mut scored, mut n) = (Vec::with_capacity(scores.len()), 0);
+        for (id, score) in ids.iter().zip(scores) {
+            if n >= n_bytes && n > 0 {
+                break;
+            }
+            let text = self.written(&before, &[*id])?;
+            let best = score.best.iter();
+            let best = best.map(|(id, log_prob)| Ok((self.written(&before, &[*id])?, *log_prob)));
+            let best = best.collect::<Result<Vec<_>>>()?;
+            n += text.len();
+            scored.push(ScoredToken { text, log_prob: score.log_prob, best });
+            before.push(*id);
+        }
+        Ok(scored)
     }
 
     /// The text of tokens after a prompt.
