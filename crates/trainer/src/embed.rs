@@ -49,11 +49,6 @@ impl Default for EmbedConfig {
 /// A prefix of embedded texts, such as `"search_query: "`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
-    /// The names of the folder's prompts.
-    pub fn prompt_names(&self) -> impl Iterator<Item = &str> {
-        self.sentence.prompts.keys().map(String::as_str)
-    }
-
     /// The folder's prompt of this name.
     Name(String),
     /// This text.
@@ -425,6 +420,11 @@ impl Embedder {
             truncated: excess > 0,
             ids,
         })
+    }
+
+    /// The names of the folder's prompts.
+    pub fn prompt_names(&self) -> impl Iterator<Item = &str> {
+        self.sentence.prompts.keys().map(String::as_str)
     }
 
     /// The folder's prompt of this name.

@@ -71,7 +71,10 @@ mod tests {
 
     #[test]
     fn a_text_is_shown_up_to_its_first_stop() {
-        assert_eq!(shown(&[], &["a ", "a b\u{fffd}", "a bé"]), (vec!["a ".into(), "b".into(), "é".into()], false));
+        assert_eq!(
+            shown(&[], &["a ", "a b\u{fffd}", "a bé"]),
+            (vec!["a ".into(), "b".into(), "é".into()], false)
+        );
         let (parts, is_over) = shown(&["END", "x"], &["ab E", "ab EN", "ab END cd", "ab END cd e"]);
         assert_eq!((parts, is_over), (vec!["ab ".into(), String::new(), String::new(), String::new()], true));
         let (parts, is_over) = shown(&["END"], &["ab E", "ab EN", "ab EN!"]);
