@@ -52,6 +52,14 @@ mod second_backend;
 mod senses;
 #[cfg(all(unix, feature = "serve", feature = "flex"))]
 mod serve;
+#[cfg(all(unix, feature = "serve", feature = "flex"))]
+mod serve_clients;
+#[cfg(all(unix, feature = "serve", feature = "flex"))]
+mod serve_faults;
+#[cfg(all(unix, feature = "serve", feature = "flex"))]
+mod serve_fuzzed;
+#[cfg(all(unix, feature = "serve", feature = "flex"))]
+mod served;
 #[cfg(all(feature = "program", feature = "hub"))]
 #[allow(dead_code, reason = "the hub's own tests use the rest")]
 #[path = "../../../hub/tests/hub/server.rs"]

@@ -1,127 +1,15 @@
 //! `cloze serve`, asked over HTTP as its clients ask it.
 
 use crate::library::{at, models};
-use crate::ran::{run, spawn};
+use crate::ran::run;
+use crate::served::Served;
 use burn::tensor::Device;
 use cloze::{Answerer, Classifier, Embedder, Generator, MaskFiller, Reranker, Tagger, Translator};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::path::Path;
-use std::process::Child;
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use ureq::Agent;
-use ureq::http::Response;
-
-/// A service that ends with the test.
-struct Served {
-    child: Child,
-    address: String,
-    lines: Mutex<Receiver<String>>,
-}
-
-/// An answer.
-struct Got {
-    status: u16,
-    headers: ureq::http::HeaderMap,
-    text: String,
-}
-
-impl Got {
-    #[track_caller]
-    fn ok(&self) -> Value {
-        assert_eq!(self.status, 200, "{}", self.text);
-        serde_json::from_str(&self.text).unwrap()
-    }
-
-    /// Status, type and message of an error in text-embeddings-inference's shape.
-    #[track_caller]
-    fn refused(&self) -> (u16, String, String) {
-        let error: Value = serde_json::from_str(&self.text).unwrap();
-        assert_eq!(error.as_object().unwrap().len(), 2, "{error}");
-        let text = |key: &str| error[key].as_str().unwrap().to_owned();
-        (self.status, text("error_type"), text("error"))
-    }
-}
-
-impl Served {
-    fn start(models: &[&str], more: &[&str]) -> Self {
-        let mut args: Vec<String> = ["serve", "--port", "0"].map(String::from).to_vec();
-        args.extend(more.iter().map(|arg| (*arg).to_owned()));
-        for model in models {
-            args.extend(["--model".to_owned(), at(model).to_str().unwrap().to_owned()]);
-        }
-        let mut child = spawn(args);
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let (told, lines) = channel();
-        thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(told.send(line))));
-        let mut served = Self { child, address: String::new(), lines: Mutex::new(lines) };
-        let line = served.line("listening on ");
-        served.address = line.rsplit(' ').next().unwrap().to_owned();
-        served.line("ready: ");
-        served
-    }
-
-    /// Waits for a line that contains this.
-    #[track_caller]
-    fn line(&self, part: &str) -> String {
-        let mut before = String::new();
-        loop {
-            let line = self.lines.lock().unwrap().recv_timeout(Duration::from_secs(60));
-            let line = line.unwrap_or_else(|_| panic!("no line with {part:?} after:\n{before}"));
-            if line.contains(part) {
-                return line;
-            }
-            before += &format!("{line}\n");
-        }
-    }
-
-    fn got(response: Result<Response<ureq::Body>, ureq::Error>) -> Got {
-        let mut response = response.unwrap();
-        let text = response.body_mut().with_config().limit(1 << 30).read_to_string().unwrap();
-        Got { status: response.status().as_u16(), headers: response.headers().clone(), text }
-    }
-
-    fn agent() -> Agent {
-        Agent::config_builder().http_status_as_error(false).build().into()
-    }
-
-    fn get(&self, path: &str) -> Got {
-        Self::got(Self::agent().get(format!("{}{path}", self.address)).call())
-    }
-
-    fn post(&self, path: &str, body: &Value) -> Got {
-        self.post_text(path, &body.to_string(), &[])
-    }
-
-    fn post_text(&self, path: &str, body: &str, headers: &[(&str, &str)]) -> Got {
-        let mut request = Self::agent().post(format!("{}{path}", self.address));
-        if !headers.iter().any(|(name, _)| *name == "content-type") {
-            request = request.header("content-type", "application/json");
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        Self::got(request.send(body))
-    }
-
-    fn stop(mut self) -> i32 {
-        let pid = self.child.id().to_string();
-        assert!(std::process::Command::new("kill").arg(&pid).status().unwrap().success());
-        self.child.wait().unwrap().code().unwrap()
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn device() -> Device {
     cloze::device::open(None).unwrap()
@@ -355,13 +243,34 @@ fn texts_are_continued_at_once_or_as_they_are_written() {
         };
         assert_eq!(text, expected.text[..end], "streams: {streams}");
     }
+    // Little is computed beyond it.
+    let usage = served.post("/v1/completions", &body(json!({ "stop": stop }))).ok()["usage"].clone();
+    assert!((usage["completion_tokens"].as_u64().unwrap() as usize) < expected.n_tokens, "{usage}");
+
+    let scored = served.post("/v1/completions", &body(json!({ "logprobs": 2 }))).ok();
+    let scores = &scored["choices"][0]["logprobs"];
+    let tokens: Vec<String> = serde_json::from_value(scores["tokens"].clone()).unwrap();
+    assert_eq!(tokens.concat(), expected.text);
+    let log_probs: Vec<f64> = serde_json::from_value(scores["token_logprobs"].clone()).unwrap();
+    for (i, token) in tokens.iter().enumerate() {
+        let best = scores["top_logprobs"][i].as_object().unwrap();
+        assert_eq!(best.len(), 2);
+        // Greedy: the most likely one.
+        assert_eq!(best[token].as_f64().unwrap(), log_probs[i]);
+        assert!(best.values().all(|other| other.as_f64().unwrap() <= log_probs[i]) && log_probs[i] < 0.0);
+        let before: String = tokens[..i].concat();
+        assert_eq!(scores["text_offset"][i], before.chars().count());
+    }
+    assert!(scored["choices"][0]["logprobs"].is_object() && choice["logprobs"].is_null());
     let drawn = body(json!({ "temperature": 1.0, "n": 3, "seed": 7, "echo": true }));
     let found = served.post("/v1/completions", &drawn).ok();
     assert_eq!(found["choices"], served.post("/v1/completions", &drawn).ok()["choices"]);
     assert_eq!(found["choices"].as_array().unwrap().len(), 3);
     assert!(found["choices"][2]["text"].as_str().unwrap().starts_with("the old man"));
     for (more, field) in [
-        (json!({ "logprobs": 1 }), "logprobs"),
+        (json!({ "logprobs": 21 }), "logprobs"),
+        (json!({ "logprobs": 1, "stream": true }), "logprobs"),
+        (json!({ "logprobs": 1, "echo": true }), "logprobs"),
         (json!({ "best_of": 2 }), "best_of"),
         (json!({ "temperature": -1 }), "temperature"),
         (json!({ "prompt": [1, 2] }), "prompt[0]"),
@@ -507,16 +416,19 @@ fn what_is_wrong_is_said_in_json() {
     let page = [("origin", "https://evil.example")];
     assert_eq!(served.post_text("/embed", r#"{"inputs": "a"}"#, &page).refused().0, 403);
     // Another name for this machine.
-    let mut stream = TcpStream::connect(served.address.trim_start_matches("http://")).unwrap();
-    stream.write_all(b"GET /info HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let answer = served.raw(b"GET /info HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
     // After all this.
     assert_eq!(served.post("/embed", &json!({ "inputs": "a" })).status, 200);
     let metrics = served.get("/metrics").text;
-    assert!(metrics.contains("cloze_requests_total{route=\"/embed\",status=\"413\"} 1\n"), "{metrics}");
-    assert!(metrics.contains("cloze_requests_total{route=\"other\",status=\"404\"} 1\n"), "{metrics}");
+    assert!(
+        metrics.contains("cloze_requests_total{route=\"/embed\",model=\"\",status=\"413\"} 1\n"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("cloze_requests_total{route=\"other\",model=\"\",status=\"404\"} 1\n"),
+        "{metrics}"
+    );
 }
 
 #[test]
@@ -554,29 +466,24 @@ fn a_client_that_leaves_takes_its_texts_along() {
     let served = Served::start(&[models::ENCODER], &[]);
     let texts = vec!["some text that takes its time to be read by the model"; 20_000];
     let body = json!({ "inputs": texts }).to_string();
-    let mut stream = TcpStream::connect(served.address.trim_start_matches("http://")).unwrap();
+    let mut stream = served.connect();
     let head = format!(
         "POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(body.as_bytes()).unwrap();
-    let count = |name: &str| -> u64 {
-        let page = served.get("/metrics").text;
-        let line = page.lines().find(|line| line.starts_with(name) && line.contains("model=")).unwrap();
-        line.rsplit(' ').next().unwrap().parse().unwrap()
-    };
     let start = Instant::now();
-    while count("cloze_units_total") < 10 {
+    while served.count("cloze_units_total") < 10 {
         assert!(start.elapsed() < Duration::from_secs(60));
     }
     drop(stream);
     // What was being computed is finished.
-    let mut units = count("cloze_units_total");
+    let mut units = served.count("cloze_units_total");
     loop {
         thread::sleep(Duration::from_millis(500));
-        let now = count("cloze_units_total");
-        if now == units && count("cloze_queue_units") == 0 {
+        let now = served.count("cloze_units_total");
+        if now == units && served.count("cloze_queue_units") == 0 {
             break;
         }
         assert!(start.elapsed() < Duration::from_secs(60), "{}", served.get("/metrics").text);
