@@ -162,6 +162,38 @@ impl Served {
         }
     }
 
+    /// The routes that it answers.
+    pub fn routes(&self) -> Vec<&'static str> {
+        let mut routes = match &self.kind {
+            Kind::Embeds(_) => vec!["/embed", "/embed_all", "/similarity", "/v1/embeddings"],
+            Kind::Fills(_) => vec!["/fill-mask", "/embed_sparse"],
+            Kind::Generates(_) => vec!["/generate", "/v1/completions"],
+            Kind::Translates(_) => vec!["/translate"],
+            Kind::Predicts(queue) => match queue.model().kind() {
+                "tagging" => vec!["/tag"],
+                "answers" => vec!["/answer"],
+                "multiple-choice" => vec!["/choose"],
+                _ => Vec::new(),
+            },
+        };
+        if self.is_classifier() {
+            routes.push("/predict");
+        }
+        if self.pair_scores().is_some() {
+            routes.extend(["/rerank", "/v1/rerank", "/v2/rerank"]);
+        }
+        routes.extend(["/tokenize", "/decode"]);
+        routes
+    }
+
+    /// The mask that it fills, if it fills masks.
+    pub fn mask_token(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Fills(queue) => Some(queue.model().mask_token()),
+            _ => None,
+        }
+    }
+
     /// The most tokens of a text, if there is a limit.
     pub fn max_len(&self) -> Option<usize> {
         match &self.kind {
