@@ -133,8 +133,9 @@ const SHOWS: [Shows; 9] = [
     Shows {
         panel: "translate",
         text: "Good morning.\n<b>Thank you.</b>",
-        shown: "texts('td:nth-child(2)')",
-        answer: "answer.map((one) => one.translation_text)",
+        // The pairs are compared as lines that end at the words' middles.
+        shown: "[texts('.row:last-child'), [...found.querySelectorAll('.aligned')].map((one) => one.querySelectorAll('line[x1]').length)]",
+        answer: "[answer.map((one) => one.translation_text), answer.map((one) => one.alignment.length)]",
     },
     Shows {
         panel: "tokenize",
@@ -151,8 +152,10 @@ pub fn use_panel(browser: &mut Browser, address: &str, name: &str, view: &View) 
     if let Some(shows) = SHOWS.iter().find(|shows| shows.panel == name) {
         problems.extend(typed(browser, shows)?);
     }
-    if name == "write" {
-        problems.extend(written(browser)?);
+    match name {
+        "fill" => problems.extend(overtaken(browser)?),
+        "write" => problems.extend(written(browser)?),
+        _ => {}
     }
     // A click on a button opens its panel, which is then in the address.
     let click = format!("document.querySelector('#panels [data-panel={name}]').click(); location.hash");
@@ -185,6 +188,7 @@ fn typed(browser: &mut Browser, shows: &Shows) -> Result<Vec<String>> {
         const text = body.replaceAll(\"'\\\\''\", \"'\");
         const response = await fetch(route, {{ method: 'POST', headers: {{ 'content-type': 'application/json' }}, body: text }});
         const answer = await response.json();
+        if (!response.ok) throw new Error(text + ': ' + answer.error);
         return {{ asked: text, shown: {}, answer: {}, elements: found.querySelectorAll('b, img, script').length }}; }})()",
         shows.shown, shows.answer
     );
@@ -204,35 +208,64 @@ fn typed(browser: &mut Browser, shows: &Shows) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// A text grows while it is written, and stays when it is stopped.
-fn written(browser: &mut Browser) -> Result<Vec<String>> {
-    const LENGTH: &str = "document.querySelector('#open .written span:last-child')?.textContent.length ?? 0";
-    browser.evaluate("document.querySelector('#write-count').value = 10000; 0")?;
-    first_field(browser)?;
-    browser.control_enter()?;
-    wait(browser, "document.querySelector('#open > section').dataset.state === 'asked'")?;
-    wait(browser, &format!("{LENGTH} > 3"))?;
-    let first = browser.evaluate(LENGTH)?.as_u64().unwrap_or(0);
-    wait(
-        browser,
-        &format!("{LENGTH} > {first} || document.querySelector('#open > section').dataset.state !== 'asked'"),
+/// An answer that comes late, after that of a later text, is not shown.
+fn overtaken(browser: &mut Browser) -> Result<Vec<String>> {
+    // The first answer takes its time, and ending its request does not help.
+    browser.evaluate(
+        "window.fetch = ((real) => { let count = 0; return async (route, { signal, ...rest }) => { \
+         const response = real(route, rest); if (count++ === 0) { await new Promise((then) => setTimeout(then, 1500)); window.isLate = true; } \
+         return response; }; })(window.fetch); 0",
     )?;
-    let state = browser.evaluate(
-        "(() => { const stop = [...document.querySelectorAll('#open button')].find((one) => one.textContent === 'Stop'); \
-         const was = stop.hidden; stop.click(); return was; })()",
-    )?;
-    if state == true {
-        // A small model may have ended its text by itself.
-        return Ok(Vec::new());
+    let mut shown = Vec::new();
+    for text in ["an early [MASK]", "a late [MASK]"] {
+        first_field(browser)?;
+        browser.evaluate("document.activeElement.select(); 0")?;
+        browser.write(text)?;
+        browser.control_enter()?;
     }
-    wait(browser, "document.querySelector('#open > section').dataset.state !== 'asked'")?;
-    let stopped = browser.evaluate(LENGTH)?.as_u64().unwrap_or(0);
-    thread::sleep(Duration::from_millis(300));
-    let later = browser.evaluate(LENGTH)?.as_u64().unwrap_or(0);
+    for ready in ["document.querySelector('#open > section').dataset.state === 'answered'", "window.isLate"] {
+        wait(browser, ready)?;
+        // What the page makes of the late answer.
+        thread::sleep(Duration::from_millis(200));
+        shown.push(browser.evaluate("document.querySelector('#open .found').innerText")?);
+    }
+    let is_late = |shown: &Value| shown.as_str().is_some_and(|shown| shown.starts_with("a late "));
+    Ok(match shown.iter().all(is_late) && shown[0] == shown[1] {
+        true => Vec::new(),
+        false => vec![format!("an older answer replaced a newer one: {shown:?}")],
+    })
+}
+
+/// A text grows while it is written, and stays as it is when it is stopped.
+fn written(browser: &mut Browser) -> Result<Vec<String>> {
+    const STATE: &str = "document.querySelector('#open > section').dataset.state";
+    const LENGTH: &str =
+        "(document.querySelector('#open .written span:last-child')?.textContent.length ?? 0)";
+    // Counts the steps in which the text grows, and presses Stop in the third if it is told to.
+    browser.evaluate(
+        "window.watched = { steps: 0, stops: false }; new MutationObserver(() => { watched.steps += 1; \
+         if (watched.stops && watched.steps === 3) [...document.querySelectorAll('#open button')].find((one) => one.textContent === 'Stop').click(); \
+         }).observe(document.querySelector('#open .found'), { childList: true, subtree: true }); 0",
+    )?;
     let mut problems = Vec::new();
-    if stopped < first || later != stopped {
-        problems
-            .push(format!("{first} letters were written, {stopped} when it was stopped, {later} thereafter"));
+    for stops in [false, true] {
+        browser.evaluate(&format!("watched.steps = 0; watched.stops = {stops}; 0"))?;
+        first_field(browser)?;
+        browser.control_enter()?;
+        wait(browser, &format!("{STATE} !== 'asked'"))?;
+        let steps = browser.evaluate("watched.steps")?.as_u64().unwrap_or(0);
+        let (state, length) = (browser.evaluate(STATE)?, browser.evaluate(LENGTH)?);
+        if !stops && steps < 4 {
+            problems.push(format!("the text was shown in {steps} steps"));
+        }
+        // A fast model may have ended before.
+        if !(state == "stopped" && stops || state == "answered") {
+            problems.push(format!("the text is {state}, and Stop was pressed: {stops}"));
+        }
+        thread::sleep(Duration::from_millis(200));
+        if browser.evaluate(LENGTH)? != length || length == 0 {
+            problems.push(format!("the text had {length} letters when it was {state}, and has others now"));
+        }
     }
     Ok(problems)
 }

@@ -88,7 +88,8 @@ pub fn look(
     }
     for view in VIEWS.iter().filter(|view| used::VIEWS.contains(&view.name)) {
         for name in &names {
-            let found = panels::use_panel(browser, &service.address, name, view)?;
+            let found = panels::use_panel(browser, &service.address, name, view)
+                .with_context(|| format!("the served page, {name}, {}", view.name))?;
             note(browser, found, &format!("{name}, {}, in use", view.name), &mut problems);
         }
     }

@@ -179,7 +179,7 @@ impl Served {
         if self.is_classifier() {
             routes.push("/predict");
         }
-        if self.pair_scores().is_some() {
+        if self.pair_scores().is_some() && self.reads_pairs() {
             routes.extend(["/rerank", "/v1/rerank", "/v2/rerank"]);
         }
         routes.extend(["/tokenize", "/decode"]);
@@ -231,6 +231,11 @@ impl Served {
             }
             _ => None,
         }
+    }
+
+    /// Whether its predictor reads pairs of texts: one that was trained with single texts refuses them.
+    fn reads_pairs(&self) -> bool {
+        matches!(&self.kind, Kind::Predicts(queue) if queue.model().input().contains("\"pair\""))
     }
 
     /// Whether it gives texts classes or numbers.
