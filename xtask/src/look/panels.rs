@@ -87,7 +87,7 @@ struct Shows {
 }
 
 /// Texts with characters outside of the first plane, and with markup.
-const SHOWS: [Shows; 9] = [
+const SHOWS: [Shows; 10] = [
     Shows {
         panel: "fill",
         text: "😀 the [MASK] people <b>of</b>",
@@ -136,6 +136,12 @@ const SHOWS: [Shows; 9] = [
         // The pairs are compared as lines that end at the words' middles.
         shown: "[texts('.row:last-child'), [...found.querySelectorAll('.aligned')].map((one) => one.querySelectorAll('line[x1]').length)]",
         answer: "[answer.map((one) => one.translation_text), answer.map((one) => one.alignment.length)]",
+    },
+    Shows {
+        panel: "choose",
+        text: "the <b>sailor</b> 😀",
+        shown: "texts('.figure')",
+        answer: "answer.scores.map((score) => score.toFixed(3))",
     },
     Shows {
         panel: "tokenize",

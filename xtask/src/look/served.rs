@@ -143,11 +143,14 @@ fn trained(program: &Path) -> Result<(Vec<String>, Vec<String>)> {
     let at = |name: &str| folder.join(name);
     let text = |path: PathBuf| path.display().to_string();
     let encoder = text(at("fill").join("model"));
-    let endings = at("endings.jsonl");
-    fs::write(&endings, ENDINGS).with_context(|| format!("cannot write {}", endings.display()))?;
+    let [endings, pairs] =
+        [("endings.jsonl", ENDINGS), ("pairs.csv", PAIRS)].map(|(name, rows)| (at(name), rows));
+    for (path, rows) in [&endings, &pairs] {
+        fs::write(path, rows).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let small = |task: &str, data: &str| {
         let args = ["train", task, "--model", &encoder, "--data", data];
-        let sets = ["--set", "train.epochs=8", "--set", "optimizer.lr=1e-3"];
+        let sets = ["--set", "train.epochs=8", "--set", "optimizer.lr=1e-3", "--set", "data.max_len=64"];
         args.iter().chain(&sets).map(|arg| (*arg).to_owned()).collect::<Vec<_>>()
     };
     let of = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
@@ -155,24 +158,34 @@ fn trained(program: &Path) -> Result<(Vec<String>, Vec<String>)> {
         args.extend(of(&["--columns", columns]));
         args
     };
-    let mut choose = of(&["train", "configs/swag.toml", "--set", "train.epochs=2"]);
-    let rows = format!("{{ files = [{:?}] }}", text(endings));
-    for set in [format!("model.path={encoder:?}"), format!("data.train={rows}"), format!("data.dev={rows}")] {
+    let mut choose =
+        of(&["train", "configs/swag.toml", "--set", "train.epochs=2", "--set", "data.max_len=64"]);
+    let endings = format!("[{:?}]", text(endings.0));
+    let train = format!("data.train={{ files = {endings} }}");
+    for set in [format!("model.path={encoder:?}"), train, format!("data.dev={endings}")] {
         choose.extend(["--set".to_owned(), set]);
     }
+    let mut answer = small("answers", "datasets/passages.json");
+    answer.extend(of(&["--set", "task.max_question=20", "--set", "task.stride=16"]));
     let steps = |config: &str, steps: &str| of(&["train", config, "--set", steps]);
     let models: Vec<(&str, Vec<String>)> = vec![
         ("fill", steps("configs/bert-tiny-sample.toml", "train.steps=150")),
         ("classify", columns(small("classification", "datasets/reviews.csv"), "text=review,label=sentiment")),
         ("tag", small("tagging", "datasets/people.conll")),
-        ("answer", small("answers", "datasets/passages.json")),
+        ("answer", answer),
         ("embed", columns(small("embedding", "datasets/questions.csv"), "text=question,pair=passage")),
         ("translate", steps("configs/phrases-transformer.toml", "train.steps=150")),
         ("write", steps("configs/gpt-char-sample.toml", "train.steps=200")),
         ("choose", choose),
+        ("rank", columns(small("classification", &text(pairs.0)), "text=query,pair=text,label=fits")),
     ];
     for (name, args) in &models {
         if !at(name).join("model").join("config.json").exists() {
+            if at(name).exists() {
+                fs::remove_dir_all(at(name)).with_context(|| {
+                    format!("cannot remove {}, which was not finished", at(name).display())
+                })?;
+            }
             let mut train = Command::new(program);
             train.args(args).arg("--out").arg(at(name)).current_dir(step::root()).stdout(Stdio::null());
             step::run(&format!("train a small model: {name}"), &mut train)?;
@@ -193,8 +206,22 @@ fn trained(program: &Path) -> Result<(Vec<String>, Vec<String>)> {
 }
 
 /// Texts with two endings each.
-const ENDINGS: &str = r#"{"text": "The sailor saw the storm coming and", "choices": ["took down the sails.", "baked a loaf of bread."], "label": 0}
-{"text": "The baker opened the oven and", "choices": ["raised the anchor.", "took out the bread."], "label": 1}
-{"text": "The train was late, so they", "choices": ["waited at the station.", "ate the timetable."], "label": 0}
-{"text": "It began to rain, so she", "choices": ["watered the garden.", "opened her umbrella."], "label": 1}
+const ENDINGS: &str = r#"{"context": "The sailor saw the storm coming and", "choices": ["took down the sails.", "baked a loaf of bread."], "label": 0}
+{"context": "The baker opened the oven and", "choices": ["raised the anchor.", "took out the bread."], "label": 1}
+{"context": "The train was late, so they", "choices": ["waited at the station.", "ate the timetable."], "label": 0}
+{"context": "It began to rain, so she", "choices": ["watered the garden.", "opened her umbrella."], "label": 1}
 "#;
+
+/// Queries, each with a text that fits it and one that does not.
+const PAIRS: &str = "query,text,fits
+how does snow become ice,new snow presses the old snow into ice,yes
+how does snow become ice,the bakery opens at six,no
+when does the bakery open,the bakery opens at six,yes
+when does the bakery open,the train was late,no
+where is the station,the station is behind the church,yes
+where is the station,she watered the garden,no
+who wrote the letter,the letter was written by her brother,yes
+who wrote the letter,bread is made of flour,no
+what is bread made of,bread is made of flour,yes
+what is bread made of,the station is behind the church,no
+";

@@ -31,6 +31,7 @@ const call = async (route, body, signal) => {
   if (response.status === 401) {
     byId("key").hidden = false;
     byId("key").elements.key.focus();
+    throw new Refused(key ? "The service does not know this key." : "The service needs a key.");
   }
   if (!response.ok) throw new Refused(reasonOf(await response.text(), response.status));
   return response;
