@@ -143,9 +143,9 @@ fn trained(program: &Path) -> Result<(Vec<String>, Vec<String>)> {
     let at = |name: &str| folder.join(name);
     let text = |path: PathBuf| path.display().to_string();
     let encoder = text(at("fill").join("model"));
-    let [endings, pairs] =
-        [("endings.jsonl", ENDINGS), ("pairs.csv", PAIRS)].map(|(name, rows)| (at(name), rows));
-    for (path, rows) in [&endings, &pairs] {
+    let [endings, rows] =
+        [("endings.jsonl", ENDINGS.to_owned()), ("pairs.csv", pairs())].map(|(name, rows)| (at(name), rows));
+    for (path, rows) in [&endings, &rows] {
         fs::write(path, rows).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let small = |task: &str, data: &str| {
@@ -177,7 +177,7 @@ fn trained(program: &Path) -> Result<(Vec<String>, Vec<String>)> {
         ("translate", steps("configs/phrases-transformer.toml", "train.steps=150")),
         ("write", steps("configs/gpt-char-sample.toml", "train.steps=200")),
         ("choose", choose),
-        ("rank", columns(small("classification", &text(pairs.0)), "text=query,pair=text,label=fits")),
+        ("rank", columns(small("classification", &text(rows.0)), "text=query,pair=text,label=fits")),
     ];
     for (name, args) in &models {
         if !at(name).join("model").join("config.json").exists() {
@@ -212,16 +212,20 @@ const ENDINGS: &str = r#"{"context": "The sailor saw the storm coming and", "cho
 {"context": "It began to rain, so she", "choices": ["watered the garden.", "opened her umbrella."], "label": 1}
 "#;
 
-/// Queries, each with a text that fits it and one that does not.
-const PAIRS: &str = "query,text,fits
-how does snow become ice,new snow presses the old snow into ice,yes
-how does snow become ice,the bakery opens at six,no
-when does the bakery open,the bakery opens at six,yes
-when does the bakery open,the train was late,no
-where is the station,the station is behind the church,yes
-where is the station,she watered the garden,no
-who wrote the letter,the letter was written by her brother,yes
-who wrote the letter,bread is made of flour,no
-what is bread made of,bread is made of flour,yes
-what is bread made of,the station is behind the church,no
-";
+/// Questions with their answers: each pair of them is a row, which fits or not.
+const PAIRS: [(&str, &str); 5] = [
+    ("how does snow become ice", "new snow presses the old snow into ice"),
+    ("when does the bakery open", "the bakery opens at six"),
+    ("where is the station", "the station is behind the church"),
+    ("who wrote the letter", "the letter was written by her brother"),
+    ("what is bread made of", "bread is made of flour"),
+];
+
+/// A table of all pairs.
+fn pairs() -> String {
+    let row = |(query, right): &(&str, &str), (_, text): &(&str, &str)| {
+        format!("{query},{text},{}\n", if right == text { "yes" } else { "no" })
+    };
+    let rows = PAIRS.iter().flat_map(|query| PAIRS.iter().map(move |text| row(query, text)));
+    "query,text,fits\n".to_owned() + &rows.collect::<String>()
+}

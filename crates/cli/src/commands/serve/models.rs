@@ -15,11 +15,11 @@ use cloze_model::seq2seq::{
 use cloze_tokenizer::Tokenizer;
 use cloze_trainer::embed::{EmbedConfig, EmbedRequest, Embedder};
 use cloze_trainer::fill_mask::{FillMask, FillRequest};
-use cloze_trainer::finetune::{Predictor, TASK_FILE, TaskSection, ValueLoss};
+use cloze_trainer::finetune::{Predictor, TaskFile, TaskSection, ValueLoss};
 use cloze_trainer::generate::{GenerateConfig, GenerateSettings, Generator};
 use cloze_trainer::requests::{GenerateRequest, Queue, QueueCounts, TranslateRequest};
 use cloze_trainer::translate::{TranslateConfig, TranslateSettings, Translator};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::refusal::{Refusal, Why};
 use crate::model;
@@ -82,8 +82,8 @@ enum Task {
 }
 
 fn task_of(folder: &Path) -> Result<Task> {
-    if folder.join(TASK_FILE).exists() {
-        return Ok(Task::Predict);
+    if let Some(TaskFile { task, .. }) = TaskFile::<Value>::read(folder)? {
+        return Ok(if task["kind"] == "embedding" { Task::Embed } else { Task::Predict });
     }
     if let Some(found) = model_type(folder)? {
         let is_of = |types: &[&str]| types.contains(&found.as_str());
@@ -310,5 +310,16 @@ mod tests {
         assert_eq!(parts("=x"), ("=x", "=x"));
         assert_eq!(default_name("org/model"), "org/model");
         assert_eq!(default_name(env!("CARGO_MANIFEST_DIR")), "cli");
+    }
+
+    #[test]
+    fn a_trained_model_does_what_it_was_trained_for() {
+        let folder = tempfile::tempdir().unwrap();
+        for (kind, embeds) in [("embedding", true), ("tagging", false)] {
+            let file = TaskFile { task: json!({ "kind": kind }), max_len: 64, pairs: None };
+            file.write(folder.path()).unwrap();
+            let task = task_of(folder.path()).unwrap();
+            assert_eq!((matches!(task, Task::Embed), matches!(task, Task::Predict)), (embeds, !embeds));
+        }
     }
 }
