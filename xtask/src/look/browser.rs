@@ -84,11 +84,16 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), json!({}))?;
         }
-        // A page needs nothing but its file.
-        let offline =
-            json!({ "offline": true, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1 });
-        browser.call("Network.emulateNetworkConditions", offline)?;
+        // A page in a file needs nothing else.
+        browser.network(false)?;
         Ok(browser)
+    }
+
+    /// Gives pages a network, or takes it.
+    pub fn network(&mut self, is_on: bool) -> Result<()> {
+        let conditions =
+            json!({ "offline": !is_on, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1 });
+        self.call("Network.emulateNetworkConditions", conditions).map(drop)
     }
 
     /// Opens a file in a view.
@@ -98,6 +103,11 @@ impl Browser {
 
     /// Opens a file at a fragment of its address, such as `#view=matrix`, in a view.
     pub fn show_at(&mut self, page: &Path, fragment: &str, view: &View) -> Result<()> {
+        self.show_url(&format!("{}{fragment}", address(page)), view)
+    }
+
+    /// Opens an address in a view.
+    pub fn show_url(&mut self, url: &str, view: &View) -> Result<()> {
         self.size(view, HEIGHT)?;
         let scheme = if view.dark { "dark" } else { "light" };
         let media = json!({
@@ -107,7 +117,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", media)?;
         // Another fragment of the page that is open would not open it again.
         self.navigate("about:blank")?;
-        self.navigate(&format!("{}{fragment}", address(page)))
+        self.navigate(url)
     }
 
     fn navigate(&mut self, url: &str) -> Result<()> {
@@ -166,6 +176,20 @@ impl Browser {
             self.call("Input.dispatchKeyEvent", json!({ "type": kind, "key": key, "code": key }))?;
         }
         Ok(())
+    }
+
+    /// Presses Enter with the control key.
+    pub fn control_enter(&mut self) -> Result<()> {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let event = json!({ "type": kind, "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "modifiers": 2 });
+            self.call("Input.dispatchKeyEvent", event)?;
+        }
+        Ok(())
+    }
+
+    /// Types a text where the cursor is.
+    pub fn write(&mut self, text: &str) -> Result<()> {
+        self.call("Input.insertText", json!({ "text": text })).map(drop)
     }
 
     /// Lets pages save files to a folder.

@@ -2,6 +2,8 @@
 
 mod browser;
 mod inspection;
+mod panels;
+mod served;
 mod used;
 
 use std::fs;
@@ -11,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::bench::kept;
-use crate::step;
+use crate::{program, step};
 use browser::{Browser, View};
 
 /// Open pages and pictures in Chromium, and measure what a reader would notice.
@@ -19,7 +21,8 @@ use browser::{Browser, View};
 /// Every page is opened at 1280 and 390 pixels, in light and in dark, and printed. Letters that are small, that
 /// do not stand out from their ground, that overlap or are cut off, and pages wider than their window, are
 /// errors. Then pages are used, with the network off: the pointer moves over them, and an inspection beside its JSON is
-/// clicked through and timed. Without Chromium nothing is opened, which one line says.
+/// clicked through and timed. Last, `cloze serve` is started with small models of each kind, trained on the embedded samples the first
+/// time, and each panel of its page is asked. Without Chromium nothing is opened, which one line says.
 #[derive(clap::Args)]
 pub struct Args {
     /// Pages, pictures, and folders with these, such as a run's [default: an invented page of each kind].
@@ -27,6 +30,16 @@ pub struct Args {
     /// Write a screenshot of each view, and each page as PDF, to this folder.
     #[arg(long, value_name = "DIR")]
     write: Option<PathBuf>,
+    /// A model of the served page, as `cloze serve --model` takes it; may be given several times [default: small models of
+    /// each kind]. With it alone, the served page is the only one.
+    #[arg(long, value_name = "[NAME=]MODEL")]
+    model: Vec<String>,
+    /// An index of the served page.
+    #[arg(long, value_name = "[NAME=]DIR", requires = "model")]
+    index: Vec<String>,
+    /// The program that serves [default: `cloze`, built in release].
+    #[arg(long, value_name = "PROGRAM")]
+    cloze: Option<PathBuf>,
     /// The browser's program.
     #[arg(long, value_name = "PROGRAM")]
     browser: Option<PathBuf>,
@@ -49,7 +62,14 @@ const VIEWS: [View; 5] = [
 impl Args {
     /// The invented pages, without screenshots.
     pub fn usual() -> Self {
-        Self { paths: Vec::new(), write: None, browser: None }
+        Self {
+            paths: Vec::new(),
+            write: None,
+            model: Vec::new(),
+            index: Vec::new(),
+            cloze: None,
+            browser: None,
+        }
     }
 }
 
@@ -62,12 +82,15 @@ pub fn run(args: &Args) -> Result<()> {
         eprintln!("==> look: skipped, Chromium is not installed (Debian: apt-get install chromium)");
         return Ok(());
     };
-    let paths = if args.paths.is_empty() { vec![invented()?] } else { args.paths.clone() };
+    let paths = match args.paths.is_empty() {
+        true if args.model.is_empty() => vec![invented()?],
+        _ => args.paths.clone(),
+    };
     let mut pages = Vec::new();
     for path in &paths {
         gather(path, &mut pages)?;
     }
-    if pages.is_empty() {
+    if pages.is_empty() && !paths.is_empty() {
         bail!("no .html or .svg file in {}", shown(&paths));
     }
     if let Some(folder) = &args.write {
@@ -96,8 +119,16 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     eprintln!("==> look: {} pages in {} views, {problems} problems", pages.len(), VIEWS.len());
+    if args.paths.is_empty() || !args.model.is_empty() {
+        let program = args.cloze.clone().map_or_else(|| program::build(None), Ok)?;
+        let found = served::look(&mut browser, &program, &args.model, &args.index, args.write.as_deref())?;
+        for problem in &found {
+            println!("the served page: {problem}");
+        }
+        problems += found.len();
+    }
     if problems > 0 {
-        bail!("{problems} problems in {} pages", pages.len());
+        bail!("{problems} problems in pages");
     }
     Ok(())
 }
@@ -138,9 +169,14 @@ fn look(
     paths: &[PathBuf],
 ) -> Result<Vec<String>> {
     browser.show(page, view)?;
+    measured(browser, view, &name(page, paths), write)
+}
+
+/// What is wrong with the page that is open, of which a screenshot is written if there is a folder for it.
+fn measured(browser: &mut Browser, view: &View, name: &str, write: Option<&Path>) -> Result<Vec<String>> {
     let measured = browser.evaluate(include_str!("measure.js"))?;
     if let Some(folder) = write {
-        let name = format!("{}.{}", name(page, paths), view.name);
+        let name = format!("{name}.{}", view.name);
         fs::write(folder.join(format!("{name}.png")), browser.screenshot(view)?)?;
         if view.print {
             fs::write(folder.join(format!("{name}.pdf")), browser.pdf()?)?;

@@ -432,6 +432,66 @@ fn what_is_wrong_is_said_in_json() {
 }
 
 #[test]
+fn the_page_is_the_same_for_everyone_and_told_of_the_models() {
+    let names = [models::MASKED, models::CLASSIFIER, models::RERANKER, models::TAGGER, models::TRANSLATOR];
+    let served = Served::start(&names, &[]);
+    let got = served.get("/");
+    let page = cloze::evaluation::report::ServicePage::new();
+    assert_eq!((got.status, &got.text), (200, &page.html));
+    for (name, value) in [
+        ("content-type", "text/html; charset=utf-8"),
+        ("content-security-policy", page.policy.as_str()),
+        ("referrer-policy", "no-referrer"),
+        ("x-content-type-options", "nosniff"),
+    ] {
+        assert_eq!(got.headers[name], value);
+    }
+    let info = served.get("/info").ok();
+    let routes: Vec<Vec<&str>> = info["models"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|model| {
+            model["routes"].as_array().unwrap().iter().map(|route| route.as_str().unwrap()).collect()
+        })
+        .collect();
+    assert_eq!(routes[0], ["/fill-mask", "/embed_sparse", "/tokenize", "/decode"]);
+    assert_eq!(
+        (&info["models"][0]["mask_token"], &info["models"][1]["mask_token"]),
+        (&json!("[MASK]"), &Value::Null)
+    );
+    assert!(routes[1].contains(&"/predict") && !routes[1].contains(&"/tag"), "{routes:?}");
+    assert!(routes[2].contains(&"/rerank"), "{routes:?}");
+    assert_eq!((routes[3][0], routes[4][0]), ("/tag", "/translate"));
+    assert_eq!(info["indexes"], json!([]));
+    // Every route of a model takes it.
+    for (model, routes) in info["models"].as_array().unwrap().iter().zip(&routes) {
+        for route in routes {
+            let got = served.post(route, &json!({ "model": model["name"] }));
+            // What is missing is the text.
+            assert!(
+                [400, 422].contains(&got.status) && got.text.contains("missing"),
+                "{route}: {}",
+                got.text
+            );
+        }
+    }
+
+    let body = json!({ "inputs": [TEXTS[0]], "parameters": { "alignment": true } });
+    let aligned = served.post("/translate", &body).ok();
+    let plain = served.post("/translate", &json!({ "inputs": [TEXTS[0]] })).ok();
+    assert_eq!(aligned[0]["translation_text"], plain[0]["translation_text"]);
+    assert!(plain[0]["alignment"].is_null());
+    let pairs: Vec<(usize, usize)> = serde_json::from_value(aligned[0]["alignment"].clone()).unwrap();
+    let n_words = |text: &str| text.split_whitespace().count();
+    let n_target = n_words(aligned[0]["translation_text"].as_str().unwrap());
+    assert!(
+        !pairs.is_empty() && pairs.iter().all(|(from, to)| *from < n_words(TEXTS[0]) && *to < n_target),
+        "{pairs:?}"
+    );
+}
+
+#[test]
 fn clients_get_their_own_answers_while_another_floods() {
     let served = Served::start(&[models::ENCODER], &[]);
     let texts: Vec<String> =
@@ -502,6 +562,10 @@ fn keys_are_needed_and_a_signal_ends_the_service() {
         Served::start(&[models::ENCODER], &["--api-key-file", keys, "--origin", "https://mine.example"]);
     let body = r#"{"inputs": "a"}"#;
     assert_eq!(served.post_text("/embed", body, &[]).refused().0, 401);
+    // The page asks for a key itself; the main route, at the same path, needs one.
+    assert_eq!(served.get("/").status, 200);
+    assert_eq!(served.post_text("/", body, &[]).refused().0, 401);
+    assert_eq!(served.get("/info").refused().0, 401);
     assert_eq!(served.post_text("/embed", body, &[("authorization", "Bearer other")]).refused().0, 401);
     let good = [("authorization", "Bearer second"), ("origin", "https://mine.example")];
     let got = served.post_text("/embed", body, &good);

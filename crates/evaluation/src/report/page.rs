@@ -1,6 +1,6 @@
 //! The frame of every page: its policy, its style and its header.
 //!
-//! A page loads nothing, and has no script but the one of a map or an inspection, enforced by its content security policy;
+//! A page loads nothing, and has no script but the one of a map, an inspection or a service, enforced by its content security policy;
 //! maud escapes all text.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -8,6 +8,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::chart;
 
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// What the page of a service may do beyond that: ask where it comes from. Its forms are read by its script alone.
+const ASKS: &str = "; connect-src 'self'; base-uri 'none'; form-action 'none'";
 
 /// What a page says first.
 #[derive(Default)]
@@ -26,19 +29,27 @@ pub(super) struct Page<'a> {
     pub style: &'a str,
     /// The SHA-256 in base64 of the one script that may run.
     pub script: Option<&'a str>,
+    /// Whether that script may ask the service that the page comes from.
+    pub asks: bool,
 }
 
 impl Page<'_> {
+    /// Its content security policy.
+    pub(super) fn policy(&self) -> String {
+        let script = self.script.map(|hash| format!("; script-src 'sha256-{hash}'")).unwrap_or_default();
+        let asks = if self.asks { ASKS } else { "" };
+        format!("{POLICY}{script}{asks}")
+    }
+
     /// The page with this content after its header.
     pub(super) fn with(&self, content: Markup) -> Markup {
-        let script = self.script.map(|hash| format!("; script-src 'sha256-{hash}'")).unwrap_or_default();
         html! {
             (DOCTYPE)
             html lang="en" {
                 head {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta http-equiv="Content-Security-Policy" content={ (POLICY) (script) };
+                    meta http-equiv="Content-Security-Policy" content=(self.policy());
                     title { (self.title) }
                     style { (PreEscaped(include_str!("style.css"))) (PreEscaped(chart::STYLE)) (PreEscaped(self.style)) }
                 }

@@ -10,21 +10,11 @@ use cloze_trainer::finetune::ValueLoss;
 /// Summary, body and answer of each route, and the shapes that they share.
 const ROUTES: &str = include_str!("routes.json");
 
-/// Whether a model answers a route.
-fn suits(path: &str, served: &Served) -> bool {
+/// Whether a model answers a route; all are there for those that say how the service is.
+fn suits(path: &str, route: &Value, served: &Served) -> bool {
     match path {
-        "/embed" | "/embed_all" | "/similarity" | "/v1/embeddings" | "/search" => {
-            matches!(served.kind, Kind::Embeds(_))
-        }
-        "/embed_sparse" | "/fill-mask" => matches!(served.kind, Kind::Fills(_)),
-        "/generate" | "/v1/completions" => matches!(served.kind, Kind::Generates(_)),
-        "/translate" => matches!(served.kind, Kind::Translates(_)),
-        "/predict" => served.is_classifier(),
-        "/rerank" | "/v1/rerank" | "/v2/rerank" => served.pair_scores().is_some(),
-        "/tag" => served.predicts("tagging"),
-        "/answer" => served.predicts("answers"),
-        "/choose" => served.predicts("multiple-choice"),
-        _ => true,
+        "/search" => matches!(served.kind, Kind::Embeds(_)),
+        _ => route["body"].is_null() || path == "/" || served.routes().contains(&path),
     }
 }
 
@@ -40,13 +30,18 @@ pub fn of(service: &Service) -> Value {
     }
     let mut paths = Map::new();
     for (path, route) in routes {
-        let suitable: Vec<&Served> =
-            service.models.iter().map(|served| &**served).filter(|served| suits(&path, served)).collect();
+        let all = service.models.iter().map(|served| &**served);
+        let suitable: Vec<&Served> = all.filter(|served| suits(&path, &route, served)).collect();
         let is_there = if path == "/search" { !service.indexes.is_empty() } else { !suitable.is_empty() };
         if is_there {
             let operation = operation(&path, route, &suitable, service);
             paths.insert(path, operation);
         }
+    }
+    if let Some(main) = paths.get_mut("/") {
+        let page = json!({ "description": "The page.", "content": { "text/html": { "schema": { "type": "string" } } } });
+        main["get"] =
+            json!({ "summary": "A page on which people ask the models.", "responses": { "200": page } });
     }
     json!({
         "openapi": "3.1.0",

@@ -84,7 +84,7 @@ fn allowed(service: &Arc<Service>, request: &Request, path: &str) -> Result<Room
         let message = format!("a path of {length} bytes, expected at most {MAX_PATH}");
         return Err(Refusal::new(Why::Path, message));
     }
-    service.access.check(headers, path)?;
+    service.access.check(headers, request.method(), path)?;
     if request.method() == Method::POST && service.is_stopping.load(Ordering::Acquire) {
         return Err(Refusal::new(Why::Unhealthy, "the service is stopping"));
     }
@@ -109,7 +109,7 @@ impl Access {
     }
 
     /// Whether a request with these headers may be answered.
-    pub fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), Refusal> {
+    pub fn check(&self, headers: &HeaderMap, method: &Method, path: &str) -> Result<(), Refusal> {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         if let Some(hosts) = &self.hosts {
             let name = host.map(name_of).unwrap_or_default();
@@ -129,7 +129,9 @@ impl Access {
                 return Err(Refusal::new(Why::Forbidden, message));
             }
         }
-        if self.keys.is_empty() || matches!(path, "/health" | "/ready") {
+        // The page has no secret, and asks for a key itself.
+        let is_page = path == "/" && matches!(*method, Method::GET | Method::HEAD);
+        if self.keys.is_empty() || is_page || matches!(path, "/health" | "/ready") {
             return Ok(());
         }
         let given =
@@ -179,7 +181,7 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap()))
             .collect();
-        access.check(&headers, "/embed").map_err(|refusal| refusal.why)
+        access.check(&headers, &Method::POST, "/embed").map_err(|refusal| refusal.why)
     }
 
     #[test]
@@ -211,6 +213,8 @@ mod tests {
             assert_eq!(with(bad), Err(Why::Unauthorized), "{bad}");
         }
         assert_eq!(check(&access, &[]), Err(Why::Unauthorized));
-        assert!(access.check(&HeaderMap::new(), "/health").is_ok());
+        let open = |method, path| access.check(&HeaderMap::new(), &method, path).is_ok();
+        assert!(open(Method::GET, "/health") && open(Method::GET, "/"));
+        assert!(!open(Method::POST, "/") && !open(Method::GET, "/info"));
     }
 }

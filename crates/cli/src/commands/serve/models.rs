@@ -15,11 +15,11 @@ use cloze_model::seq2seq::{
 use cloze_tokenizer::Tokenizer;
 use cloze_trainer::embed::{EmbedConfig, EmbedRequest, Embedder};
 use cloze_trainer::fill_mask::{FillMask, FillRequest};
-use cloze_trainer::finetune::{Predictor, TASK_FILE, TaskSection, ValueLoss};
+use cloze_trainer::finetune::{Predictor, TaskFile, TaskSection, ValueLoss};
 use cloze_trainer::generate::{GenerateConfig, GenerateSettings, Generator};
 use cloze_trainer::requests::{GenerateRequest, Queue, QueueCounts, Share, TranslateRequest};
 use cloze_trainer::translate::{TranslateConfig, TranslateSettings, Translator};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::refusal::{Refusal, Why};
 use super::tally::note;
@@ -83,8 +83,8 @@ enum Task {
 }
 
 fn task_of(folder: &Path) -> Result<Task> {
-    if folder.join(TASK_FILE).exists() {
-        return Ok(Task::Predict);
+    if let Some(TaskFile { task, .. }) = TaskFile::<Value>::read(folder)? {
+        return Ok(if task["kind"] == "embedding" { Task::Embed } else { Task::Predict });
     }
     if let Some(found) = model_type(folder)? {
         let is_of = |types: &[&str]| types.contains(&found.as_str());
@@ -180,6 +180,38 @@ impl Served {
         }
     }
 
+    /// The routes that it answers.
+    pub fn routes(&self) -> Vec<&'static str> {
+        let mut routes = match &self.kind {
+            Kind::Embeds(_) => vec!["/embed", "/embed_all", "/similarity", "/v1/embeddings"],
+            Kind::Fills(_) => vec!["/fill-mask", "/embed_sparse"],
+            Kind::Generates(_) => vec!["/generate", "/v1/completions"],
+            Kind::Translates(_) => vec!["/translate"],
+            Kind::Predicts(queue) => match queue.model().kind() {
+                "tagging" => vec!["/tag"],
+                "answers" => vec!["/answer"],
+                "multiple-choice" => vec!["/choose"],
+                _ => Vec::new(),
+            },
+        };
+        if self.is_classifier() {
+            routes.push("/predict");
+        }
+        if self.pair_scores().is_some() && self.reads_pairs() {
+            routes.extend(["/rerank", "/v1/rerank", "/v2/rerank"]);
+        }
+        routes.extend(["/tokenize", "/decode"]);
+        routes
+    }
+
+    /// The mask that it fills, if it fills masks.
+    pub fn mask_token(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Fills(queue) => Some(queue.model().mask_token()),
+            _ => None,
+        }
+    }
+
     /// The most tokens of a text, if there is a limit.
     pub fn max_len(&self) -> Option<usize> {
         match &self.kind {
@@ -218,6 +250,11 @@ impl Served {
             }
             _ => None,
         }
+    }
+
+    /// Whether its predictor reads pairs of texts: one that was trained with single texts refuses them.
+    fn reads_pairs(&self) -> bool {
+        matches!(&self.kind, Kind::Predicts(queue) if queue.model().input().contains("\"pair\""))
     }
 
     /// Whether it gives texts classes or numbers.
@@ -292,5 +329,16 @@ mod tests {
         assert_eq!(parts("=x"), ("=x", "=x"));
         assert_eq!(default_name("org/model"), "org/model");
         assert_eq!(default_name(env!("CARGO_MANIFEST_DIR")), "cli");
+    }
+
+    #[test]
+    fn a_trained_model_does_what_it_was_trained_for() {
+        let folder = tempfile::tempdir().unwrap();
+        for (kind, embeds) in [("embedding", true), ("tagging", false)] {
+            let file = TaskFile { task: json!({ "kind": kind }), max_len: 64, pairs: None };
+            file.write(folder.path()).unwrap();
+            let task = task_of(folder.path()).unwrap();
+            assert_eq!((matches!(task, Task::Embed), matches!(task, Task::Predict)), (embeds, !embeds));
+        }
     }
 }

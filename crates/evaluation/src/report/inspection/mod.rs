@@ -23,6 +23,7 @@ use pack::packed;
 /// The page's one script, in the order in which its parts need one another.
 const SCRIPT: &str = concat!(
     "\"use strict\";\n(() => {\n",
+    include_str!("../elements.js"),
     include_str!("script/base.js"),
     include_str!("script/tokens.js"),
     include_str!("script/pens.js"),
@@ -101,7 +102,7 @@ impl InspectionReport<'_> {
             kind: "inside a model",
             title: self.title,
             facts: &self.all_facts(),
-            style: include_str!("inspection.css"),
+            style: concat!(include_str!("../controls.css"), include_str!("inspection.css")),
             script: Some(&hash),
             ..Page::default()
         };

@@ -3,6 +3,7 @@
 mod embeddings;
 mod open_ai;
 mod ours;
+mod page;
 mod pairs;
 mod search;
 mod status;
@@ -67,7 +68,7 @@ pub fn router(service: &Arc<Service>) -> Router {
         || async { Refusal::new(Why::NotFound, "there is no such route; `GET /openapi.json` lists them") };
     let other_method = || async { Refusal::new(Why::Method, "the route has another method") };
     Router::new()
-        .route("/", post(tei::main))
+        .route("/", get(page::page).post(tei::main))
         .route("/embed", post(tei::embed))
         .route("/embed_all", post(tei::embed_all))
         .route("/embed_sparse", post(tei::embed_sparse))

@@ -109,7 +109,8 @@ pub async fn choose(State(service): Shared, request: Request) -> Answer {
     Ok(with_counts(response(&body), found.tokens, found.truncated))
 }
 
-/// `{inputs}` → `[{translation_text}]`.
+/// `{inputs, parameters: {num_beams, max_new_tokens, alignment}}` → `[{translation_text}]`; with `alignment` also its pairs of
+/// words, as `cloze translate --alignment` prints them.
 pub async fn translate(State(service): Shared, request: Request) -> Answer {
     let mut fields = service.fields(request).await?;
     let translates = |served: &Served| matches!(served.kind, Kind::Translates(_));
@@ -123,6 +124,7 @@ pub async fn translate(State(service): Shared, request: Request) -> Answer {
     let mut settings = TranslateSettings::default();
     settings.decoding.beams = parameters.count("num_beams", 1, MAX_BEAMS)?;
     settings.decoding.max_new = parameters.count("max_new_tokens", 1, MAX_NEW)?;
+    settings.alignment = parameters.flag("alignment")?;
     parameters.only("clean_up_tokenization_spaces", &[json!(true), json!(false)])?;
     parameters.end()?;
     let bytes = inputs.iter().map(String::len).sum();
@@ -137,7 +139,14 @@ pub async fn translate(State(service): Shared, request: Request) -> Answer {
     let requests = inputs.into_iter().map(|text| TranslateRequest { text, settings: settings.clone() });
     let found = asking.all(requests.collect()).await?;
     served.count_truncated(found.truncated);
-    let first = |all: &Vec<cloze::Translation>| json!({ "translation_text": all.first().map(|one| one.text.as_str()).unwrap_or_default() });
+    let first = |all: &Vec<cloze::Translation>| {
+        let best = all.first();
+        let mut shown = json!({ "translation_text": best.map(|one| one.text.as_str()).unwrap_or_default() });
+        if let Some(alignment) = best.and_then(|one| one.alignment.as_ref()) {
+            shown["alignment"] = json!(alignment.pairs());
+        }
+        shown
+    };
     let all: Vec<Value> = found.answers.iter().map(first).collect();
     Ok(with_counts(response(&all), found.tokens, found.truncated))
 }

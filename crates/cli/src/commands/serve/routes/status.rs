@@ -14,7 +14,19 @@ pub async fn info(State(service): Shared) -> Answer {
     let models: Vec<Value> = service
         .models
         .iter()
-        .map(|served| json!({ "name": served.name, "task": served.task(), "max_input_length": served.max_len() }))
+        .map(|served| {
+            let mut of_model = json!({ "name": served.name, "task": served.task(), "max_input_length": served.max_len(),
+                "routes": served.routes() });
+            if let Some(mask) = served.mask_token() {
+                of_model["mask_token"] = mask.into();
+            }
+            of_model
+        })
+        .collect();
+    let indexes: Vec<Value> = service
+        .indexes
+        .iter()
+        .map(|index| json!({ "name": index.name, "model": index.model.name }))
         .collect();
     let first = &service.models[0];
     Ok(response(&json!({
@@ -24,6 +36,7 @@ pub async fn info(State(service): Shared) -> Answer {
         "auto_truncate": !service.refuses_long,
         "version": env!("CARGO_PKG_VERSION"),
         "models": models,
+        "indexes": indexes,
     })))
 }
 
