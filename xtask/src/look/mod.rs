@@ -6,12 +6,13 @@ mod used;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::bench::kept;
-use crate::step;
+use crate::{program, step, test};
 use browser::{Browser, View};
 
 /// Open pages and pictures in Chromium, and measure what a reader would notice.
@@ -27,6 +28,9 @@ pub struct Args {
     /// Write a screenshot of each view, and each page as PDF, to this folder.
     #[arg(long, value_name = "DIR")]
     write: Option<PathBuf>,
+    /// Print how long pages take, and do not judge it: other work on the machine takes time too.
+    #[arg(long)]
+    no_times: bool,
     /// The browser's program.
     #[arg(long, value_name = "PROGRAM")]
     browser: Option<PathBuf>,
@@ -49,7 +53,7 @@ const VIEWS: [View; 5] = [
 impl Args {
     /// The invented pages, without screenshots.
     pub fn usual() -> Self {
-        Self { paths: Vec::new(), write: None, browser: None }
+        Self { paths: Vec::new(), write: None, no_times: false, browser: None }
     }
 }
 
@@ -57,7 +61,7 @@ pub fn run(args: &Args) -> Result<()> {
     let found = PROGRAMS
         .iter()
         .map(PathBuf::from)
-        .find(|name| step::succeeds(std::process::Command::new(name).arg("--version")));
+        .find(|name| step::succeeds(Command::new(name).arg("--version")));
     let Some(program) = args.browser.clone().or(found) else {
         eprintln!("==> look: skipped, Chromium is not installed (Debian: apt-get install chromium)");
         return Ok(());
@@ -87,7 +91,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     for page in pages.iter().filter(|page| page.extension().is_some_and(|ending| ending == "html")) {
         for view in VIEWS.iter().filter(|view| used::VIEWS.contains(&view.name)) {
-            let found = used::use_page(&mut browser, page, view)
+            let found = used::use_page(&mut browser, page, view, !args.no_times)
                 .with_context(|| format!("{}, {}", page.display(), view.name))?;
             for problem in &found {
                 println!("{}, {}, in use: {problem}", page.display(), view.name);
@@ -108,9 +112,13 @@ fn invented() -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
     }
-    let mut example = step::cargo("run");
-    example.args(["--quiet", "--package", "cloze-evaluation", "--example", "pages", "--"]).arg(&folder);
-    step::run("write a page of each kind", &mut example)?;
+    let mut build = step::cargo("build");
+    match program::is_built_with_tests() {
+        true => build.arg("--workspace").args(test::PROFILE).args(test::FEATURES),
+        false => build.args(["--package", "cloze-evaluation"]),
+    };
+    let example = step::executable("build the pages' example", build.args(["--example", "pages"]), "pages")?;
+    step::run("write a page of each kind", Command::new(example).arg(&folder))?;
     Ok(folder)
 }
 

@@ -1,5 +1,6 @@
 use super::layer::ElmoLayer;
 use super::{CharacterEncoder, PieceBytes};
+use crate::blocks::replaced;
 use crate::ops;
 use crate::{Backbone, BackboneShape, Sequences, linear_maps};
 use burn::module::Module;
@@ -74,7 +75,8 @@ impl ElmoEncoder {
         let rows = ids.iter().map(|id| different.partition_point(|other| other < id) as i32);
         let rows = TensorData::new(rows.collect::<Vec<i32>>(), [1, ids.len()]);
         let encoded = self.characters.encode(&words, device);
-        ops::embedding(encoded, Tensor::<2, Int>::from_data(rows, device)).squeeze_dim::<2>(0)
+        let words = ops::embedding(encoded, Tensor::<2, Int>::from_data(rows, device));
+        replaced(self.characters.projection.weight.id, words).squeeze_dim::<2>(0)
     }
 }
 
