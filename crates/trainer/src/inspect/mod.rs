@@ -428,7 +428,7 @@ impl Inspector {
                     values
                 }
                 Method::GradientWeightedAttention => gradient_weighted::gradient_weighted(&explained)?,
-                Method::Occlusion => occlusion::occlusion(&explained)?,
+                Method::Occlusion => occlusion::occlusion(&explained),
             };
             let signed = !matches!(method, Method::Rollout | Method::GradientWeightedAttention);
             if source.iter().chain(&target).any(|value| !value.is_finite()) {

@@ -6,7 +6,7 @@ use cloze_data::{TokenBatch, TokenSequence};
 use cloze_model::Sequences;
 use cloze_model::awd_lstm::{AwdLstm, AwdLstmForSequenceClassification};
 use cloze_model::bert::{Bert, BertInput, Pooling};
-use cloze_model::blocks::{LinearMap, LinearMaps};
+use cloze_model::blocks::{Embedding, LinearMap, LinearMaps};
 use cloze_model::elmo::{Elmo, ElmoEncoder, ElmoForSequenceClassification, ElmoForTokenClassification};
 use cloze_model::gpt::Gpt;
 use cloze_model::seq2seq::{AnyEncoderDecoder, EncoderDecoder};
@@ -99,11 +99,30 @@ impl Model {
 
     /// The tables in which words are looked up, that of the source first; see [`cloze_model::blocks::replace_embeddings`].
     pub fn tables(&self) -> Vec<ParamId> {
-        let of_characters = |encoder: &ElmoEncoder| vec![encoder.characters.projection.weight.id];
+        match self.of_characters() {
+            Some(encoder) => vec![encoder.characters.projection.weight.id],
+            None => self.embeddings().into_iter().map(|table| table.weight.id).collect(),
+        }
+    }
+
+    /// The word embeddings of each side, source first, `[1, len, d]` each.
+    pub fn words(&self, input: &Input, device: &Device) -> Vec<Tensor<3>> {
+        let source = &input.source.input_ids;
+        if let Some(encoder) = self.of_characters() {
+            return vec![encoder.words(source, device)];
+        }
+        let look_up = |table: &Embedding, ids: &[i32]| {
+            table.forward(Tensor::<1, Int>::from_data(ids, device).unsqueeze_dim::<2>(0))
+        };
+        // Both sides of an encoder–decoder may have one table.
+        let tables = self.embeddings();
+        let of_source = tables.first().map(|table| look_up(table, source));
+        let of_target = tables.last().filter(|_| !input.target.is_empty());
+        of_source.into_iter().chain(of_target.map(|table| look_up(table, &input.target))).collect()
+    }
+
+    fn embeddings(&self) -> Vec<&Embedding> {
         let tables = match self {
-            Self::ElmoTexts(model) => return of_characters(&model.encoder),
-            Self::ElmoTags(model) => return of_characters(&model.encoder),
-            Self::ElmoWriter(model) => return of_characters(&model.encoder),
             Self::RecurrentTexts(model) => vec![Some(&model.encoder.embedding)],
             Self::RecurrentTags(model) => vec![Some(&model.encoder.embedding)],
             Self::AwdLstmTexts(model) => vec![Some(&model.encoder.embedding)],
@@ -120,7 +139,17 @@ impl Model {
             }
             _ => self.bert().map(|bert| Some(&bert.embeddings.tokens)).into_iter().collect(),
         };
-        tables.into_iter().flatten().map(|table| table.weight.id).collect()
+        tables.into_iter().flatten().collect()
+    }
+
+    /// The encoder of a model that reads words by their characters.
+    fn of_characters(&self) -> Option<&ElmoEncoder> {
+        match self {
+            Self::ElmoTexts(model) => Some(&model.encoder),
+            Self::ElmoTags(model) => Some(&model.encoder),
+            Self::ElmoWriter(model) => Some(&model.encoder),
+            _ => None,
+        }
     }
 
     /// Layers of the source's own attention, of the target's own, to the source from the target, and of a model whose

@@ -178,7 +178,7 @@ fn recurrent_language_models_owe_nothing_to_later_tokens() {
         let layers = given.lens.map(|lens| lens.layers).unwrap_or_default();
         assert_eq!(layers.len(), n_layers);
         let best = &given.answer.unwrap().choices[0];
-        for layer in layers.last() {
+        if let Some(layer) = layers.last() {
             let (name, probability) = &layer.positions[2].best[0];
             assert_eq!(*name, best.name);
             assert!((probability - best.probability.unwrap()).abs() < 1e-6);
