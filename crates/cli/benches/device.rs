@@ -13,6 +13,9 @@
 //! PyTorch.
 #![allow(missing_docs)]
 
+#[path = "../../trainer/benches/common/mod.rs"]
+mod common;
+
 use burn::tensor::{Int, Tensor, TensorData};
 use cloze::Device;
 use cloze::device::{self, DeviceName};
@@ -81,7 +84,7 @@ fn main() {
         other => panic!("`{other}` is not pretrain, curve, finetune, embed or generate"),
     };
     let Done { timed, units, gflop, losses } = done;
-    let ms = median(timed.times);
+    let ms = common::median(timed.times);
     let line = serde_json::json!({
         "ms": ms,
         "per_s": units as f64 / ms * 1e3,
@@ -324,10 +327,7 @@ impl Bench<'_> {
         if let Some(usage) = self.device.memory_pool_usage().filter(|usage| usage.bytes_reserved > 0) {
             return usage.bytes_reserved as f64 / 1e6;
         }
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok())
-            .map_or(0.0, |kb| kb / 1e3)
+        common::peak_megabytes()
     }
 }
 
@@ -414,10 +414,4 @@ fn mixed(step: u64, row: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     bits ^ (bits >> 31)
-}
-
-/// The middle of times, the mean of the two in the middle of an even number.
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2])
 }

@@ -8,6 +8,9 @@
 //! with deviations over texts. `time` prints one JSON line. `cargo xtask bench inspect` runs it beside Captum.
 #![allow(missing_docs)]
 
+#[path = "../../trainer/benches/common/mod.rs"]
+mod common;
+
 use cloze::data::Random;
 use cloze::evaluation::inspection::{Explanation, Token};
 use cloze::{Classifier, Device, InspectRequest, Inspector, Method};
@@ -55,23 +58,17 @@ fn time(model: &str, texts: &[String], name: &str, rounds: usize) {
         }
     };
     explain();
-    let mut seconds: Vec<f64> = (0..rounds)
-        .map(|_| {
-            let start = Instant::now();
-            explain();
-            start.elapsed().as_secs_f64()
-        })
-        .collect();
-    seconds.sort_by(f64::total_cmp);
-    let median = seconds[seconds.len() / 2];
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let peak = peak.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
+    let round = |_| {
+        let start = Instant::now();
+        explain();
+        start.elapsed().as_secs_f64()
+    };
+    let median = common::median((0..rounds).map(round).collect());
     println!(
         "{{\"ms\":{:.3},\"per_s\":{:.3},\"peak_mb\":{:.1}}}",
         1e3 * median / texts.len() as f64,
         texts.len() as f64 / median,
-        peak.unwrap_or(0.0) / 1e3
+        common::peak_megabytes()
     );
 }
 

@@ -29,7 +29,7 @@ pub struct Inspector {
 }
 
 impl Inspector {
-    /// Loads a model folder of any kind that has attention, or a model by its hub name (see [`names::find`]).
+    /// Loads a model folder of any kind, or a model by its hub name (see [`names::find`]).
     ///
     /// # Errors
     /// Those of [`names::find`] and of [`load`](inspect::Inspector::load).

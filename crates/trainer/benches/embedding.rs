@@ -9,6 +9,8 @@
 //! beside its peers.
 #![allow(missing_docs)]
 
+mod common;
+
 use burn::tensor::Device;
 use cloze_evaluation::correlation::spearman;
 use cloze_model::ParamInit;
@@ -119,16 +121,12 @@ fn timed(rounds: usize, mut work: impl FnMut()) -> Vec<f64> {
     (0..rounds).map(round).collect()
 }
 
-fn report(mut times: Vec<f64>, units: usize) {
-    times.sort_by(f64::total_cmp);
-    let median = f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2]);
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let peak = peak.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
+fn report(times: Vec<f64>, units: usize) {
+    let median = common::median(times);
     println!(
         "{{\"ms\":{:.3},\"per_s\":{:.1},\"peak_mb\":{:.1}}}",
         median * 1e3,
         units as f64 / median,
-        peak.unwrap_or(0.0) / 1e3
+        common::peak_megabytes()
     );
 }

@@ -243,7 +243,7 @@ fn a_text_of_zeros_is_another_baseline() {
 
 #[test]
 fn heads_have_figures_and_neurons() {
-    let request = InspectRequest { layers: Some(1..2), neurons: true, ..InspectRequest::new("a b c") };
+    let request = InspectRequest { layers: Some(1..2), neurons_up_to: 5, ..InspectRequest::new("a b c") };
     let seen = classifier().inspect(&request).unwrap();
     let [layer] = &seen.attention[0].layers[..] else { panic!("one layer is asked for") };
     assert_eq!((layer.layer, layer.heads.len()), (1, 3));

@@ -114,8 +114,8 @@ impl Bench<'_> {
         fs::write(&input, lines.join("\n") + "\n")
             .with_context(|| format!("cannot write {}", input.display()))?;
         let run = self.run_folder()?;
-        let model = path_text(&run.join("model"))?;
-        let source = path_text(&input)?;
+        let model = measure::path_text(&run.join("model"))?;
+        let source = measure::path_text(&input)?;
         let converted = ["f32", "int8"].map(|precision| self.place.join(format!("ctranslate2-{precision}")));
         for (precision, converted) in ["f32", "int8"].into_iter().zip(&converted) {
             remove(converted)?;
@@ -207,7 +207,7 @@ impl Bench<'_> {
         let converted = self.place.join(format!("gpt2-{layers}-int8"));
         let (model, converted) = (folder.to_string_lossy(), converted.to_string_lossy());
         if !folder.join("tokenizer.json").exists() {
-            let tokenizer = path_text(&step::root().join("../shared/tokenizers/gpt2"))?;
+            let tokenizer = measure::path_text(&step::root().join("../shared/tokenizers/gpt2"))?;
             let arguments = ["make-gpt2", &model, "--tokenizer", &tokenizer, "--layers", layers];
             measure::output(&mut measure::peer(python, "generate.py", &arguments))?;
             let arguments = ["convert", &model, &converted, "--precision", "int8"];
@@ -273,7 +273,7 @@ impl Bench<'_> {
     fn training(&self) -> Result<String> {
         let folder = self.place.join("shakespeare");
         let steps = if self.args.quick { 100 } else { 2_000 };
-        let text = path_text(&step::root().join("../shared/data/corpus/tinyshakespeare.txt"))?;
+        let text = measure::path_text(&step::root().join("../shared/data/corpus/tinyshakespeare.txt"))?;
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         let (mut our_loss, mut their_loss) = (f64::NAN, None);
         for round in 1..=self.rounds {
@@ -349,11 +349,6 @@ fn bandwidth() -> f64 {
         (WORDS * 8) as f64 / start.elapsed().as_secs_f64()
     };
     (0..5).map(|_| pass()).fold(0.0, f64::max)
-}
-
-fn path_text(path: &Path) -> Result<String> {
-    let path = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
-    path.into_os_string().into_string().ok().context("a path that is not Unicode")
 }
 
 #[cfg(test)]

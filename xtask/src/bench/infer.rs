@@ -30,8 +30,8 @@ pub fn run(args: &Args) -> Result<()> {
     let given = |path: &Option<PathBuf>, usual: &str| path.clone().unwrap_or_else(|| shared.join(usual));
     let model = given(&args.model, "models/all-MiniLM-L6-v2");
     let pairs = given(&args.pairs, "data/sts2015/test.tsv");
-    let text = path_text(&first_sentences(&given(&args.sentences, "data/sst2/train.tsv"))?)?;
-    let (model, pairs) = (path_text(&model)?, path_text(&pairs)?);
+    let text = measure::path_text(&first_sentences(&given(&args.sentences, "data/sst2/train.tsv"))?)?;
+    let (model, pairs) = (measure::path_text(&model)?, measure::path_text(&pairs)?);
 
     let (python, processor) = (measure::python(), Processor::here());
     let bench = measure::build("cloze-trainer", "embedding")?;
@@ -116,9 +116,4 @@ pub fn first_sentences(path: &Path) -> Result<PathBuf> {
     let target = std::env::temp_dir().join("cloze-bench-sentences.txt");
     std::fs::write(&target, sentences).with_context(|| format!("cannot write {}", target.display()))?;
     Ok(target)
-}
-
-pub fn path_text(path: &Path) -> Result<String> {
-    let path = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
-    path.into_os_string().into_string().ok().context("a path that is not Unicode")
 }

@@ -63,11 +63,13 @@ pub fn run(args: &Args) -> Result<()> {
         .map(|(name, most)| (place.join(name), most));
     let n_texts = write_texts(&texts, &all.0, all.1)?;
     write_texts(&texts, &timed.0, timed.1)?;
+    let model = measure::path_text(&model)?;
+    let (all, timed) = (measure::path_text(&all.0)?, measure::path_text(&timed.0)?);
     let bench = measure::build("cloze", "inspect")?;
     let python = measure::python();
 
     eprintln!("how faithful, {n_texts} texts …");
-    let printed = measure::output(&mut measure::ours(&bench, &["faithful", &text(&model), &text(&all.0)]))?;
+    let printed = measure::output(&mut measure::ours(&bench, &["faithful", &model, &all]))?;
     let faithful = read(&printed)?;
     let mut rows = Vec::new();
     for (name, has_peer) in METHODS.into_iter().chain([(RANDOM, false)]) {
@@ -75,11 +77,11 @@ pub fn run(args: &Args) -> Result<()> {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for round in 1..=if name == RANDOM { 0 } else { args.rounds } {
             eprintln!("{name}, round {round} of {}", args.rounds);
-            let given = ["time", &text(&model), &text(&timed.0), name, "1"];
+            let given = ["time", &model, &timed, name, "1"];
             ours.push(Measured::from(&mut measure::ours(&bench, &given))?);
             if let Some(python) = python.as_ref().filter(|_| has_peer) {
-                let given = [name, &text(&model), &text(&timed.0), "1"];
-                theirs.push(Measured::from(&mut measure::peer(python, "inspect.py", &given))?);
+                let given = [name, &model, &timed, "1"];
+                theirs.push(Measured::from(&mut measure::peer(python, "explain.py", &given))?);
             }
         }
         rows.push(row(name, figures, &ours, &theirs));
@@ -144,10 +146,6 @@ fn read(printed: &str) -> Result<BTreeMap<String, Faithful>> {
         Ok((figures.method.clone(), figures))
     };
     printed.lines().filter(|line| line.starts_with('{')).map(line).collect()
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -172,6 +172,12 @@ pub fn peer(python: &OsString, script: &str, arguments: &[&str]) -> Command {
     command
 }
 
+/// A path that is there, whole and as text: what a benchmark is given on its command line.
+pub fn path_text(path: &Path) -> Result<String> {
+    let path = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
+    path.into_os_string().into_string().ok().context("a path that is not Unicode")
+}
+
 /// Builds a crate's benchmark and returns where it lies.
 pub fn build(package: &str, bench: &str) -> Result<PathBuf> {
     let mut build = step::cargo("bench");

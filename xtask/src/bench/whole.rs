@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<()> {
     fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
     let measured = Inputs::make(&place, &given(&args.corpus, "data/corpus"))
         .and_then(|inputs| {
-            let model = path_text(&given(&args.model, "models/all-MiniLM-L6-v2"))?;
+            let model = measure::path_text(&given(&args.model, "models/all-MiniLM-L6-v2"))?;
             measure::output(Command::new(&bench).args(["models", &model]).arg(&place))?;
             inputs.rows(&place, &given(&args.tokenizers, "tokenizers"), &model)
         })
@@ -187,10 +187,10 @@ impl Inputs {
     }
 
     fn rows(&self, place: &Path, tokenizers: &Path, encoder: &str) -> Result<Vec<Row>> {
-        let corpus = path_text(&self.corpus)?;
+        let corpus = measure::path_text(&self.corpus)?;
         let mut rows = Vec::new();
         for (name, folder) in [("WordPiece", "bert-base-cased"), ("byte-level BPE", "gpt2")] {
-            let tokenizer = path_text(&tokenizers.join(folder))?;
+            let tokenizer = measure::path_text(&tokenizers.join(folder))?;
             for (format, threads) in [("ids", 1), ("ids", 2), ("u16", 2), ("npy", 2)] {
                 rows.push(Row {
                     name: format!("encode, {name}, {format}, threads: {threads}"),
@@ -217,7 +217,7 @@ impl Inputs {
                 });
             }
         }
-        let [classifier, masked] = ["classifier", "masked"].map(|name| path_text(&place.join(name)));
+        let [classifier, masked] = ["classifier", "masked"].map(|name| measure::path_text(&place.join(name)));
         let (classifier, masked) = (classifier?, masked?);
         let models = [
             (vec!["embed", "--model", encoder], &self.sentences, SENTENCES, ["embed", encoder]),
@@ -281,11 +281,6 @@ fn table(outcomes: &[Outcome]) -> String {
 
 fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     words.into_iter().map(str::to_owned).collect()
-}
-
-fn path_text(path: &Path) -> Result<String> {
-    let path = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
-    path.into_os_string().into_string().ok().context("a path that is not Unicode")
 }
 
 #[cfg(test)]

@@ -16,11 +16,17 @@ use crate::bench::kept;
 const FIRST: f64 = 1_000.0;
 const ANSWER: f64 = 50.0;
 
-/// What is wrong with the page that is open.
-pub fn click_through(browser: &mut Browser, page: &Path, view: &View) -> Result<Vec<String>> {
+/// What is wrong with the page that is open; its times only if they are judged.
+pub fn click_through(
+    browser: &mut Browser,
+    page: &Path,
+    view: &View,
+    judges_times: bool,
+) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     ready(browser)?;
-    times(browser, page, view, &mut problems)?;
+    let slow = times(browser, page, view)?;
+    problems.extend(slow.into_iter().filter(|_| judges_times));
     let json = page.with_extension("json");
     if json.exists() {
         let seen: Value = serde_json::from_slice(
@@ -74,7 +80,9 @@ fn ready(browser: &mut Browser) -> Result<()> {
     browser.evaluate("document.getElementById('stage').scrollIntoView({ block: 'center' }); 0").map(drop)
 }
 
-fn times(browser: &mut Browser, page: &Path, view: &View, problems: &mut Vec<String>) -> Result<()> {
+/// What is slow. All times are printed.
+fn times(browser: &mut Browser, page: &Path, view: &View) -> Result<Vec<String>> {
+    let mut problems = Vec::new();
     // The least of three rounds: other work on the machine is not the page's.
     let mut first = f64::INFINITY;
     for _ in 0..3 {
@@ -107,7 +115,7 @@ fn times(browser: &mut Browser, page: &Path, view: &View, problems: &mut Vec<Str
         said.push(format!("{what} {value:.0} ms"));
     }
     eprintln!("    {}", said.join(", "));
-    Ok(())
+    Ok(problems)
 }
 
 /// What the page says about its state.

@@ -8,12 +8,13 @@ mod used;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::bench::kept;
-use crate::{program, step};
+use crate::{program, step, test};
 use browser::{Browser, View};
 
 /// Open pages and pictures in Chromium, and measure what a reader would notice.
@@ -40,6 +41,9 @@ pub struct Args {
     /// The program that serves [default: `cloze`, built in release].
     #[arg(long, value_name = "PROGRAM")]
     cloze: Option<PathBuf>,
+    /// Print how long pages take, and do not judge it: other work on the machine takes time too.
+    #[arg(long)]
+    no_times: bool,
     /// The browser's program.
     #[arg(long, value_name = "PROGRAM")]
     browser: Option<PathBuf>,
@@ -68,16 +72,15 @@ impl Args {
             model: Vec::new(),
             index: Vec::new(),
             cloze: None,
+            no_times: false,
             browser: None,
         }
     }
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let found = PROGRAMS
-        .iter()
-        .map(PathBuf::from)
-        .find(|name| step::succeeds(std::process::Command::new(name).arg("--version")));
+    let found =
+        PROGRAMS.iter().map(PathBuf::from).find(|name| step::succeeds(Command::new(name).arg("--version")));
     let Some(program) = args.browser.clone().or(found) else {
         eprintln!("==> look: skipped, Chromium is not installed (Debian: apt-get install chromium)");
         return Ok(());
@@ -110,7 +113,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     for page in pages.iter().filter(|page| page.extension().is_some_and(|ending| ending == "html")) {
         for view in VIEWS.iter().filter(|view| used::VIEWS.contains(&view.name)) {
-            let found = used::use_page(&mut browser, page, view)
+            let found = used::use_page(&mut browser, page, view, !args.no_times)
                 .with_context(|| format!("{}, {}", page.display(), view.name))?;
             for problem in &found {
                 println!("{}, {}, in use: {problem}", page.display(), view.name);
@@ -139,9 +142,13 @@ fn invented() -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
     }
-    let mut example = step::cargo("run");
-    example.args(["--quiet", "--package", "cloze-evaluation", "--example", "pages", "--"]).arg(&folder);
-    step::run("write a page of each kind", &mut example)?;
+    let mut build = step::cargo("build");
+    match program::is_built_with_tests() {
+        true => build.arg("--workspace").args(test::PROFILE).args(test::FEATURES),
+        false => build.args(["--package", "cloze-evaluation"]),
+    };
+    let example = step::executable("build the pages' example", build.args(["--example", "pages"]), "pages")?;
+    step::run("write a page of each kind", Command::new(example).arg(&folder))?;
     Ok(folder)
 }
 

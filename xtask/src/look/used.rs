@@ -10,8 +10,8 @@ use super::inspection;
 /// The views in which pages are used.
 pub const VIEWS: [&str; 2] = ["wide-light", "narrow-dark"];
 
-/// What goes wrong while a page is used.
-pub fn use_page(browser: &mut Browser, page: &Path, view: &View) -> Result<Vec<String>> {
+/// What goes wrong while a page is used; being slow only if times are judged.
+pub fn use_page(browser: &mut Browser, page: &Path, view: &View, judges_times: bool) -> Result<Vec<String>> {
     browser.errors();
     browser.show(page, view)?;
     let mut problems = Vec::new();
@@ -31,7 +31,7 @@ pub fn use_page(browser: &mut Browser, page: &Path, view: &View) -> Result<Vec<S
         problems.extend(map(browser, [left, top, width, height])?);
     }
     if browser.evaluate("document.getElementById('stage') !== null")? == true {
-        problems.extend(inspection::click_through(browser, page, view)?);
+        problems.extend(inspection::click_through(browser, page, view, judges_times)?);
     }
     problems.extend(browser.errors().into_iter().map(|error| format!("an error in the console: {error}")));
     Ok(problems)

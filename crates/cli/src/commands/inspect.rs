@@ -134,6 +134,7 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let device = args.device.open()?;
     let inspector = Inspector::load(&args.model, &device)?;
+    let is_written = args.output.is_some() || args.json.is_some();
     let request = InspectRequest {
         text,
         pair: args.pair.clone(),
@@ -151,19 +152,16 @@ pub fn run(args: &Args) -> Result<()> {
             BaselineName::Zeros => Baseline::Zeros,
         },
         layers: args.layers.clone(),
-        // The table needs no attention.
-        without_attention: args.output.is_none() && args.json.is_none(),
-        neurons: args.neurons.unwrap_or(true),
-        lens: true,
+        // The table needs neither.
+        without_attention: !is_written,
+        lens: is_written,
+        neurons_up_to: match args.neurons {
+            Some(true) => usize::MAX,
+            Some(false) => 0,
+            None => NEURON_TOKENS,
+        },
     };
-    let mut seen = inspector.inspect(&request)?;
-    if args.neurons.is_none() && seen.source.len() > NEURON_TOKENS {
-        seen.attention
-            .iter_mut()
-            .flat_map(|maps| &mut maps.layers)
-            .flat_map(|layer| &mut layer.heads)
-            .for_each(|head| head.neurons = None);
-    }
+    let seen = inspector.inspect(&request)?;
     for note in &seen.notes {
         say(note);
     }

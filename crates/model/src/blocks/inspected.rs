@@ -117,7 +117,8 @@ pub(super) fn attend<A: Attention>(attention: &A, input: AttentionInput<'_>) -> 
 
 /// Runs `run`; meanwhile on this thread, `replacement` replaces what the [`Embedding`](super::Embedding)s whose weights are
 /// among `tables` look up, `[batch, len, d]`, in the order in which they are applied: an encoder–decoder looks up its
-/// source first.
+/// source first. Words that are read by their characters have no table: an [`Elmo`](crate::elmo::Elmo)'s are named by its
+/// projection's weights.
 ///
 /// # Panics
 /// If embeddings are being replaced on this thread.
@@ -132,7 +133,7 @@ pub fn replace_embeddings<R>(
 }
 
 /// What was looked up in a table, or its replacement.
-pub(super) fn replaced(table: ParamId, found: Tensor<3>) -> Tensor<3> {
+pub(crate) fn replaced(table: ParamId, found: Tensor<3>) -> Tensor<3> {
     WORDS.with_borrow_mut(|words| match words {
         Some(words) if words.tables.contains(&table) => (words.replacement)(found),
         _ => found,

@@ -49,7 +49,7 @@ pub use feed_forward::{FeedForward, FeedForwardConfig};
 pub use gated_convolution::GatedConvolution;
 pub use inference_weight::InferenceWeight;
 pub use inspected::{ScoreParts, SeenAttention, observe_attention, replace_embeddings};
-pub(crate) use inspected::{is_attention_observed, show_attention};
+pub(crate) use inspected::{is_attention_observed, replaced, show_attention};
 pub use key_value_cache::KeyValueCache;
 pub use layer_norm::LayerNorm;
 pub use linear::Linear;

@@ -1,5 +1,6 @@
 use super::layer::ElmoLayer;
 use super::{CharacterEncoder, PieceBytes};
+use crate::blocks::replaced;
 use crate::ops;
 use crate::{Backbone, BackboneShape, Sequences, linear_maps};
 use burn::module::Module;
@@ -54,7 +55,7 @@ impl ElmoEncoder {
     /// If there is no sequence, or an id is out of the vocabulary.
     pub fn forward(&self, sequences: &Sequences, device: &Device) -> ElmoOutput {
         let packing = sequences.packing();
-        let words = self.embed(sequences.ids(), device);
+        let words = self.words(sequences.ids(), device).squeeze_dim::<2>(0);
         let mut layers = vec![Tensor::cat(vec![words.clone(), words.clone()], 1)];
         let mut states = [words.clone(), words];
         for (number, layer) in self.layers.iter().enumerate() {
@@ -65,8 +66,11 @@ impl ElmoEncoder {
         ElmoOutput { layers, forward, reverse }
     }
 
-    /// The vectors of all tokens, `[n_tokens, p]`. Each distinct piece's characters are encoded once.
-    fn embed(&self, ids: &[i32], device: &Device) -> Tensor<2> {
+    /// The vectors of pieces, `[1, n_tokens, p]`. Each distinct piece's characters are encoded once.
+    ///
+    /// # Panics
+    /// If there is no piece, or an id is out of the vocabulary.
+    pub fn words(&self, ids: &[i32], device: &Device) -> Tensor<3> {
         let mut different = ids.to_vec();
         different.sort_unstable();
         different.dedup();
@@ -74,7 +78,8 @@ impl ElmoEncoder {
         let rows = ids.iter().map(|id| different.partition_point(|other| other < id) as i32);
         let rows = TensorData::new(rows.collect::<Vec<i32>>(), [1, ids.len()]);
         let encoded = self.characters.encode(&words, device);
-        ops::embedding(encoded, Tensor::<2, Int>::from_data(rows, device)).squeeze_dim::<2>(0)
+        let words = ops::embedding(encoded, Tensor::<2, Int>::from_data(rows, device));
+        replaced(self.characters.projection.weight.id, words)
     }
 }
 

@@ -63,7 +63,8 @@ impl Opened {
                     )));
                 }
                 no_place(request)?;
-                let value = f64::from(self.outputs(&input, Asked::Text, device)?[0]);
+                let outputs = self.outputs(&input, Asked::Text, device)?;
+                let value = f64::from(outputs[0]);
                 let probability = sigmoid.then(|| 1.0 / (1.0 + (-value).exp()));
                 let choice = Choice { name: "value".into(), score: value, probability };
                 let answer = Answer {
@@ -73,7 +74,7 @@ impl Opened {
                     choices: vec![choice],
                     against: None,
                 };
-                Ok(Some(self.found(answer, input, Asked::Text, vec![0], Vec::new())))
+                Ok(Some(self.found(answer, input, Asked::Text, [vec![0], Vec::new()], &outputs)))
             }
             Kind::Classes(names) => {
                 no_place(request)?;
@@ -181,11 +182,11 @@ impl Opened {
         answer: Answer,
         input: Input,
         asked: Asked,
-        plus: Vec<usize>,
-        minus: Vec<usize>,
+        [plus, minus]: [Vec<usize>; 2],
+        outputs: &[f32],
     ) -> Found {
         let read_from = self.model.read_from(asked, input.source.len());
-        Found { answer, score: Score { asked, plus, minus, read_from }, input }
+        Found { answer, score: Score::new(asked, plus, minus, read_from, outputs), input }
     }
 
     /// One of a few names.
@@ -225,7 +226,7 @@ impl Opened {
             explained: names[explained].clone(),
             against: against.map(|id| names[id].clone()),
         };
-        Ok(Some(self.found(answer, input, asked, vec![explained], against.into_iter().collect())))
+        Ok(Some(self.found(answer, input, asked, [vec![explained], against.into_iter().collect()], &outputs)))
     }
 
     /// One of all pieces; `said` is the one that stands there.
@@ -273,7 +274,7 @@ impl Opened {
             explained: name(explained),
             against: against.map(name),
         };
-        Ok(Some(self.found(answer, input, asked, vec![explained], against.into_iter().collect())))
+        Ok(Some(self.found(answer, input, asked, [vec![explained], against.into_iter().collect()], &outputs)))
     }
 
     /// The tokenizer of the pieces that the model answers.
@@ -356,16 +357,10 @@ impl Opened {
             against: against.map(text),
         };
         let columns = |(first, last): (usize, usize)| vec![first, n + last];
-        let score = Score {
-            asked: Asked::Text,
-            plus: columns(explained),
-            minus: against.map(columns).unwrap_or_default(),
-            read_from: if explained.0 == explained.1 {
-                vec![explained.0]
-            } else {
-                vec![explained.0, explained.1]
-            },
-        };
+        let mut read_from = vec![explained.0, explained.1];
+        read_from.dedup();
+        let minus = against.map(columns).unwrap_or_default();
+        let score = Score::new(Asked::Text, columns(explained), minus, read_from, &outputs);
         Ok(Found { answer, score, input: reading.input.clone() })
     }
 }

@@ -5,9 +5,7 @@ use crate::{Result, TrainerError};
 use burn::tensor::{Device, Int, Tensor};
 use cloze_model::blocks::replace_embeddings;
 use cloze_model::ops::as_inference;
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 /// Which number of a model's outputs is explained: the sum of some, less that of others.
 #[derive(Debug, Clone)]
@@ -18,9 +16,24 @@ pub(super) struct Score {
     pub minus: Vec<usize>,
     /// The tokens whose states the answer is read from.
     pub read_from: Vec<usize>,
+    /// The score of the text itself.
+    pub value: f64,
 }
 
 impl Score {
+    /// The score of a text with these outputs.
+    pub fn new(
+        asked: Asked,
+        plus: Vec<usize>,
+        minus: Vec<usize>,
+        read_from: Vec<usize>,
+        outputs: &[f32],
+    ) -> Self {
+        let sum = |columns: &[usize]| columns.iter().map(|column| f64::from(outputs[*column])).sum::<f64>();
+        let value = sum(&plus) - sum(&minus);
+        Self { asked, plus, minus, read_from, value }
+    }
+
     /// `[copies, answers]` → `[copies]`
     fn of(&self, outputs: Tensor<2>) -> Tensor<1> {
         let sum = |columns: &[usize]| {
@@ -71,42 +84,22 @@ impl Explained<'_> {
         [self.input.source.len(), self.input.target.len()]
     }
 
-    /// The score of the text, its word embeddings, and those of the baseline, each of one copy.
-    ///
-    /// # Errors
-    /// [`TrainerError::OutputNotFinite`].
-    pub fn begin(&self) -> Result<(f64, Words, Words)> {
-        let (score, words) = self.looked_up(self.input);
-        if !score.is_finite() {
-            return Err(TrainerError::OutputNotFinite);
-        }
+    /// The word embeddings of the text, of one copy.
+    pub fn words(&self) -> Words {
+        self.model.words(self.input, self.device)
+    }
+
+    /// The word embeddings of the baseline, of one copy.
+    pub fn baseline(&self) -> Words {
         let Some(filler) = self.filler else {
-            // Nothing is kept of a text of zeros, unless it is to be.
-            let zeros = words.iter().zip(&self.kept).map(|(words, kept)| with_kept(words, kept));
-            let zeros = zeros.collect();
-            return Ok((score, words, zeros));
+            return self.words().iter().zip(&self.kept).map(|(words, kept)| with_kept(words, kept)).collect();
         };
         let mut other = self.input.clone();
         let sides = [&mut other.source.input_ids, &mut other.target];
         for (ids, kept) in sides.into_iter().zip(&self.kept) {
             ids.iter_mut().zip(kept).filter(|(_, kept)| !**kept).for_each(|(id, _)| *id = filler);
         }
-        let (_, baseline) = self.looked_up(&other);
-        Ok((score, words, baseline))
-    }
-
-    fn looked_up(&self, input: &Input) -> (f64, Words) {
-        let found = Rc::new(RefCell::new(Vec::new()));
-        let place = found.clone();
-        let see = move |words: Tensor<3>| {
-            place.borrow_mut().push(words.clone());
-            words
-        };
-        let outputs = replace_embeddings(self.model.tables(), see, || {
-            self.model.outputs(input, self.score.asked, 1, self.device)
-        });
-        let score = self.score.of(outputs).into_scalar::<f32>();
-        (f64::from(score), found.take())
+        self.model.words(&other, self.device)
     }
 
     /// The scores with these word embeddings, one for each copy.
@@ -193,6 +186,7 @@ pub(super) fn summed(gradient: Tensor<3>, words: Tensor<3>) -> Vec<f64> {
 mod tests {
     use super::super::gradient_times_input::gradient_times_input;
     use super::super::integrated_gradients::integrated_gradients;
+    use super::super::lens::rows;
     use super::super::occlusion::occlusion;
     use super::*;
     use burn::module::Module;
@@ -213,7 +207,8 @@ mod tests {
         let tracked = model.clone().train().no_grad();
         let source = TokenSequence { input_ids: vec![4, 7, 5], token_type_ids: vec![0; 3] };
         let input = Input { source, target: Vec::new() };
-        let score = Score { asked: Asked::Token(2), plus: vec![6], minus: vec![1], read_from: vec![2] };
+        let outputs = rows(model.outputs(&input, Asked::Token(2), 1, &device)).remove(0);
+        let score = Score::new(Asked::Token(2), vec![6], vec![1], vec![2], &outputs);
         let mut explained = Explained {
             model: &model,
             tracked: Some(&tracked),
@@ -224,7 +219,8 @@ mod tests {
             filler: None,
             most_copies: 100,
         };
-        let (whole, ..) = explained.begin().unwrap();
+        let whole = score.value;
+        assert!((explained.scores(&explained.words())[0] - whole).abs() < 1e-6);
         let [product, _] = gradient_times_input(&explained).unwrap();
         // Nothing is seen of other tokens, and all of the score is of the last one.
         assert_eq!(product[..2], [0.0, 0.0]);
@@ -233,7 +229,7 @@ mod tests {
         for most_copies in [100, 7, 2, 1] {
             explained.most_copies = most_copies;
             let ([integrated, _], completeness) = integrated_gradients(&explained).unwrap();
-            let [occluded, _] = occlusion(&explained).unwrap();
+            let [occluded, _] = occlusion(&explained);
             for other in [integrated, occluded] {
                 assert!(product.iter().zip(other).all(|(a, b)| (a - b).abs() < 1e-5));
             }

@@ -15,10 +15,10 @@ const GAP: f64 = 0.01;
 /// The points of the integral are doubled while the sum over all tokens is not F(x) − F(x′).
 ///
 /// # Errors
-/// A model whose weights have no gradient, or whose output is not finite.
+/// A model whose weights have no gradient.
 pub(super) fn integrated_gradients(explained: &Explained<'_>) -> Result<([Vec<f64>; 2], Completeness)> {
-    let (score, words, baseline) = explained.begin()?;
-    let of_baseline = explained.scores(&baseline)[0];
+    let (words, baseline) = (explained.words(), explained.baseline());
+    let (score, of_baseline) = (explained.score.value, explained.scores(&baseline)[0]);
     let steps: Words =
         words.iter().zip(&baseline).map(|(words, base)| words.clone() - base.clone()).collect();
     let whole = score - of_baseline;

@@ -1,6 +1,6 @@
 //! The logit lens (nostalgebraist 2020): what each layer would answer, if it were the last one.
 
-use super::model::{Input, Model};
+use super::model::{Input, Model, copies_of};
 use burn::tensor::{Device, Tensor};
 use cloze_evaluation::inspection::{Lens, LensLayer, LensPosition, Side};
 use cloze_model::blocks::{Norm, record_pass};
@@ -12,8 +12,8 @@ const BEST: usize = 5;
 /// Positions whose logits are computed at once.
 const POSITIONS: usize = 64;
 
-/// What each layer of a masked or left-to-right model, or of a decoder, would answer; none for other models. States go through
-/// the model's own last normalisation and its head.
+/// What each layer of a masked or left-to-right model, or of a decoder, would answer; none for other models, and where layers
+/// have other features than the head reads. States go through the model's own last normalisation and its head.
 pub(super) fn lens(
     model: &Model,
     input: &Input,
@@ -21,22 +21,33 @@ pub(super) fn lens(
     device: &Device,
 ) -> Option<Lens> {
     type Head<'a> = Box<dyn Fn(Tensor<2>) -> Tensor<2> + 'a>;
-    let (norm, head): (&Option<Norm>, Head<'_>) = match model {
+    let (norm, head): (Option<&Norm>, Head<'_>) = match model {
         Model::Masked(model) => {
             let table = model.bert.embeddings.tokens.weight.val();
-            (&model.bert.encoder.final_norm, Box::new(move |states| model.mlm.forward(states, table.clone())))
+            (
+                model.bert.encoder.final_norm.as_ref(),
+                Box::new(move |states| model.mlm.forward(states, table.clone())),
+            )
         }
-        Model::Writer(model) => (&model.final_norm, Box::new(|states| model.project(states))),
+        Model::Writer(model) => (model.final_norm.as_ref(), Box::new(|states| model.project(states))),
         Model::Translator(AnyEncoderDecoder::Transformer(model)) => {
-            (&model.decoder.final_norm, Box::new(|states| model.project(states)))
+            (model.decoder.final_norm.as_ref(), Box::new(|states| model.project(states)))
         }
+        Model::ElmoWriter(model) => (None, Box::new(|states| model.output.forward(states))),
         _ => return None,
     };
     let side = if input.target.is_empty() { Side::Source } else { Side::Target };
-    let ((), pass) = record_pass(|| model.read(input, device));
-    let n = pass.states.len();
+    let all = match model {
+        Model::ElmoWriter(model) => {
+            let layers = model.encoder.forward(&copies_of(&input.source.input_ids, 1), device).layers;
+            // Those of the direction that predicts the next token come first.
+            layers.into_iter().map(|both| both.chunk(2, 1).remove(0)).collect()
+        }
+        _ => record_pass(|| model.read(input, device)).1.states,
+    };
+    let n = all.len();
     let logits = |number: usize, start: usize, len: usize| {
-        let states = pass.states[number].clone().narrow(0, start, len);
+        let states = all[number].clone().narrow(0, start, len);
         let states = match norm {
             // The last states are normalised already.
             Some(norm) if number + 1 < n => norm.forward(states),
@@ -44,7 +55,7 @@ pub(super) fn lens(
         };
         rows(head(states))
     };
-    let n_positions = pass.states[0].dims()[0];
+    let n_positions = all[0].dims()[0];
     let mut layers: Vec<LensLayer> = (0..n).map(|layer| LensLayer { layer, positions: Vec::new() }).collect();
     for start in (0..n_positions).step_by(POSITIONS) {
         let len = POSITIONS.min(n_positions - start);

@@ -1,6 +1,6 @@
 //! Looks into a model while it reads a text: its attention, explanations of its answer, what each layer would answer.
 //!
-//! An [`Inspector`] opens the folder of any model with attention, and fills an [`Inspection`].
+//! An [`Inspector`] opens the folder of any model of texts, and fills an [`Inspection`].
 //!
 //! | file | what is inside |
 //! | --- | --- |
@@ -71,8 +71,8 @@ pub struct InspectRequest {
     pub layers: Option<Range<usize>>,
     /// Whether attention is left out.
     pub without_attention: bool,
-    /// Whether to keep what scores are made of: queries, keys and positions.
-    pub neurons: bool,
+    /// The most tokens of a side at which what scores are made of is kept: queries, keys and positions. Default 0, not at all.
+    pub neurons_up_to: usize,
     /// Whether to see what each layer would answer, of models that answer with pieces.
     pub lens: bool,
 }
@@ -114,8 +114,8 @@ pub struct Inspector {
 }
 
 impl Inspector {
-    /// Opens a model's folder: an encoder with or without a head, a left-to-right model, or an encoder–decoder. `device` must
-    /// be one without autodiff.
+    /// Opens a model's folder: an encoder with or without a head, a left-to-right model, an encoder–decoder, or a recurrent
+    /// classifier or tagger. `device` must be one without autodiff.
     ///
     /// # Errors
     /// A missing or damaged file in the folder; a model without the head that its task needs; one that nothing can be seen of.
@@ -208,7 +208,9 @@ impl Inspector {
         let attention = match request.without_attention {
             true => Vec::new(),
             false => {
-                let wanted = Wanted { layers, neurons: request.neurons, special: special.clone() };
+                let longest = source.len().max(target.as_ref().map_or(0, Vec::len));
+                let neurons = longest <= request.neurons_up_to;
+                let wanted = Wanted { layers, neurons, special: special.clone() };
                 attention::attention(model, &input, wanted, &self.device)
             }
         };
@@ -426,7 +428,7 @@ impl Inspector {
                     values
                 }
                 Method::GradientWeightedAttention => gradient_weighted::gradient_weighted(&explained)?,
-                Method::Occlusion => occlusion::occlusion(&explained)?,
+                Method::Occlusion => occlusion::occlusion(&explained),
             };
             let signed = !matches!(method, Method::Rollout | Method::GradientWeightedAttention);
             if source.iter().chain(&target).any(|value| !value.is_finite()) {

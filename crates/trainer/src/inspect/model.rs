@@ -4,9 +4,10 @@ use burn::module::{Module, ParamId};
 use burn::tensor::{Device, Int, Tensor};
 use cloze_data::{TokenBatch, TokenSequence};
 use cloze_model::Sequences;
-use cloze_model::awd_lstm::AwdLstmForSequenceClassification;
+use cloze_model::awd_lstm::{AwdLstm, AwdLstmForSequenceClassification};
 use cloze_model::bert::{Bert, BertInput, Pooling};
-use cloze_model::blocks::{LinearMap, LinearMaps};
+use cloze_model::blocks::{Embedding, LinearMap, LinearMaps};
+use cloze_model::elmo::{Elmo, ElmoEncoder, ElmoForSequenceClassification, ElmoForTokenClassification};
 use cloze_model::gpt::Gpt;
 use cloze_model::seq2seq::{AnyEncoderDecoder, EncoderDecoder};
 use cloze_model::tasks::{
@@ -27,6 +28,11 @@ pub(super) enum Model {
     RecurrentTexts(RecurrentForSequenceClassification),
     RecurrentTags(RecurrentForTokenClassification),
     AwdLstmTexts(AwdLstmForSequenceClassification),
+    AwdLstmWriter(AwdLstm),
+    ElmoTexts(ElmoForSequenceClassification),
+    ElmoTags(ElmoForTokenClassification),
+    /// The direction of a bidirectional model that reads from left to right.
+    ElmoWriter(Elmo),
     /// A left-to-right model.
     Writer(Gpt),
     Translator(AnyEncoderDecoder),
@@ -43,6 +49,10 @@ impl LinearMaps for Model {
             Self::RecurrentTexts(model) => model.linear_maps_mut(),
             Self::RecurrentTags(model) => model.linear_maps_mut(),
             Self::AwdLstmTexts(model) => model.linear_maps_mut(),
+            Self::AwdLstmWriter(model) => model.linear_maps_mut(),
+            Self::ElmoTexts(model) => model.linear_maps_mut(),
+            Self::ElmoTags(model) => model.linear_maps_mut(),
+            Self::ElmoWriter(model) => model.linear_maps_mut(),
             Self::Writer(model) => model.linear_maps_mut(),
             Self::Translator(model) => model.linear_maps_mut(),
         }
@@ -78,17 +88,45 @@ impl Model {
             Self::RecurrentTexts(_)
             | Self::RecurrentTags(_)
             | Self::AwdLstmTexts(_)
+            | Self::AwdLstmWriter(_)
+            | Self::ElmoTexts(_)
+            | Self::ElmoTags(_)
+            | Self::ElmoWriter(_)
             | Self::Writer(_)
             | Self::Translator(_) => None,
         }
     }
 
-    /// The tables in which words are looked up, that of the source first.
+    /// The tables in which words are looked up, that of the source first; see [`cloze_model::blocks::replace_embeddings`].
     pub fn tables(&self) -> Vec<ParamId> {
+        match self.of_characters() {
+            Some(encoder) => vec![encoder.characters.projection.weight.id],
+            None => self.embeddings().into_iter().map(|table| table.weight.id).collect(),
+        }
+    }
+
+    /// The word embeddings of each side, source first, `[1, len, d]` each.
+    pub fn words(&self, input: &Input, device: &Device) -> Vec<Tensor<3>> {
+        let source = &input.source.input_ids;
+        if let Some(encoder) = self.of_characters() {
+            return vec![encoder.words(source, device)];
+        }
+        let look_up = |table: &Embedding, ids: &[i32]| {
+            table.forward(Tensor::<1, Int>::from_data(ids, device).unsqueeze_dim::<2>(0))
+        };
+        // Both sides of an encoder–decoder may have one table.
+        let tables = self.embeddings();
+        let of_source = tables.first().map(|table| look_up(table, source));
+        let of_target = tables.last().filter(|_| !input.target.is_empty());
+        of_source.into_iter().chain(of_target.map(|table| look_up(table, &input.target))).collect()
+    }
+
+    fn embeddings(&self) -> Vec<&Embedding> {
         let tables = match self {
             Self::RecurrentTexts(model) => vec![Some(&model.encoder.embedding)],
             Self::RecurrentTags(model) => vec![Some(&model.encoder.embedding)],
             Self::AwdLstmTexts(model) => vec![Some(&model.encoder.embedding)],
+            Self::AwdLstmWriter(model) => vec![Some(&model.encoder.embedding)],
             Self::Writer(model) => vec![Some(&model.tokens)],
             Self::Translator(AnyEncoderDecoder::Transformer(model)) => {
                 vec![model.source_embeddings.as_ref(), Some(&model.target_embeddings)]
@@ -101,7 +139,17 @@ impl Model {
             }
             _ => self.bert().map(|bert| Some(&bert.embeddings.tokens)).into_iter().collect(),
         };
-        tables.into_iter().flatten().map(|table| table.weight.id).collect()
+        tables.into_iter().flatten().collect()
+    }
+
+    /// The encoder of a model that reads words by their characters.
+    fn of_characters(&self) -> Option<&ElmoEncoder> {
+        match self {
+            Self::ElmoTexts(model) => Some(&model.encoder),
+            Self::ElmoTags(model) => Some(&model.encoder),
+            Self::ElmoWriter(model) => Some(&model.encoder),
+            _ => None,
+        }
     }
 
     /// Layers of the source's own attention, of the target's own, to the source from the target, and of a model whose
@@ -180,10 +228,8 @@ impl Model {
             Asked::Token(token) => token,
             Asked::Text => 0,
         };
-        let rows = |len: usize| {
-            let rows: Vec<i32> = (0..copies).map(|copy| (copy * len + token) as i32).collect();
-            Tensor::<1, Int>::from_data(rows.as_slice(), device)
-        };
+        let numbers = |len: usize| (0..copies).map(|copy| (copy * len + token) as i32).collect::<Vec<i32>>();
+        let rows = |len: usize| Tensor::<1, Int>::from_data(numbers(len).as_slice(), device);
         let source = &input.source;
         match self {
             Self::Encoder(_) => unreachable!("an encoder without a head is asked for nothing"),
@@ -196,10 +242,20 @@ impl Model {
             }
             Self::RecurrentTexts(model) => model.forward(&copies_of(&source.input_ids, copies), device),
             Self::AwdLstmTexts(model) => model.forward(&copies_of(&source.input_ids, copies), device),
+            Self::ElmoTexts(model) => model.forward(&copies_of(&source.input_ids, copies), device),
             Self::RecurrentTags(model) => {
-                let positions: Vec<i32> =
-                    (0..copies).map(|copy| (copy * source.len() + token) as i32).collect();
-                model.forward(&copies_of(&source.input_ids, copies), &positions, device)
+                model.forward(&copies_of(&source.input_ids, copies), &numbers(source.len()), device)
+            }
+            Self::ElmoTags(model) => {
+                model.forward(&copies_of(&source.input_ids, copies), &numbers(source.len()), device)
+            }
+            Self::AwdLstmWriter(model) => {
+                let states = model.forward(&copies_of(&source.input_ids, copies), None, device).dropped;
+                model.project(states.select(0, rows(source.len())))
+            }
+            Self::ElmoWriter(model) => {
+                let states = model.encoder.forward(&copies_of(&source.input_ids, copies), device).forward;
+                model.output.forward(states.select(0, rows(source.len())))
             }
             Self::Spans(model) => {
                 let SpanLogits { start, end } =
@@ -227,6 +283,6 @@ fn batch(bert: &Bert, text: &TokenSequence, copies: usize, device: &Device) -> B
     crate::input::input(bert, &tokens, device)
 }
 
-fn copies_of(ids: &[i32], copies: usize) -> Sequences {
+pub(super) fn copies_of(ids: &[i32], copies: usize) -> Sequences {
     std::iter::repeat_n(ids, copies).collect()
 }

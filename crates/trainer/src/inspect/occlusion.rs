@@ -1,16 +1,12 @@
 //! Occlusion: what the score loses without a token.
 
 use super::explained::{Explained, Words};
-use crate::Result;
 use burn::tensor::Tensor;
 
 /// `F(x) − F(x without token i)` of each token that the baseline does not keep, in whose place the baseline stands; 0 for
 /// the others (Zeiler & Fergus 2014, of words Li et al. 2016).
-///
-/// # Errors
-/// A model whose output is not finite.
-pub(super) fn occlusion(explained: &Explained<'_>) -> Result<[Vec<f64>; 2]> {
-    let (score, words, baseline) = explained.begin()?;
+pub(super) fn occlusion(explained: &Explained<'_>) -> [Vec<f64>; 2] {
+    let (score, words, baseline) = (explained.score.value, explained.words(), explained.baseline());
     let mut values: Vec<Vec<f64>> = words.iter().map(|words| vec![0.0; words.dims()[1]]).collect();
     let tokens = values
         .iter()
@@ -31,7 +27,7 @@ pub(super) fn occlusion(explained: &Explained<'_>) -> Result<[Vec<f64>; 2]> {
             values[*side][*token] = score - other;
         }
     }
-    Ok(explained.split(values))
+    explained.split(values)
 }
 
 /// Copies of the words, in each of which at most one token is replaced, `[copies, len, d]`.

@@ -12,9 +12,10 @@ use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_model::ParamInit;
-use cloze_model::awd_lstm::AwdLstmClassifierConfig;
+use cloze_model::awd_lstm::{AwdLstmClassifierConfig, AwdLstmConfig};
 use cloze_model::bert::MlmHead;
 use cloze_model::blocks::LinearMaps;
+use cloze_model::elmo::{ElmoClassifierConfig, ElmoConfig, ElmoTaggerConfig};
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{
     Architecture, DecodeOptions, Format, LoadReport, PretrainedFolder, load_published, model_type,
@@ -102,7 +103,8 @@ impl Opened {
         if is_of(&own) || is_of(TransformerConfig::MODEL_TYPES) && !has_task && !is_encoder {
             return Self::translator(folder, found.unwrap_or_default(), device);
         }
-        if is_of(GptConfig::MODEL_TYPES) && !has_task {
+        let is_recurrent_writer = is_of(AwdLstmConfig::MODEL_TYPES) || is_of(ElmoConfig::MODEL_TYPES);
+        if is_of(GptConfig::MODEL_TYPES) && !has_task || is_recurrent_writer {
             return Self::writer(folder, found.unwrap_or_default(), device);
         }
         match found.filter(|kind| kind.starts_with("cloze-")) {
@@ -157,12 +159,22 @@ impl Opened {
     }
 
     fn writer(folder: &Path, family: String, device: &Device) -> Result<Self> {
-        let (shape, model, _) = load_published::<GptConfig>(folder, &mut ParamInit::new(device, 0))?;
+        let init = &mut ParamInit::new(device, 0);
+        let is_of = |types: &[&str]| types.contains(&family.as_str());
+        let (vocab_size, max_len, model) = if is_of(AwdLstmConfig::MODEL_TYPES) {
+            let (shape, model, _) = load_published::<AwdLstmConfig>(folder, init)?;
+            (shape.vocab_size, usize::MAX, Model::AwdLstmWriter(model))
+        } else if is_of(ElmoConfig::MODEL_TYPES) {
+            let (_, model, _) = load_published::<ElmoConfig>(folder, init)?;
+            (model.encoder.vocab_size(), usize::MAX, Model::ElmoWriter(model))
+        } else {
+            let (shape, model, _) = load_published::<GptConfig>(folder, init)?;
+            (shape.vocab_size, shape.max_positions, Model::Writer(model))
+        };
         let tokenizer = whole(Tokenizer::load(folder)?)?;
-        check_vocabulary(&tokenizer, folder, shape.vocab_size)?;
+        check_vocabulary(&tokenizer, folder, vocab_size)?;
         let name = format!("{family}, left to right");
-        let max_len = shape.max_positions;
-        let opened = Self::of(folder, name, Kind::Writer, Model::Writer(model), tokenizer, max_len);
+        let opened = Self::of(folder, name, Kind::Writer, model, tokenizer, max_len);
         Ok(Self { pairs: Some(false), ..opened })
     }
 
@@ -180,10 +192,16 @@ impl Opened {
         } else if is_of(AwdLstmClassifierConfig::MODEL_TYPES) {
             let (config, model, _) = load_published::<AwdLstmClassifierConfig>(folder, init)?;
             (config.encoder.vocab_size, config.n_outputs, Model::AwdLstmTexts(model))
+        } else if is_of(ElmoClassifierConfig::MODEL_TYPES) {
+            let (config, model, _) = load_published::<ElmoClassifierConfig>(folder, init)?;
+            (config.encoder.vocab_size(), config.n_outputs, Model::ElmoTexts(model))
+        } else if is_of(ElmoTaggerConfig::MODEL_TYPES) {
+            let (config, model, _) = load_published::<ElmoTaggerConfig>(folder, init)?;
+            (config.encoder.vocab_size(), config.n_tags, Model::ElmoTags(model))
         } else {
             return Err(refuse(format!(
-                "{}: nothing inside a model of the kind {family} can be seen yet; expected a Transformer, an \
-                 encoder–decoder, or a recurrent classifier or tagger with a table of pieces",
+                "{}: nothing inside a model of the kind {family} can be seen; expected a Transformer, an encoder–decoder, \
+                 or a recurrent classifier, tagger or language model",
                 folder.display()
             )));
         };

@@ -2,6 +2,10 @@ use super::*;
 use crate::finetune::testing::{ask, init, saved, tokenizer};
 use crate::finetune::{PretrainedTask, TASK_FILE, TagTask, TaggingSection, TaskFile, TaskSection, TextTask};
 use cloze_data::labelled::{LabelSet, TagScheme};
+use cloze_model::awd_lstm::AwdLstmConfig;
+use cloze_model::elmo::{
+    CharacterEncoderConfig, ElmoClassifierConfig, ElmoConfig, ElmoTaggerConfig, Filters,
+};
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{FloatType, save_published};
 use cloze_model::recurrent::{Cell, Reading};
@@ -144,6 +148,46 @@ fn recurrent<C: cloze_model::huggingface::Published>(config: &C, task: TaskSecti
     folder
 }
 
+/// A small ELMo of the tokenizer's 57 pieces.
+fn elmo() -> ElmoConfig {
+    let pieces: Vec<Vec<u8>> = (0..57).map(|piece| format!("piece {piece}").into_bytes()).collect();
+    let characters = CharacterEncoderConfig {
+        max_characters: 10,
+        d_character: 4,
+        filters: [[1, 4], [2, 4]].map(Filters::from).to_vec(),
+        n_highway: 1,
+        d_out: 6,
+        ..CharacterEncoderConfig::default()
+    };
+    ElmoConfig { characters, d_hidden: 9, ..ElmoConfig::new(pieces.iter().map(Vec::as_slice).collect()) }
+}
+
+#[test]
+fn recurrent_language_models_owe_nothing_to_later_tokens() {
+    let awd_lstm = AwdLstmConfig { d_embedding: 6, d_hidden: 9, n_layers: 2, ..AwdLstmConfig::new(57) };
+    let [of_awd_lstm, of_elmo] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    save_published(of_awd_lstm.path(), &awd_lstm.init(&mut init()), &awd_lstm, FloatType::F32).unwrap();
+    save_published(of_elmo.path(), &elmo().init(&mut init()), &elmo(), FloatType::F32).unwrap();
+    // Layers of an AWD-LSTM are wider than what its head reads; the forward half of an ELMo's are not.
+    for (folder, n_layers) in [(of_awd_lstm, 0), (of_elmo, 3)] {
+        tokenizer().save(folder.path()).unwrap();
+        let inspector = open(&folder);
+        let request = InspectRequest { place: Some(3), lens: true, ..InspectRequest::new(TEXT) };
+        let given = seen(&inspector, request);
+        for explanation in &given.explanations {
+            assert!(explanation.source[3..].iter().all(|value| *value == 0.0), "{explanation:?}");
+        }
+        let layers = given.lens.map(|lens| lens.layers).unwrap_or_default();
+        assert_eq!(layers.len(), n_layers);
+        let best = &given.answer.unwrap().choices[0];
+        if let Some(layer) = layers.last() {
+            let (name, probability) = &layer.positions[2].best[0];
+            assert_eq!(*name, best.name);
+            assert!((probability - best.probability.unwrap()).abs() < 1e-6);
+        }
+    }
+}
+
 #[test]
 fn recurrent_models_are_explained_without_attention() {
     let encoder = RecurrentEncoderConfig {
@@ -160,10 +204,12 @@ fn recurrent_models_are_explained_without_attention() {
         serde_json::from_value(json!({ "kind": "classification", "labels": labels })).unwrap();
     let pooling = RecurrentPooling::Attention;
     let config = RecurrentClassifierConfig { encoder: encoder.clone(), pooling, n_outputs: 2 };
-    let classifier = recurrent(&config, section);
+    let classifier = recurrent(&config, section.clone());
     let config = RecurrentTaggerConfig { encoder, n_tags: 5, crf: false };
     let tagger = recurrent(&config, TaskSection::Tagging(tags()));
-    for folder in [classifier, tagger] {
+    let elmo_classifier = recurrent(&ElmoClassifierConfig::new(elmo(), 2), section);
+    let elmo_tagger = recurrent(&ElmoTaggerConfig::new(elmo(), 5), TaskSection::Tagging(tags()));
+    for folder in [classifier, tagger, elmo_classifier, elmo_tagger] {
         assert!(folder.path().join(TASK_FILE).exists());
         let inspector = open(&folder);
         let expected = [Method::GradientTimesInput, Method::IntegratedGradients, Method::Occlusion];

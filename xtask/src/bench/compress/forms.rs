@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::bench::measure::{self, Measured, Rounds};
+use crate::bench::measure::{self, Measured, Rounds, path_text};
 use crate::bench::report;
 use crate::step;
 
@@ -136,7 +136,7 @@ impl Bench {
             let folder = self.quantized(form)?;
             let mut ours = measure::ours(
                 &self.library,
-                &["sentences", &text(&folder), &text(&self.sentences), "1", "f32"],
+                &["sentences", &path_text(&folder)?, &path_text(&self.sentences)?, "1", "f32"],
             );
             let peers: Vec<_> =
                 form.peers.iter().filter_map(|(peer, floor)| Some((*peer, *floor, has(*peer)?))).collect();
@@ -161,7 +161,7 @@ impl Bench {
             let spearman = measure::value(
                 &mut measure::ours(
                     &self.library,
-                    &["similarity", &text(&folder), &text(&self.pairs), "1", "f32"],
+                    &["similarity", &path_text(&folder)?, &path_text(&self.pairs)?, "1", "f32"],
                 ),
                 "spearman",
             )?;
@@ -209,7 +209,7 @@ impl Bench {
             return Ok(self.model.clone());
         }
         let folder = self.place.join(form.name.replace(|c: char| !c.is_alphanumeric(), "-"));
-        let texts = text(&self.texts);
+        let texts = path_text(&self.texts)?;
         let mut quantize = Command::new(&self.program);
         quantize.args(["quantize", "--model"]).arg(&self.model);
         quantize.args(form.quantize.iter().map(|part| if *part == "TEXTS" { &*texts } else { part }));
@@ -242,10 +242,17 @@ impl Bench {
             Peer::OpenVino => "openvino",
             Peer::LlamaCpp => "llama.cpp",
         };
-        let file =
-            if matches!(peer, Peer::Dynamic) { format!("dynamic:{}", file.display()) } else { text(&file) };
-        let tokenizer = text(&self.model.join("tokenizer.json"));
-        Ok(measure::peer(python, "integers.py", &[name, &file, &tokenizer, &text(&self.sentences), "1"]))
+        let file = if matches!(peer, Peer::Dynamic) {
+            format!("dynamic:{}", file.display())
+        } else {
+            path_text(&file)?
+        };
+        let tokenizer = path_text(&self.model.join("tokenizer.json"))?;
+        Ok(measure::peer(
+            python,
+            "integers.py",
+            &[name, &file, &tokenizer, &path_text(&self.sentences)?, "1"],
+        ))
     }
 
     /// The vectors of the sentences.
@@ -294,10 +301,6 @@ fn split_sentences(table: &Path, place: &Path) -> Result<(PathBuf, PathBuf)> {
     let both: Result<(PathBuf, PathBuf)> =
         write("sentences.txt", 2_000).and_then(|first| Ok((first, write("texts.txt", 1_000)?)));
     both
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

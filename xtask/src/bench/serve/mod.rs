@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::infer::{first_sentences, path_text};
+use super::infer::first_sentences;
 use super::kept::target;
+use super::measure::path_text;
 use super::{measure, report};
 use crate::{program, step};
 use load::{Pace, Questions, Seen, ask};
