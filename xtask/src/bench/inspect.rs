@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<()> {
             ours.push(Measured::from(&mut measure::ours(&bench, &given))?);
             if let Some(python) = python.as_ref().filter(|_| has_peer) {
                 let given = [name, &model, &timed, "1"];
-                theirs.push(Measured::from(&mut measure::peer(python, "inspect.py", &given))?);
+                theirs.push(Measured::from(&mut measure::peer(python, "explain.py", &given))?);
             }
         }
         rows.push(row(name, figures, &ours, &theirs));

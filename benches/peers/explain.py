@@ -1,6 +1,6 @@
 """Captum's explanations of a classifier, as `cargo xtask bench inspect` runs them beside ours.
 
-    python benches/peers/inspect.py METHOD MODEL TEXTS ROUNDS
+    python benches/peers/explain.py METHOD MODEL TEXTS ROUNDS
 
 METHOD is `gradient × input`, `integrated gradients` (50 points, Gauss–Legendre, from `[MASK]` with the special tokens kept) or
 `occlusion` (of one token at a time). Explains the lines of the file TEXTS one after the other, as Captum's tutorials do. Prints one
