@@ -8,12 +8,12 @@ const writing = {
   says: "A language model continues a text, and you see it write.",
   fields: [
     { name: "text", label: "text to continue", rows: 3, example: "The people of the United States" },
-    { name: "count", label: "tokens, at most", number: { min: 1, max: 10000 }, example: "200" },
+    { name: "count", label: "tokens, at most", number: { min: 1, max: 8192 }, example: "200" },
     { name: "temperature", label: "temperature", number: { min: 0, max: 10, step: 0.1 }, example: "0.8" },
   ],
   body: ({ text, count, temperature }, { name }) => ({
     model: name, inputs: text, stream: true,
-    parameters: { max_new_tokens: Math.round(within(count, 1, 10000, 200)), temperature: within(temperature, 0, 10, 0.8) },
+    parameters: { max_new_tokens: Math.round(within(count, 1, 8192, 200)), temperature: within(temperature, 0, 10, 0.8) },
   }),
   stream: async (events, { text }, found, isCurrent) => {
     const written = make("span", {});
