@@ -158,6 +158,11 @@ fn models_of_every_kind_answer_as_the_library_does() {
 
     let sparse = served.post("/embed_sparse", &json!({ "inputs": TEXTS })).ok();
     assert_eq!(sparse.as_array().unwrap().len(), 3);
+    let long = "word ".repeat(2_000);
+    let got = served.post("/embed_sparse", &json!({ "inputs": [long, "a"] }));
+    assert_eq!((got.status, got.headers["x-cloze-truncated"].to_str().unwrap()), (200, "1"));
+    let refused = served.post("/embed_sparse", &json!({ "inputs": long, "truncate": false })).refused();
+    assert!(refused.0 == 422 && refused.2.contains("longer than"), "{refused:?}");
     for weights in sparse.as_array().unwrap() {
         let weights = weights.as_array().unwrap();
         assert!(!weights.is_empty() && weights.iter().all(|one| one["value"].as_f64().unwrap() > 0.0));
