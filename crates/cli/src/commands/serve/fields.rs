@@ -4,6 +4,9 @@ use serde_json::{Map, Value};
 
 use super::refusal::{Refusal, Why};
 
+/// The largest whole number that every client of JSON keeps.
+pub const MAX_WHOLE: usize = (1 << 53) - 1;
+
 /// The result of reading a field.
 pub type Read<T> = Result<T, Refusal>;
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::embeddings::{cosine, cut, embedded, options, refuses_long};
 use super::{Answer, Shared, json as json_of, ours, pairs, with_counts, writing};
 use crate::commands::serve::asking::Asking;
-use crate::commands::serve::fields::{Input, texts, wrong};
+use crate::commands::serve::fields::{Input, MAX_WHOLE, texts, wrong};
 use crate::commands::serve::models::{Kind, Served};
 
 fn embeds(served: &Served) -> bool {
@@ -54,7 +54,7 @@ pub async fn embed(State(service): Shared, request: Request) -> Answer {
     let inputs = Input::all("inputs", fields.required("inputs")?)?;
     let mut options = options(&service, served, &mut fields)?;
     options.normalize = fields.flag("normalize")?.unwrap_or(true);
-    options.dimensions = fields.count("dimensions", 1, usize::MAX)?;
+    options.dimensions = fields.count("dimensions", 1, MAX_WHOLE)?;
     fields.end()?;
     let found = embedded(served, inputs, &options, "inputs").await?;
     let vectors: Vec<&[f32]> = found.answers.iter().map(|embedding| &embedding.values[..]).collect();

@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{Answer, Shared, json as response, with_counts};
 use crate::commands::serve::asking::{Asking, too_long};
-use crate::commands::serve::fields::{Fields, Read, texts, wrong};
+use crate::commands::serve::fields::{Fields, MAX_WHOLE, Read, texts, wrong};
 use crate::commands::serve::models::{Kind, Served};
 use crate::commands::serve::refusal::{Refusal, Shape, Why};
 use crate::commands::serve::tally::note;
@@ -33,9 +33,6 @@ pub const MAX_NEW: usize = 8_192;
 
 /// The least `top_p`.
 const LEAST_P: f64 = 1e-6;
-
-/// The largest seed: the largest whole number that every client of JSON keeps.
-const MAX_SEED: usize = (1 << 53) - 1;
 
 /// The most alternatives to a token.
 pub const MAX_ALTERNATIVES: usize = 20;
@@ -104,7 +101,7 @@ pub async fn completions(State(service): Shared, request: Request) -> Answer {
     let temperature = within(&mut fields, "temperature", 0.0, 100.0)?.unwrap_or(1.0);
     let top_p = within(&mut fields, "top_p", LEAST_P, 1.0)?;
     let n = fields.count("n", 1, MAX_N)?.unwrap_or(1);
-    let seed = fields.count("seed", 0, MAX_SEED)?;
+    let seed = fields.count("seed", 0, MAX_WHOLE)?;
     let stops = stops(&mut fields)?;
     let alternatives = fields.count("logprobs", 0, MAX_ALTERNATIVES)?;
     let is_streamed = fields.flag("stream")?.unwrap_or(false);
@@ -201,7 +198,7 @@ pub async fn generate(State(service): Shared, request: Request) -> Answer {
         false if samples == Some(false) => settings.search = Some(Search::Greedy),
         false => {}
     }
-    let seed = parameters.count("seed", 0, MAX_SEED)?;
+    let seed = parameters.count("seed", 0, MAX_WHOLE)?;
     settings.seed = Some(seed.map_or_else(any_seed, |seed| seed as u64));
     settings.stops = stops(&mut parameters)?;
     let returns_all = parameters.flag("return_full_text")?.unwrap_or(false);
