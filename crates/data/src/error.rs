@@ -391,6 +391,16 @@ pub enum DataError {
         epoch: u64,
     },
 
+    /// An image that cannot be used.
+    #[cfg(feature = "images")]
+    #[error("{image}: {problem}")]
+    Image {
+        /// The file, with the line or row where one holds several.
+        image: String,
+        /// What is wrong, and what was expected.
+        problem: crate::images::ImageError,
+    },
+
     /// An error of code outside this crate: of a custom example sampler or assembler.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),

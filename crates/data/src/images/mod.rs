@@ -1,0 +1,21 @@
+//! Images as data: files to pixels, pixels to a model's input, and random changes for training.
+//!
+//! ```text
+//! image_folder, digits, image_rows ─► ImageExample (an ImageSource, a class)
+//!   ─ decode ─► Image (8-bit RGB) ─ augment ─► Image ─ Preprocessing (resize, crop, normalise) ─► [3, height, width]
+//! ```
+//!
+//! There are no tensors here: an [`Image`] is bytes, and a model's input a vector of numbers. Everything random is a
+//! function of a seed, an epoch and an example's place, so it does not depend on the number of workers.
+
+mod decode;
+mod error;
+mod image;
+mod jpeg;
+mod orientation;
+mod resize;
+
+pub use decode::{DecodeLimits, decode_image, read_image};
+pub use error::ImageError;
+pub use image::Image;
+pub use resize::{Filter, resize};
