@@ -96,6 +96,14 @@ pub fn run(args: &Args) -> Result<()> {
     if args.write { report::write_class("generate", &text) } else { Ok(()) }
 }
 
+/// Writes a GPT-2 of random weights, by transformers.
+pub fn make_gpt2(python: &OsString, folder: &Path, layers: &str) -> Result<()> {
+    let tokenizer = measure::path_text(&step::root().join("../shared/tokenizers/gpt2"))?;
+    let folder = folder.to_string_lossy();
+    let arguments = ["make-gpt2", &folder, "--tokenizer", &tokenizer, "--layers", layers];
+    measure::output(&mut measure::peer(python, "generate.py", &arguments)).map(drop)
+}
+
 impl Bench<'_> {
     /// A peer's program.
     fn peer(&self, arguments: &[&str]) -> Option<Command> {
@@ -207,9 +215,7 @@ impl Bench<'_> {
         let converted = self.place.join(format!("gpt2-{layers}-int8"));
         let (model, converted) = (folder.to_string_lossy(), converted.to_string_lossy());
         if !folder.join("tokenizer.json").exists() {
-            let tokenizer = measure::path_text(&step::root().join("../shared/tokenizers/gpt2"))?;
-            let arguments = ["make-gpt2", &model, "--tokenizer", &tokenizer, "--layers", layers];
-            measure::output(&mut measure::peer(python, "generate.py", &arguments))?;
+            make_gpt2(python, &folder, layers)?;
             let arguments = ["convert", &model, &converted, "--precision", "int8"];
             measure::output(&mut measure::peer(python, "generate.py", &arguments))?;
         }

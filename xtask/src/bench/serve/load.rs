@@ -147,15 +147,25 @@ impl<'a> Line<'a> {
 
     fn ask(&mut self, text: usize) -> Result<Vec<f32>> {
         let Questions { address, route, .. } = self.questions;
-        let body = self.questions.body(text);
-        let request = format!(
-            "POST {route} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
+        let request = request_to_post(address, route, &self.questions.body(text));
         self.stream.get_mut().write_all(request.as_bytes())?;
         let answer = answer(&mut self.stream)?;
         vector(&serde_json::from_slice(&answer)?).context("an answer without a vector")
     }
+}
+
+fn request_to_post(address: &str, route: &str, body: &str) -> String {
+    format!(
+        "POST {route} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Asks once, with a JSON body.
+pub fn post(address: &str, route: &str, body: &str) -> Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(address).with_context(|| format!("cannot reach {address}"))?;
+    stream.write_all(request_to_post(address, route, body).as_bytes())?;
+    answer(&mut BufReader::new(stream))
 }
 
 /// Asks once, without a body.

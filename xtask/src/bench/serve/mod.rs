@@ -2,6 +2,7 @@
 
 mod load;
 mod sides;
+mod together;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -108,6 +109,11 @@ pub fn run(args: &Args) -> Result<()> {
         let (model, file) = (path_text(&work.model)?, path_text(&sentences)?);
         measure::Measured::from(&mut measure::ours(bench, &[what, &model, &file, rounds, precision]))
     };
+    let (mut together, mut n, mut wrong) = (String::new(), 0, 0);
+    if let Some((side, expected)) = sides.iter().zip(&expected).find(|(side, _)| side.is_ours()) {
+        eprintln!("{}, beside other work", side.name);
+        (together, n, wrong) = together::table(&work, side, expected)?;
+    }
     let mut rounds: Vec<Vec<Round>> = sides.iter().map(|_| Vec::new()).collect();
     let mut library_rounds: [Vec<[f64; 2]>; 2] = Default::default();
     for round in 1..=args.rounds {
@@ -126,7 +132,7 @@ pub fn run(args: &Args) -> Result<()> {
         [0, 1].map(|figure| measure::median(all.iter().map(|one| one[figure])).unwrap_or(f64::NAN))
     });
     let text = format!(
-        "{}\n\n{}\n\nall-MiniLM-L6-v2, sentences of SST-2, one a request; medians of {} alternating rounds of {} s. The clients' own \
+        "{}\n\n{}\n\n{together}\n\nall-MiniLM-L6-v2, sentences of SST-2, one a request; medians of {} alternating rounds of {} s. The clients' own \
          processor time is at most {:.0} % of a core's. {} answers, {} wrong: each is compared with the vector of `cloze embed`, \
          ours bit by bit. {}.",
         table(&sides, &rounds),
@@ -134,8 +140,8 @@ pub fn run(args: &Args) -> Result<()> {
         args.rounds,
         args.seconds,
         100.0 * all_loads(&rounds).map(|seen| seen.cpu_seconds / seen.seconds).fold(0.0, f64::max),
-        report::short(all_loads(&rounds).map(Seen::n).sum::<usize>() as f64),
-        all_loads(&rounds).map(|seen| seen.wrong).sum::<usize>(),
+        report::short((n + all_loads(&rounds).map(Seen::n).sum::<usize>()) as f64),
+        wrong + all_loads(&rounds).map(|seen| seen.wrong).sum::<usize>(),
         report::machine(python.as_ref())
     );
     println!("{text}");
