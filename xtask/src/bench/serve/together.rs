@@ -50,9 +50,6 @@ pub fn table(work: &Work, side: &Side, expected: &[Vec<f32>]) -> Result<(String,
         Ok(())
     };
     let running = warm(work, side, &[], expected)?;
-    add(format!("nothing, {MANY} clients"), &running, asked(&running, MANY)?, String::new())?;
-    add("nothing, 1 client".into(), &running, asked(&running, 1)?, String::new())?;
-
     let body = json!({ "inputs": work.texts.iter().cycle().take(FLOOD).collect::<Vec<_>>() }).to_string();
     let flood = || load::post(&running.address, "/embed", &body).map(|_| FLOOD);
     let (seen, texts) = over_and_over(|| asked(&running, 1), flood)?;
