@@ -401,6 +401,16 @@ pub enum DataError {
         problem: crate::images::ImageError,
     },
 
+    /// A setting of a `preprocessor_config.json` that is not supported, or has an invalid value.
+    #[cfg(feature = "images")]
+    #[error("`{key}` of preprocessor_config.json: {problem}")]
+    ImageSetting {
+        /// The key.
+        key: String,
+        /// Its value, and what was expected.
+        problem: String,
+    },
+
     /// An error of code outside this crate: of a custom example sampler or assembler.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),

@@ -199,3 +199,37 @@ fn spoilt_files_do_not_panic() {
     }
     assert!(decoded > 1_000 && refused > 1_000, "{decoded} decoded, {refused} refused");
 }
+
+/// Inputs equal those of transformers' processors, and a config that is written again is the same.
+#[test]
+fn preprocessing_equals_transformers() {
+    for (version, n) in [("4.57.6", 8), ("5.24.0", 10)] {
+        let golden = golden(&format!("processors-{version}.json"));
+        assert_eq!(list(&golden).len(), n);
+        for case in list(&golden) {
+            let preprocessing = Preprocessing::from_json(&case["config"].to_string()).unwrap();
+            let written = Preprocessing::from_json(&preprocessing.to_json()).unwrap();
+            assert_eq!(written, preprocessing);
+            for (original, input) in list(&case["images"]).iter().zip(list(&case["inputs"])) {
+                let found = preprocessing.apply(&image(original)).unwrap();
+                let shape: Vec<usize> = list(&input["shape"]).iter().map(number).collect();
+                assert_eq!(shape, [3, found.height, found.width], "{version} {}", case["name"]);
+                assert_eq!(found.values.len(), list(&input["values"]).len());
+                for (value, expected) in found.values.iter().zip(list(&input["values"])) {
+                    let difference = (f64::from(*value) - expected.as_f64().unwrap()).abs();
+                    assert!(
+                        difference <= 1e-5 * f64::from(value.abs().max(1.0)),
+                        "{version} {}",
+                        case["name"]
+                    );
+                }
+            }
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("preprocessor_config.json");
+    let preprocessing = Preprocessing::from_json(r#"{"size": 4, "image_mean": 0.485}"#).unwrap();
+    preprocessing.write(&path).unwrap();
+    assert_eq!(Preprocessing::read(&path).unwrap(), preprocessing);
+    assert!(fs::read_to_string(&path).unwrap().contains("0.485,"));
+}

@@ -13,9 +13,11 @@ mod error;
 mod image;
 mod jpeg;
 mod orientation;
+mod preprocess;
 mod resize;
 
 pub use decode::{DecodeLimits, decode_image, read_image};
 pub use error::ImageError;
 pub use image::Image;
+pub use preprocess::{Normalisation, PixelValues, Preprocessing, TargetSize};
 pub use resize::{Filter, resize};
