@@ -1,5 +1,6 @@
 //! Images: golden files of Pillow and transformers, damaged files, sources, and random changes.
 #![cfg(feature = "images")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 
 use cloze_data::images::*;
 use cloze_data::{DataError, Random};

@@ -60,7 +60,7 @@ fn measure(work: &str, folder: &Path, what: &str, rounds: usize, int8: bool, beg
         "each" => {
             let text = std::fs::read_to_string(what).expect("a file of sentences");
             let (mut next, embedder) = (text.lines().cycle(), embedder());
-            let mut one = || drop(embedder.embed(&next.next().as_slice()).expect("an embedding"));
+            let mut one = || drop(embedder.embed(next.next().as_slice()).expect("an embedding"));
             report(timed(rounds * text.lines().count(), &mut one), 1);
         }
         "latency" => {

@@ -12,7 +12,7 @@ use cloze_model::blocks::pack_weights;
 use cloze_model::huggingface::{Architecture, PretrainedFolder};
 use cloze_model::tasks::BertForMaskedLm;
 use cloze_model::{ParamInit, linear_maps};
-use cloze_tokenizer::{Encoding, Tokenizer};
+use cloze_tokenizer::{Encoding, Tokenizer, Truncation, TruncationDirection};
 use std::path::{Path, PathBuf};
 
 /// A tokenizer and a masked language model from one folder.
@@ -53,12 +53,14 @@ pub struct FillRequest {
     /// Whether to answer with the [weights](Filled::weights) of pieces in place of candidates. Such a text needs no
     /// mask.
     pub weighs: bool,
+    /// Where a text that is weighed is cut if it is too long. A text whose masks are filled is never cut.
+    pub cut: TruncationDirection,
 }
 
 impl FillRequest {
     /// A text for whose masks this many candidates are asked.
     pub fn of(text: impl Into<String>, top_k: usize) -> Self {
-        Self { text: text.into(), top_k, weighs: false }
+        Self { text: text.into(), top_k, weighs: false, cut: TruncationDirection::Right }
     }
 }
 
@@ -84,13 +86,26 @@ pub struct FillUnit {
     masks: Vec<usize>,
 }
 
+impl FillUnit {
+    /// Whether it is a part of its text.
+    pub fn is_cut(&self) -> bool {
+        self.encoding.truncated
+    }
+}
+
 impl Respond for FillMask {
     type Request = FillRequest;
     type Unit = FillUnit;
     type Answer = Filled;
 
     fn encode(&self, request: FillRequest) -> Result<FillUnit> {
-        let encoding = self.tokenizer.encode(&request.text, true)?;
+        let mut encoding = self.tokenizer.encode(&request.text, true)?;
+        if request.weighs && encoding.len() > self.max_len {
+            let mut tokenizer = self.tokenizer.clone();
+            let truncation = Truncation { direction: request.cut, ..Truncation::to(self.max_len) };
+            tokenizer.set_truncation(Some(truncation))?;
+            encoding = tokenizer.encode(&request.text, true)?;
+        }
         let masks = encoding.ids.iter().enumerate().filter(|(_, id)| **id == self.mask);
         let masks: Vec<usize> = match request.weighs {
             true => (0..encoding.len()).collect(),

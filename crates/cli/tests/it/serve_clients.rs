@@ -49,7 +49,18 @@ fn the_description_is_true() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(python);
     command.args(["-m", "schemathesis.cli", "run", &format!("{}/openapi.json", served.address)]);
-    command.args(["--max-examples", "30", "--seed", "1", "--checks", "all", "--request-timeout", "60"]);
+    command.args([
+        "--max-examples",
+        "30",
+        "--seed",
+        "1",
+        "--checks",
+        "all",
+        "--request-timeout",
+        "60",
+        "--max-response-time",
+        "60",
+    ]);
     command.args(["--suppress-health-check", "all", "--continue-on-failure"]);
     done(command.current_dir(folder.path()));
 }

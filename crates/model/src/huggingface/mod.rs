@@ -64,7 +64,9 @@ pub use quantization::{
 pub use reduce::ReducedFolder;
 pub use reports::{LoadReport, SaveReport};
 pub use rules::{TensorRule, TensorRules};
-pub use safetensors_file::{MappedTensors, map_tensors, read_tensors, write_from_device, write_tensors};
+pub use safetensors_file::{
+    MappedTensors, map_tensors, read_tensors, with_owned_weights, write_from_device, write_tensors,
+};
 pub use save::{SaveConfig, save_pretrained};
 pub use sentence::SentenceConfig;
 pub use unknown_keys::unknown_settings;

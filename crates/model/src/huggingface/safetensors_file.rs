@@ -3,10 +3,12 @@ use crate::bert::integer_only::IntegerParts;
 use crate::weights::{NamedTensors, OnDevice, TensorsOnDevice};
 use crate::{ModelError, Result};
 use burn::tensor::{AllocationProperty, DType, TensorData};
+use cloze_ops::scoped;
 use memmap2::Mmap;
 use safetensors::SafeTensorError;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::path::Path;
@@ -76,6 +78,7 @@ pub fn map_tensors(path: &Path) -> Result<MappedTensors> {
                     let (dtype, shape) = (view.dtype(), view.shape().to_vec());
                     let bytes = match view.data() {
                         [] => bytes::Bytes::new(),
+                        data if OWNED.with_borrow(|owned| *owned) => bytes::Bytes::copy_from_slice(data),
                         data => map.slice_ref(data),
                     };
                     raw.insert(name.to_string(), RawTensor { dtype, shape, bytes });
@@ -103,8 +106,22 @@ pub fn read_tensors(path: &Path) -> Result<NamedTensors> {
     Ok(tensors)
 }
 
-/// FP32 values read from `map` in place; none if that is impossible.
+thread_local!(
+    /// Whether tensors are copied out of their files.
+    static OWNED: RefCell<bool> = const { RefCell::new(false) }
+);
+
+/// Loads models on this thread so that they do not depend on their files afterwards: whoever serves a model cannot know
+/// what happens to its folder. Tensors take memory that mapped ones only take when used.
+pub fn with_owned_weights<R>(load: impl FnOnce() -> R) -> R {
+    scoped(&OWNED, true, load).0
+}
+
+/// FP32 values read from `map` in place; none if that is impossible, or not [wanted](with_owned_weights).
 pub(super) fn mapped_f32(map: &bytes::Bytes, values: &[u8], shape: &[usize]) -> Option<TensorData> {
+    if OWNED.with_borrow(|owned| *owned) {
+        return None;
+    }
     let shareable = cfg!(target_endian = "little") && values.as_ptr().cast::<f32>().is_aligned();
     (shareable && !values.is_empty()).then(|| {
         let bytes = burn::tensor::Bytes::from_shared(map.slice_ref(values), AllocationProperty::File);

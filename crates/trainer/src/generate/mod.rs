@@ -456,7 +456,12 @@ impl Generator {
             }
             let text = self.written(&before, &[*id])?;
             let best = score.best.iter();
-            let best = best.map(|(id, log_prob)| Ok((self.written(&before, &[*id])?, *log_prob)));
+            let best = best.map(|(id, log_prob)| {
+                let text = self.written(&before, &[*id])?;
+                // A special token adds nothing: it has its name.
+                let name = || self.tokenizer.id_to_token(*id as u32).unwrap_or_default().to_owned();
+                Ok((if text.is_empty() { name() } else { text }, *log_prob))
+            });
             let best = best.collect::<Result<Vec<_>>>()?;
             n += text.len();
             scored.push(ScoredToken { text, log_prob: score.log_prob, best });

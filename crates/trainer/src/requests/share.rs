@@ -113,16 +113,20 @@ mod tests {
     fn the_one_that_had_least_goes_first_and_nobody_catches_up() {
         let share = Share::default();
         let [a, b] = [share.join(), share.join()];
+        let state = || {
+            let state = share.0.state();
+            (state.now, state.due.clone())
+        };
         (0..5).for_each(|_| drop(a.enter(100)));
         // `a` has had 500 tokens and is due at 500; `b` begins where `a` last began.
         drop(b.enter(10));
-        assert_eq!((share.0.state().now, share.0.state().due.clone()), (400, vec![500, 410]));
+        assert_eq!(state(), (400, vec![500, 410]));
         drop(b.enter(10));
-        assert_eq!(share.0.state().due, [500, 420]);
+        assert_eq!(state(), (410, vec![500, 420]));
         drop(a.enter(1));
-        assert_eq!((share.0.state().now, share.0.state().due.clone()), (500, vec![501, 420]));
+        assert_eq!(state(), (500, vec![501, 420]));
         // The same for `b`, which waited for nothing meanwhile.
         drop(b.enter(1));
-        assert_eq!(share.0.state().due, [501, 501]);
+        assert_eq!(state(), (500, vec![501, 501]));
     }
 }

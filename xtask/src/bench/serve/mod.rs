@@ -37,6 +37,12 @@ pub struct Args {
     /// A file of sentences, one a line: the first 2,000 are asked.
     #[arg(long, value_name = "FILE")]
     sentences: Option<PathBuf>,
+    /// The program that serves [default: `cloze`, built in release].
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "write")]
+    program: Option<PathBuf>,
+    /// Leave out the library's own rates, whose benchmark takes minutes to build.
+    #[arg(long, conflicts_with = "write")]
+    without_library: bool,
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
@@ -74,7 +80,7 @@ pub fn run(args: &Args) -> Result<()> {
     let sentences = first_sentences(&given(&args.sentences, "data/sst2/train.tsv"))?;
     let text = fs::read_to_string(&sentences)?;
     let texts: Vec<String> = text.lines().map(str::to_owned).collect();
-    let program = program::build(None)?;
+    let program = args.program.clone().map_or_else(|| program::build(None), Ok)?;
     let is_wanted =
         |side: &Side| args.sides.is_empty() || args.sides.iter().any(|name| side.name.starts_with(name));
     let sides: Vec<Side> = sides::all(&program).into_iter().filter(is_wanted).collect();
@@ -87,16 +93,19 @@ pub fn run(args: &Args) -> Result<()> {
         }
         return Ok(());
     }
-    let bench = measure::build("cloze-trainer", "embedding")?;
-    let library = |what: &str, precision: &str, rounds: &str| {
+    let bench = (!args.without_library).then(|| measure::build("cloze-trainer", "embedding")).transpose()?;
+    let library = |bench, what: &str, precision: &str, rounds: &str| {
         let (model, file) = (path_text(&work.model)?, path_text(&sentences)?);
-        measure::Measured::from(&mut measure::ours(&bench, &[what, &model, &file, rounds, precision]))
+        measure::Measured::from(&mut measure::ours(bench, &[what, &model, &file, rounds, precision]))
     };
     let mut rounds: Vec<Vec<Round>> = sides.iter().map(|_| Vec::new()).collect();
     let mut library_rounds: [Vec<[f64; 2]>; 2] = Default::default();
     for round in 1..=args.rounds {
         for (precision, found) in ["f32", "int8"].into_iter().zip(&mut library_rounds) {
-            found.push([library("sentences", precision, "3")?.per_s, library("each", precision, "1")?.ms]);
+            if let Some(bench) = &bench {
+                let all = library(bench, "sentences", precision, "3")?;
+                found.push([all.per_s, library(bench, "each", precision, "1")?.ms]);
+            }
         }
         for ((side, expected), rounds) in sides.iter().zip(&expected).zip(&mut rounds) {
             eprintln!("{}, round {round} of {}", side.name, args.rounds);
@@ -285,7 +294,7 @@ fn ratios(sides: &[Side], rounds: &[Vec<Round>], f32: [f64; 2], int8: [f64; 2]) 
     let p99 = |rounds: &[Round]| median(rounds, |round| round.closed[many].percentile(0.99));
     let mut rows = Vec::new();
     let mut wanted = |what: &str, found: Option<f64>, unit: &str, floor: &str| {
-        if let Some(found) = found {
+        if let Some(found) = found.filter(|found| !found.is_nan()) {
             rows.push([what.to_owned(), format!("{}{unit}", report::short(found)), floor.to_owned()]);
         }
     };

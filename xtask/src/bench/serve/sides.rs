@@ -104,6 +104,8 @@ impl Side {
             Kind::Infinity { program, dtype } => {
                 let mut command = Command::new(program);
                 command.args(["v2", "--engine", "torch", "--device", "cpu", "--dtype", dtype]);
+                // BetterTransformer is gone from the packages that it needs.
+                command.args(["--no-bettertransformer"]);
                 command.args(["--served-model-name", "default", "--log-level", "warning"]);
                 command.args(["--port", &port.to_string(), "--host", "127.0.0.1", "--model-id"]).arg(model);
                 command.envs([("DO_NOT_TRACK", "1"), ("HF_HUB_OFFLINE", "1")]);

@@ -14,7 +14,7 @@ const ROUTES: &str = include_str!("routes.json");
 fn suits(path: &str, route: &Value, served: &Served) -> bool {
     match path {
         "/search" => matches!(served.kind, Kind::Embeds(_)),
-        _ => route["body"].is_null() || path == "/" || served.routes().contains(&path),
+        _ => route["body"].is_null() || served.routes().contains(&path),
     }
 }
 
@@ -25,13 +25,15 @@ pub fn of(service: &Service) -> Value {
         Value::Object(routes) => routes,
         _ => Map::new(),
     };
-    if let Some(main) = service.models.first().and_then(|first| routes.get(tei::main_route(first)).cloned()) {
-        routes["/"] = main;
+    let main = service.models.first().map_or("/embed", |first| tei::main_route(first));
+    if let Some(route) = routes.get(main).cloned() {
+        routes["/"] = route;
     }
     let mut paths = Map::new();
     for (path, route) in routes {
         let all = service.models.iter().map(|served| &**served);
-        let suitable: Vec<&Served> = all.filter(|served| suits(&path, &route, served)).collect();
+        let suitable: Vec<&Served> =
+            all.filter(|served| suits(if path == "/" { main } else { &path }, &route, served)).collect();
         let is_there = if path == "/search" { !service.indexes.is_empty() } else { !suitable.is_empty() };
         if is_there {
             let operation = operation(&path, route, &suitable, service);
@@ -57,7 +59,7 @@ fn operation(path: &str, mut route: Value, suitable: &[&Served], service: &Servi
     let kind = route["kind"].as_str().unwrap_or("application/json").to_owned();
     let mut content = Map::from_iter([(kind, json!({ "schema": route["answer"] }))]);
     if route["streams"] == true {
-        content.insert("text/event-stream".into(), json!({ "schema": { "type": "string" } }));
+        content.insert("text/event-stream".into(), json!({ "schema": {} }));
     }
     let mut operation = json!({
         "summary": route["summary"],

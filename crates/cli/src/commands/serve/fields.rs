@@ -4,6 +4,9 @@ use serde_json::{Map, Value};
 
 use super::refusal::{Refusal, Why};
 
+/// The largest whole number that every client of JSON keeps.
+pub const MAX_WHOLE: usize = (1 << 53) - 1;
+
 /// The result of reading a field.
 pub type Read<T> = Result<T, Refusal>;
 
@@ -73,7 +76,7 @@ impl Fields {
     /// A number from `least` to `most`.
     pub fn count(&mut self, name: &str, least: usize, most: usize) -> Read<Option<usize>> {
         let Some(value) = self.take(name) else { return Ok(None) };
-        let count = value.as_u64().and_then(|count| usize::try_from(count).ok());
+        let count = whole(&value).and_then(|count| usize::try_from(count).ok());
         match count.filter(|count| (least..=most).contains(count)) {
             Some(count) => Ok(Some(count)),
             None => Err(self.wrong(name, &format!("a whole number from {least} to {most}"), &value)),
@@ -108,6 +111,15 @@ impl Fields {
             }
         }
     }
+}
+
+/// A whole number, which may be written as `7.0`.
+fn whole(value: &Value) -> Option<u64> {
+    let float = || {
+        let float = value.as_f64()?;
+        (float.fract() == 0.0 && (0.0..9e15).contains(&float)).then_some(float as u64)
+    };
+    value.as_u64().or_else(float)
 }
 
 /// A value of another kind.
@@ -166,7 +178,7 @@ impl Input {
 
 /// A list of ids.
 pub fn ids(field: &str, all: Vec<Value>) -> Read<Vec<u32>> {
-    let id = |(i, value): (usize, Value)| match value.as_u64().and_then(|id| u32::try_from(id).ok()) {
+    let id = |(i, value): (usize, Value)| match whole(&value).and_then(|id| u32::try_from(id).ok()) {
         Some(id) => Ok(id),
         None => Err(wrong(&format!("{field}[{i}]"), "an id", &value)),
     };
@@ -201,13 +213,14 @@ mod tests {
         let text = |text: &str| Input::Text(text.into());
         let of = |value| Input::all("inputs", value);
         assert_eq!(of(json!("a")).unwrap(), [text("a")]);
-        assert_eq!(of(json!([1, 2])).unwrap(), [Input::Ids(vec![1, 2])]);
+        assert_eq!(of(json!([1.0, 2])).unwrap(), [Input::Ids(vec![1, 2])]);
         assert_eq!(of(json!(["a", [3]])).unwrap(), [text("a"), Input::Ids(vec![3])]);
         for (value, message) in [
             (json!([]), "inputs: an empty list"),
             (json!(["a", {}]), "inputs[1]: an object, expected a text or a list of ids"),
             (json!([[1, -1]]), "inputs[0][1]: -1, expected an id"),
             (json!([1, "a"]), "inputs[1]: a text, expected an id"),
+            (json!([1, 2.5]), "inputs[1]: 2.5, expected an id"),
             (json!(7), "inputs: 7, expected a text or a list of ids"),
         ] {
             assert_eq!(of(value).unwrap_err().message, message);

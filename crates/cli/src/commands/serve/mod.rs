@@ -29,6 +29,7 @@ use crate::compute::Compute;
 use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::say;
+use cloze_model::huggingface::with_owned_weights;
 use cloze_trainer::requests::Share;
 use indexes::Searched;
 use metrics::Metrics;
@@ -106,7 +107,7 @@ pub fn run(args: &Args) -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let share = Share::default();
     let how = Opening { batch_tokens: args.batch_tokens, int8: args.compute.int8, share: &share, now };
-    let open = |model: &String| Served::open(model, &how, &device);
+    let open = |model: &String| with_owned_weights(|| Served::open(model, &how, &device));
     // A queue computes in the precision of the scope that opens it.
     let models = args.compute.run(|| args.model.iter().map(open).collect::<Result<Vec<_>>>())?;
     let mut models: Vec<Arc<Served>> = models.into_iter().map(Arc::new).collect();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::embeddings::{Options, embedded};
 use super::{Answer, Shared, json as response, with_counts};
-use crate::commands::serve::fields::{Input, wrong};
+use crate::commands::serve::fields::{Input, MAX_WHOLE, wrong};
 use crate::commands::serve::models::{Kind, Served};
 use crate::commands::serve::refusal::{Refusal, Why};
 use cloze_tokenizer::TruncationDirection;
@@ -55,7 +55,7 @@ pub async fn embeddings(State(service): Shared, request: Request) -> Answer {
         Some("base64") => true,
         Some(other) => return Err(wrong("encoding_format", "\"float\" or \"base64\"", &json!(other))),
     };
-    let dimensions = fields.count("dimensions", 1, usize::MAX)?;
+    let dimensions = fields.count("dimensions", 1, MAX_WHOLE)?;
     // Who asks is not recorded.
     fields.text("user")?;
     fields.end()?;

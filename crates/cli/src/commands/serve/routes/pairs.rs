@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::embeddings::{cut, refuses_long};
 use super::{Answer, Shared, json as response, with_counts};
 use crate::commands::serve::asking::{Answers, Asking, too_long};
-use crate::commands::serve::fields::{Fields, Read, texts, wrong};
+use crate::commands::serve::fields::{Fields, MAX_WHOLE, Read, texts, wrong};
 use crate::commands::serve::models::{Kind, Scores, Served};
 use crate::commands::serve::refusal::{Refusal, Why};
 use crate::commands::serve::service::Service;
@@ -255,12 +255,12 @@ pub async fn rerank_documents(State(service): Shared, request: Request) -> Answe
     if documents.is_empty() {
         return Err(Refusal { why: Why::Empty, ..Refusal::field("documents", "an empty list") });
     }
-    let top_n = fields.count("top_n", 1, usize::MAX)?.unwrap_or(usize::MAX);
+    let top_n = fields.count("top_n", 1, MAX_WHOLE)?.unwrap_or(usize::MAX);
     let returns = fields.flag("return_documents")?.unwrap_or(false);
     // What others have to limit, the model limits.
     fields.only("max_chunks_per_doc", &[])?;
     fields.only("rank_fields", &[json!(["text"])])?;
-    fields.count("max_tokens_per_doc", 1, usize::MAX)?;
+    fields.count("max_tokens_per_doc", 1, MAX_WHOLE)?;
     fields.end()?;
     let (found, tokens, truncated) =
         ranked(served, &query, &documents, "documents", false, service.refuses_long).await?;

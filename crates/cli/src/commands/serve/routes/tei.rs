@@ -3,12 +3,11 @@
 use axum::extract::{Request, State};
 use cloze_trainer::fill_mask::{FillRequest, FillUnit};
 use serde::Serialize;
-use serde_json::json;
 
-use super::embeddings::{cosine, embedded, options};
+use super::embeddings::{cosine, cut, embedded, options, refuses_long};
 use super::{Answer, Shared, json as json_of, ours, pairs, with_counts, writing};
 use crate::commands::serve::asking::Asking;
-use crate::commands::serve::fields::{Input, texts, wrong};
+use crate::commands::serve::fields::{Input, MAX_WHOLE, texts, wrong};
 use crate::commands::serve::models::{Kind, Served};
 
 fn embeds(served: &Served) -> bool {
@@ -55,7 +54,7 @@ pub async fn embed(State(service): Shared, request: Request) -> Answer {
     let inputs = Input::all("inputs", fields.required("inputs")?)?;
     let mut options = options(&service, served, &mut fields)?;
     options.normalize = fields.flag("normalize")?.unwrap_or(true);
-    options.dimensions = fields.count("dimensions", 1, usize::MAX)?;
+    options.dimensions = fields.count("dimensions", 1, MAX_WHOLE)?;
     fields.end()?;
     let found = embedded(served, inputs, &options, "inputs").await?;
     let vectors: Vec<&[f32]> = found.answers.iter().map(|embedding| &embedding.values[..]).collect();
@@ -89,19 +88,19 @@ pub async fn embed_sparse(State(service): Shared, request: Request) -> Answer {
     let served = service.model(&mut fields, "/embed_sparse", "fill-mask", fills)?;
     let Kind::Fills(queue) = &served.kind else { return Err(served.misfit("/embed_sparse", "fill-mask")) };
     let (inputs, is_list) = texts("inputs", fields.required("inputs")?)?;
-    // A text that is too long is refused in any case.
-    fields.only("truncate", &[json!(false)])?;
+    let (refuses_long, direction) = (refuses_long(&service, &mut fields)?, cut(&mut fields)?);
     fields.end()?;
     let field = |i: usize| if is_list { format!("inputs[{i}]") } else { "inputs".into() };
     let bytes = inputs.iter().map(String::len).sum();
-    let is_cut = &|_: &FillUnit| false;
-    let asking = Asking { queue, field: &field, is_cut, refuses_cut: None, bytes };
-    let requests = inputs.into_iter().map(|text| FillRequest { weighs: true, ..FillRequest::of(text, 0) });
-    let found = asking.all(requests.collect()).await?;
+    let refuses_cut = refuses_long.then(|| queue.model().max_len());
+    let asking = Asking { queue, field: &field, is_cut: &FillUnit::is_cut, refuses_cut, bytes };
+    let request = |text| FillRequest { weighs: true, cut: direction, ..FillRequest::of(text, 0) };
+    let found = asking.all(inputs.into_iter().map(request).collect()).await?;
+    served.count_truncated(found.truncated);
     let weight = |&(index, value): &(u32, f32)| Weight { index, value };
     let all: Vec<Vec<Weight>> =
         found.answers.iter().map(|answer| answer.weights.iter().map(weight).collect()).collect();
-    Ok(with_counts(json_of(&all), found.tokens, 0))
+    Ok(with_counts(json_of(&all), found.tokens, found.truncated))
 }
 
 pub async fn similarity(State(service): Shared, request: Request) -> Answer {

@@ -65,6 +65,9 @@ pub async fn decode(State(service): Shared, request: Request) -> Answer {
         Value::Array(all) => vec![ids("ids", all)?],
         other => return Err(wrong("ids", "a list of ids, or of such lists", &other)),
     };
+    if let Some(empty) = all.iter().position(Vec::is_empty) {
+        return Err(Refusal { why: Why::Empty, ..Refusal::field(format!("ids[{empty}]"), "an empty list") });
+    }
     let skips_special = fields.flag("skip_special_tokens")?.unwrap_or(true);
     fields.end()?;
     let work = move || {

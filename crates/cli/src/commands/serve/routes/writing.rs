@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{Answer, Shared, json as response, with_counts};
 use crate::commands::serve::asking::{Asking, too_long};
-use crate::commands::serve::fields::{Fields, Read, texts, wrong};
+use crate::commands::serve::fields::{Fields, MAX_WHOLE, Read, texts, wrong};
 use crate::commands::serve::models::{Kind, Served};
 use crate::commands::serve::refusal::{Refusal, Shape, Why};
 use crate::commands::serve::tally::note;
@@ -30,6 +30,9 @@ pub const MAX_N: usize = 32;
 
 /// The most tokens of a continuation.
 pub const MAX_NEW: usize = 8_192;
+
+/// The least `top_p`.
+const LEAST_P: f64 = 1e-6;
 
 /// The most alternatives to a token.
 pub const MAX_ALTERNATIVES: usize = 20;
@@ -96,9 +99,9 @@ pub async fn completions(State(service): Shared, request: Request) -> Answer {
     let (prompts, _) = texts("prompt", fields.required("prompt")?)?;
     let max_new = fields.count("max_tokens", 1, MAX_NEW)?.unwrap_or(16);
     let temperature = within(&mut fields, "temperature", 0.0, 100.0)?.unwrap_or(1.0);
-    let top_p = within(&mut fields, "top_p", 0.0, 1.0)?;
+    let top_p = within(&mut fields, "top_p", LEAST_P, 1.0)?;
     let n = fields.count("n", 1, MAX_N)?.unwrap_or(1);
-    let seed = fields.count("seed", 0, usize::MAX)?;
+    let seed = fields.count("seed", 0, MAX_WHOLE)?;
     let stops = stops(&mut fields)?;
     let alternatives = fields.count("logprobs", 0, MAX_ALTERNATIVES)?;
     let is_streamed = fields.flag("stream")?.unwrap_or(false);
@@ -188,14 +191,14 @@ pub async fn generate(State(service): Shared, request: Request) -> Answer {
         within(&mut parameters, "repetition_penalty", 0.01, 100.0)?.map(|penalty| penalty as f32);
     let temperature = within(&mut parameters, "temperature", 0.0, 100.0)?;
     let top_k = parameters.count("top_k", 0, 1_000_000)?;
-    let top_p = within(&mut parameters, "top_p", 0.0, 1.0)?;
+    let top_p = within(&mut parameters, "top_p", LEAST_P, 1.0)?;
     let samples = parameters.flag("do_sample")?;
     match samples.unwrap_or(temperature.is_some() || top_k.is_some() || top_p.is_some()) {
         true => settings.search = Some(search(temperature.unwrap_or(1.0), top_k, top_p, 1)),
         false if samples == Some(false) => settings.search = Some(Search::Greedy),
         false => {}
     }
-    let seed = parameters.count("seed", 0, usize::MAX)?;
+    let seed = parameters.count("seed", 0, MAX_WHOLE)?;
     settings.seed = Some(seed.map_or_else(any_seed, |seed| seed as u64));
     settings.stops = stops(&mut parameters)?;
     let returns_all = parameters.flag("return_full_text")?.unwrap_or(false);
@@ -236,7 +239,12 @@ fn log_probs(tokens: &[ScoredToken]) -> Value {
     let offsets = lengths.scan(0, |offset, length| Some(std::mem::replace(offset, *offset + length)));
     let offsets: Vec<usize> = offsets.collect();
     let best = |token: &ScoredToken| -> Map<String, Value> {
-        token.best.iter().map(|(text, log_prob)| (text.clone(), json!(log_prob))).collect()
+        let mut best = Map::new();
+        for (text, log_prob) in &token.best {
+            // Of several tokens with the same text the most likely one comes first.
+            best.entry(text.as_str()).or_insert_with(|| json!(log_prob));
+        }
+        best
     };
     json!({
         "tokens": tokens.iter().map(|token| token.text.as_str()).collect::<Vec<_>>(),
