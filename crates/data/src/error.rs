@@ -401,6 +401,16 @@ pub enum DataError {
         problem: crate::images::ImageError,
     },
 
+    /// A folder or file of images that is unusable as a whole.
+    #[cfg(feature = "images")]
+    #[error("{}: {problem}", path.display())]
+    ImageFolder {
+        /// The folder or file.
+        path: PathBuf,
+        /// What is wrong, and what was expected.
+        problem: String,
+    },
+
     /// A setting of a `preprocessor_config.json` that is not supported, or has an invalid value.
     #[cfg(feature = "images")]
     #[error("`{key}` of preprocessor_config.json: {problem}")]

@@ -12,7 +12,7 @@ mod utf16;
 mod whole;
 
 pub use files::input_files;
-pub(crate) use files::{files, format};
+pub(crate) use files::{files, format, walk};
 pub(crate) use jsonl::not_an_object;
 
 use crate::spreadsheet::check_no_spreadsheet;

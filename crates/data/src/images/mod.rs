@@ -9,15 +9,22 @@
 //! function of a seed, an epoch and an example's place, so it does not depend on the number of workers.
 
 mod decode;
+mod digits;
 mod error;
+mod example;
+mod folder;
 mod image;
 mod jpeg;
 mod orientation;
 mod preprocess;
 mod resize;
 
+pub use crate::labelled::image_rows;
 pub use decode::{DecodeLimits, decode_image, read_image};
+pub use digits::digits;
 pub use error::ImageError;
+pub use example::{ImageExample, ImageSource, without_bad_images};
+pub use folder::image_folder;
 pub use image::Image;
 pub use preprocess::{Normalisation, PixelValues, Preprocessing, TargetSize};
 pub use resize::{Filter, resize};
