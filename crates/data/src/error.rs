@@ -411,6 +411,19 @@ pub enum DataError {
         problem: String,
     },
 
+    /// A value of an [`AugmentConfig`](crate::images::AugmentConfig) or [`MixConfig`](crate::images::MixConfig) is out of
+    /// range.
+    #[cfg(feature = "images")]
+    #[error("`{key}` of the augmentation is {found}; expected {expected}")]
+    AugmentSetting {
+        /// The key.
+        key: String,
+        /// Its value.
+        found: String,
+        /// What is possible.
+        expected: &'static str,
+    },
+
     /// A setting of a `preprocessor_config.json` that is not supported, or has an invalid value.
     #[cfg(feature = "images")]
     #[error("`{key}` of preprocessor_config.json: {problem}")]

@@ -511,3 +511,196 @@ fn cifar_10_is_read_from_its_parquet() {
     let first = kept.examples[0].image.decode(&DecodeLimits::default()).unwrap();
     assert_eq!((first.width(), first.height()), (32, 32));
 }
+
+/// Operations equal Pillow's, byte for byte.
+#[test]
+fn operations_equal_pillow() {
+    use ImageOperation::*;
+    let golden = golden("operations.json");
+    let mut n = 0;
+    for case in list(&golden) {
+        let original = image(case);
+        for result in list(&case["results"]) {
+            let (name, argument) =
+                (result["operation"].as_str().unwrap(), result["argument"].as_f64().unwrap());
+            let operation = match name {
+                "brightness" => Brightness(argument),
+                "contrast" => Contrast(argument),
+                "saturation" => Saturation(argument),
+                "sharpness" => Sharpness(argument),
+                "hue" => Hue(argument),
+                "posterize" => Posterize(argument as u32),
+                "solarize" => Solarize(argument),
+                "auto_contrast" => AutoContrast,
+                "equalize" => Equalize,
+                "shear_x" => ShearX(argument),
+                "shear_y" => ShearY(argument),
+                "translate_x" => TranslateX(argument as i32),
+                "translate_y" => TranslateY(argument as i32),
+                "rotate" => Rotate(argument),
+                other => panic!("{other}"),
+            };
+            let (most, mean) = difference(&operation.apply(&original), &image(result));
+            assert_eq!(most, 0, "{operation:?} of {original:?}: {mean} on average");
+            n += 1;
+        }
+    }
+    assert_eq!(n, 3 * 49);
+}
+
+/// All changes, often.
+fn augmentation() -> AugmentConfig {
+    let config = json!({
+        "crop": {"kind": "resized", "scale": [0.2, 1.0]}, "flip": 0.5,
+        "jitter": {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1, "grey": 0.2},
+        "rand_augment": {}, "erasing": {"probability": 0.8},
+    });
+    serde_json::from_value(config).unwrap()
+}
+
+#[test]
+fn changes_are_functions_of_seed_epoch_and_example() {
+    use rayon::prelude::*;
+    let config = augmentation();
+    config.check().unwrap();
+    let preprocessing = Preprocessing::from_json(r#"{"size": {"height": 24, "width": 20}}"#).unwrap();
+    let mut random = Random::new(1);
+    let original = Image::from_fn(33, 29, |x, y| [(7 * x) as u8, (8 * y) as u8, random.next_u64() as u8]);
+    let changed = |seed, epoch, example, view| {
+        config.apply(&original, &preprocessing, DrawKey { seed, epoch, example, view }).unwrap()
+    };
+    let alone: Vec<Image> = (0..200).map(|example| changed(5, 2, example, 0)).collect();
+    assert!(alone.iter().all(|image| (image.width(), image.height()) == (20, 24)));
+    for workers in [1, 2, 5] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build().unwrap();
+        let together: Vec<Image> =
+            pool.install(|| (0..200u64).into_par_iter().map(|example| changed(5, 2, example, 0)).collect());
+        assert_eq!(together, alone);
+    }
+    // Each part of the key matters, and hardly two images are the same.
+    for other in [changed(6, 2, 0, 0), changed(5, 3, 0, 0), changed(5, 2, 0, 1)] {
+        assert_ne!(other, alone[0]);
+    }
+    let distinct: std::collections::HashSet<&Image> = alone.iter().collect();
+    assert!(distinct.len() > 195, "{} distinct images of 200", distinct.len());
+    let none = AugmentConfig::default().apply(&original, &preprocessing, DrawKey::default()).unwrap();
+    assert_eq!(none, preprocessing.fit(&original).unwrap());
+}
+
+/// A change's random numbers do not depend on the other changes.
+#[test]
+fn changes_do_not_disturb_one_another() {
+    let preprocessing = Preprocessing::from_json(r#"{"size": 9}"#).unwrap();
+    let original = Image::from_fn(9, 9, |x, y| [x as u8, y as u8, 200]);
+    let flip = AugmentConfig { flip: 0.5, ..AugmentConfig::default() };
+    let both = AugmentConfig { crop: Some(CropConfig::Padded { padding: 0 }), ..flip.clone() };
+    let mut flipped = 0;
+    for example in 0..1_000 {
+        let key = DrawKey { seed: 3, example, ..DrawKey::default() };
+        let image = flip.apply(&original, &preprocessing, key).unwrap();
+        assert_eq!(image, both.apply(&original, &preprocessing, key).unwrap());
+        flipped += u32::from(image == original.flipped());
+    }
+    // Five standard deviations of a binomial around 500.
+    assert!(flipped.abs_diff(500) < 79, "{flipped} of 1000 are mirrored");
+}
+
+#[test]
+fn crops_and_erased_parts_have_their_sizes() {
+    let preprocessing = Preprocessing::from_json(r#"{"do_resize": false}"#).unwrap();
+    let key = |example| DrawKey { seed: 3, example, ..DrawKey::default() };
+    let white = Image::filled(40, 30, [255; 3]);
+    // Moved by up to 4 pixels along each side, each as often.
+    let padded = AugmentConfig { crop: Some(CropConfig::Padded { padding: 4 }), ..AugmentConfig::default() };
+    let mut lefts = [0u32; 9];
+    for example in 0..9_000 {
+        let image = padded.apply(&white, &preprocessing, key(example)).unwrap();
+        let is_black = |x: &usize| image.pixel(*x, 15) == [0; 3];
+        let (left, right) =
+            ((0..40).take_while(is_black).count(), (0..40).rev().take_while(is_black).count());
+        assert!(left <= 4 && right <= 4 && left.min(right) == 0);
+        lefts[4 + left - right] += 1;
+    }
+    // Five standard deviations of a binomial around 1,000.
+    assert!(lefts.iter().all(|n| n.abs_diff(1_000) < 150), "{lefts:?}");
+
+    let black = EraseFill::Colour([0; 3]);
+    let config =
+        ErasingConfig { probability: 0.25, scale: [0.1, 0.2], fill: black, ..ErasingConfig::default() };
+    let erasing = AugmentConfig { erasing: Some(config), ..AugmentConfig::default() };
+    let mut erased = 0;
+    for example in 0..2_000 {
+        let image = erasing.apply(&white, &preprocessing, key(example)).unwrap();
+        let n = image.pixels().chunks_exact(3).filter(|pixel| **pixel == [0; 3]).count();
+        // Sides are rounded.
+        assert!(n == 0 || (95..280).contains(&n), "{n} of 1200 pixels");
+        erased += u32::from(n > 0);
+    }
+    assert!(erased.abs_diff(500) < 97, "{erased} of 2000 are erased");
+    // Parts fit into images of any shape.
+    for (width, height) in [(1, 1), (1, 50), (50, 1), (2, 3)] {
+        let image = Image::filled(width, height, [9; 3]);
+        let preprocessing = Preprocessing::from_json(r#"{"size": 8}"#).unwrap();
+        for example in 0..50 {
+            let image = augmentation().apply(&image, &preprocessing, key(example)).unwrap();
+            assert_eq!((image.width(), image.height()), (8, 8));
+        }
+    }
+}
+
+#[test]
+fn mixed_inputs_keep_their_shares() {
+    let input = |value| PixelValues { height: 10, width: 12, values: vec![value; 360] };
+    let mean = |input: &PixelValues| input.values.iter().sum::<f32>() / 360.0;
+    let mut partners = [0u32; 5];
+    let (mut cut, mut unmixed) = (0, 0);
+    let config: MixConfig =
+        serde_json::from_value(json!({"mixup_alpha": 0.8, "cutmix_alpha": 1.0, "probability": 0.8})).unwrap();
+    config.check().unwrap();
+    for example in 0..5_000 {
+        let key = DrawKey { seed: 11, epoch: 1, example, view: 0 };
+        let Some(mixing) = config.draw(key, 5) else {
+            unmixed += 1;
+            continue;
+        };
+        assert_eq!(config.draw(key, 5), Some(mixing));
+        partners[mixing.partner as usize] += 1;
+        let mut mixed = input(1.0);
+        let share = mixing.apply(&mut mixed, &input(0.0));
+        // The label's weight is the input's.
+        assert!((0.0..=1.0).contains(&share) && (mean(&mixed) - share).abs() < 1e-5, "{share}");
+        cut += u32::from(mixed.values.iter().all(|value| *value == 0.0 || *value == 1.0));
+    }
+    // Five standard deviations of binomials.
+    assert!(u32::abs_diff(unmixed, 1_000) < 142, "{unmixed} of 5000 are not mixed");
+    assert!(cut.abs_diff(2_000) < 200, "{cut} of 4000 are cut");
+    assert!(partners.iter().all(|n| n.abs_diff(800) < 150), "{partners:?}");
+    assert_eq!(MixConfig::default().draw(DrawKey::default(), 5), None);
+    assert_eq!(config.draw(DrawKey::default(), 0), None);
+}
+
+#[test]
+fn settings_of_changes_out_of_range_are_named() {
+    let message = |config: Value| {
+        serde_json::from_value::<AugmentConfig>(config).unwrap().check().unwrap_err().to_string()
+    };
+    assert_eq!(
+        message(json!({"flip": 1.5})),
+        "`flip` of the augmentation is 1.5; expected a probability from 0 to 1"
+    );
+    for (config, key) in [
+        (json!({"crop": {"kind": "resized", "scale": [0.0, 1.0]}}), "crop.scale"),
+        (json!({"crop": {"kind": "resized", "ratio": [2.0, 1.0]}}), "crop.ratio"),
+        (json!({"crop": {"kind": "padded", "padding": 9999}}), "crop.padding"),
+        (json!({"jitter": {"contrast": -1.0}}), "jitter.contrast"),
+        (json!({"jitter": {"hue": 0.6}}), "jitter.hue"),
+        (json!({"rand_augment": {"magnitude": 31}}), "rand_augment.magnitude"),
+        (json!({"rand_augment": {"n_operations": 0}}), "rand_augment.n_operations"),
+        (json!({"erasing": {"scale": [0.5, 2.0]}}), "erasing.scale"),
+    ] {
+        assert!(message(config).starts_with(&format!("`{key}` of the augmentation is ")), "{key}");
+    }
+    assert!(serde_json::from_value::<AugmentConfig>(json!({"flips": 1.0})).is_err());
+    let mix = MixConfig { mixup_alpha: f64::NAN, ..MixConfig::default() };
+    assert!(mix.check().unwrap_err().to_string().starts_with("`mix.mixup_alpha`"));
+}

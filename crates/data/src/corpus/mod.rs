@@ -12,7 +12,9 @@ mod utf16;
 mod whole;
 
 pub use files::input_files;
-pub(crate) use files::{files, format, walk};
+#[cfg(feature = "images")]
+pub(crate) use files::walk;
+pub(crate) use files::{files, format};
 pub(crate) use jsonl::not_an_object;
 
 use crate::spreadsheet::check_no_spreadsheet;

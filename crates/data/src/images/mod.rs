@@ -1,13 +1,15 @@
 //! Images as data: files to pixels, pixels to a model's input, and random changes for training.
 //!
 //! ```text
-//! image_folder, digits, image_rows ─► ImageExample (an ImageSource, a class)
-//!   ─ decode ─► Image (8-bit RGB) ─ augment ─► Image ─ Preprocessing (resize, crop, normalise) ─► [3, height, width]
+//! image_folder, image_rows, digits ─► ImageExample (an ImageSource, a class)
+//!   ─ decode ─► Image (8-bit RGB) ─ Preprocessing (resize, crop), AugmentConfig ─► Image
+//!   ─ Preprocessing (rescale, normalise) ─► PixelValues [3, height, width] ─ MixConfig ─► mixed with another's
 //! ```
 //!
 //! There are no tensors here: an [`Image`] is bytes, and a model's input a vector of numbers. Everything random is a
 //! function of a seed, an epoch and an example's place, so it does not depend on the number of workers.
 
+mod augment;
 mod decode;
 mod digits;
 mod error;
@@ -20,6 +22,10 @@ mod preprocess;
 mod resize;
 
 pub use crate::labelled::image_rows;
+pub use augment::{
+    AugmentConfig, CropConfig, DrawKey, EraseFill, ErasingConfig, ImageOperation, JitterConfig, MixConfig,
+    Mixing, RandAugmentConfig,
+};
 pub use decode::{DecodeLimits, decode_image, read_image};
 pub use digits::digits;
 pub use error::ImageError;
