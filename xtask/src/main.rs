@@ -13,6 +13,7 @@ mod docs;
 mod fixtures;
 #[cfg(unix)]
 mod look;
+mod memory;
 mod outside;
 mod package;
 mod program;

@@ -1,6 +1,6 @@
 //! From text on disk to pretraining batches: corpora, prepared corpora, examples, corruptions; from labelled data to
 //! batches for fine-tuning: [`labelled`]; from sentences with their translations to batches of pairs: [`parallel`]; and from
-//! image files to pixels and a model's input: `images`, with the feature of that name.
+//! image files to pixels: `images`, with the feature of that name.
 //!
 //! There are no tensors here: a batch is plain vectors. Everything random is a function of a seed, an
 //! epoch and an example's place in it, so a run's data position is two numbers, a [`Cursor`].

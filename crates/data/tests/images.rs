@@ -1,4 +1,4 @@
-//! Images: golden files of Pillow and transformers, damaged files, sources, and random changes.
+//! Images: golden files of Pillow, and damaged files.
 #![cfg(feature = "images")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not count as tests")]
 

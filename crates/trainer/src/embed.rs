@@ -2,6 +2,7 @@
 
 mod quantized;
 
+use crate::cutting::Cutting;
 use crate::fit::check_fit;
 use crate::input::input;
 use crate::requests::Respond;
@@ -17,7 +18,6 @@ use cloze_tokenizer::{Encoding, OffsetUnit, Sequence, Tokenizer, Truncation, Tru
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::OnceLock;
 
 pub use cloze_model::bert::{Pooling, SentencePooling};
 pub use quantized::{VectorRanges, VectorType};
@@ -91,8 +91,8 @@ pub struct Embedder {
     report: LoadReport,
     /// The settings of the folder's modules, with its prompts.
     sentence: SentenceConfig,
-    /// The tokenizer that cuts texts at their beginnings, once it is needed.
-    cuts_left: OnceLock<Tokenizer>,
+    /// For texts that are cut at their beginnings: the tokenizer itself cuts at their ends.
+    cutting: Cutting,
 }
 
 /// The embeddings of several texts.
@@ -318,7 +318,7 @@ impl Embedder {
             max_len,
             report,
             sentence,
-            cuts_left: OnceLock::new(),
+            cutting: Cutting::default(),
         };
         let pooling = embedder.pooling_behind(&embedder.prompt, &embedder.pooling)?;
         Ok(Self { pooling, ..embedder })
@@ -384,15 +384,10 @@ impl Embedder {
 
     /// The tokenizer that cuts long texts there.
     fn cutting(&self, direction: TruncationDirection) -> Result<&Tokenizer> {
-        if direction == TruncationDirection::Right {
-            return Ok(&self.tokenizer);
+        match direction {
+            TruncationDirection::Left => self.cutting.of(&self.tokenizer, direction, self.max_len),
+            TruncationDirection::Right => Ok(&self.tokenizer),
         }
-        if let Some(tokenizer) = self.cuts_left.get() {
-            return Ok(tokenizer);
-        }
-        let mut tokenizer = self.tokenizer.clone();
-        tokenizer.set_truncation(Some(Truncation { direction, ..Truncation::to(self.max_len) }))?;
-        Ok(self.cuts_left.get_or_init(|| tokenizer))
     }
 
     /// The encoding of given ids, cut to the model's maximum.

@@ -1,5 +1,6 @@
 //! Mask filling: predicting masked pieces with a pretrained BERT.
 
+use crate::cutting::Cutting;
 use crate::fit::check_fit;
 use crate::input;
 use crate::requests::Respond;
@@ -12,7 +13,7 @@ use cloze_model::blocks::pack_weights;
 use cloze_model::huggingface::{Architecture, PretrainedFolder};
 use cloze_model::tasks::BertForMaskedLm;
 use cloze_model::{ParamInit, linear_maps};
-use cloze_tokenizer::{Encoding, Tokenizer, Truncation, TruncationDirection};
+use cloze_tokenizer::{Encoding, Tokenizer, TruncationDirection};
 use std::path::{Path, PathBuf};
 
 /// A tokenizer and a masked language model from one folder.
@@ -25,6 +26,8 @@ pub struct FillMask {
     model: BertForMaskedLm,
     device: Device,
     max_len: usize,
+    /// For texts that are weighed.
+    cutting: Cutting,
     mask: u32,
 }
 
@@ -101,10 +104,8 @@ impl Respond for FillMask {
     fn encode(&self, request: FillRequest) -> Result<FillUnit> {
         let mut encoding = self.tokenizer.encode(&request.text, true)?;
         if request.weighs && encoding.len() > self.max_len {
-            let mut tokenizer = self.tokenizer.clone();
-            let truncation = Truncation { direction: request.cut, ..Truncation::to(self.max_len) };
-            tokenizer.set_truncation(Some(truncation))?;
-            encoding = tokenizer.encode(&request.text, true)?;
+            let cutting = self.cutting.of(&self.tokenizer, request.cut, self.max_len)?;
+            encoding = cutting.encode(&request.text, true)?;
         }
         let masks = encoding.ids.iter().enumerate().filter(|(_, id)| **id == self.mask);
         let masks: Vec<usize> = match request.weighs {
@@ -184,6 +185,7 @@ impl FillMask {
             model,
             device: device.clone(),
             max_len: config.max_positions,
+            cutting: Cutting::default(),
             mask,
         })
     }

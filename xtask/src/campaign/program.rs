@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::patience::Patience;
+use crate::memory;
 
 /// Bytes of standard output that are read back at most.
 const READ_BACK: u64 = 64 << 20;
@@ -273,9 +274,7 @@ fn send(signal: &str, process: u32) {
 
 /// The most memory that a process has had, in MB.
 fn peak(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? / 1024)
+    memory::kilobytes(process, "VmHWM").map(|kilobytes| kilobytes / 1024)
 }
 
 fn beginning(path: &Path) -> Result<Vec<u8>> {

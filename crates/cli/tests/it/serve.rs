@@ -6,7 +6,6 @@ use crate::served::Served;
 use burn::tensor::Device;
 use cloze::{Answerer, Classifier, Embedder, Generator, MaskFiller, Reranker, Tagger, Translator};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -534,13 +533,7 @@ fn a_client_that_leaves_takes_its_texts_along() {
     let served = Served::start(&[models::ENCODER], &[]);
     let texts = vec!["some text that takes its time to be read by the model"; 20_000];
     let body = json!({ "inputs": texts }).to_string();
-    let mut stream = served.connect();
-    let head = format!(
-        "POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(body.as_bytes()).unwrap();
+    let stream = served.begin(&body);
     let start = Instant::now();
     while served.count("cloze_units_total") < 10 {
         assert!(start.elapsed() < Duration::from_secs(60));

@@ -2,7 +2,7 @@
 
 use crate::library::{at, models};
 use crate::ran::{run, spawn};
-use crate::served::Served;
+use crate::served::{Served, head};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -19,13 +19,6 @@ fn many(n: usize) -> String {
     json!({ "inputs": vec![LONG; n] }).to_string()
 }
 
-/// The head of a request with a body of this many bytes.
-fn head(length: usize) -> String {
-    format!(
-        "POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
-    )
-}
-
 /// Waits until it is so.
 #[track_caller]
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -40,9 +33,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn a_full_queue_refuses_and_says_when_to_come_back() {
     let served = Served::start(&[models::ENCODER], &["--max-queue-tokens", "500"]);
     let body = many(20_000);
-    let mut long = served.connect();
-    long.write_all(head(body.len()).as_bytes()).unwrap();
-    long.write_all(body.as_bytes()).unwrap();
+    let long = served.begin(&body);
     until("its texts wait", || served.count("cloze_queue_tokens") > 500);
     let got = served.post("/embed", &json!({ "inputs": "a" }));
     assert_eq!(got.headers["retry-after"], "1");
@@ -58,9 +49,7 @@ fn an_answer_that_is_not_read_holds_its_bytes_and_nothing_else() {
     let served = Served::start(&[models::ENCODER], &["--max-held-bytes", "300000"]);
     // Some megabytes, which no socket takes unread.
     let body = many(20_000);
-    let mut slow = served.connect();
-    slow.write_all(head(body.len()).as_bytes()).unwrap();
-    slow.write_all(body.as_bytes()).unwrap();
+    let slow = served.begin(&body);
     until("it is answered", || served.count("cloze_units_total") >= 20_000);
     let one = || served.post("/embed", &json!({ "inputs": "a" }));
     until("its answer is held", || one().status == 429);
@@ -218,9 +207,7 @@ fn too_few_files_make_clients_wait() {
 fn what_was_taken_is_answered_before_the_end() {
     let served = Served::start(&[models::ENCODER], &[]);
     let body = many(6_000);
-    let mut long = served.connect();
-    long.write_all(head(body.len()).as_bytes()).unwrap();
-    long.write_all(body.as_bytes()).unwrap();
+    let mut long = served.begin(&body);
     until("it is being answered", || served.count("cloze_units_total") > 10);
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {

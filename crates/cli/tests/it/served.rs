@@ -13,6 +13,13 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::http::Response;
 
+/// The head of a request with a body of this many bytes.
+pub fn head(length: usize) -> String {
+    format!(
+        "POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    )
+}
+
 /// A service that ends with the test.
 pub struct Served {
     pub child: Child,
@@ -122,6 +129,13 @@ impl Served {
     /// Same, if it still listens.
     pub fn connect_if_there(&self) -> Option<TcpStream> {
         TcpStream::connect(self.address.trim_start_matches("http://")).ok()
+    }
+
+    /// A connection on which `/embed` was asked with this body.
+    pub fn begin(&self, body: &str) -> TcpStream {
+        let mut stream = self.connect();
+        stream.write_all((head(body.len()) + body).as_bytes()).unwrap();
+        stream
     }
 
     /// What the service answers to these bytes, until it closes the connection.

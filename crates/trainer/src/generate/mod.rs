@@ -356,11 +356,9 @@ impl Generator {
             decoding = decoding.with_listener(move |written: WrittenToken<'_>| {
                 let growing = growing.entry((written.request, written.sample)).or_default();
                 let EncodedPrompt { request, stops, .. } = &prompts[written.request];
-                if let Ok(text) = self.written(&request.input, written.tokens) {
-                    let new = growing.grow(&text, stops);
-                    if let Some(listener) = listener.as_mut().filter(|_| !new.is_empty()) {
-                        listener(written.request, written.sample, new);
-                    }
+                let new = self.grow(&request.input, written.tokens, stops, growing);
+                if let (Some(listener), Some(new)) = (&mut listener, new) {
+                    listener(written.request, written.sample, &new);
                 }
                 growing.flow()
             });
@@ -470,8 +468,20 @@ impl Generator {
         Ok(scored)
     }
 
+    /// What the tokens after a prompt add to what was shown of a text that ends at one of `stops`, if they add anything.
+    pub(crate) fn grow(
+        &self,
+        prompt: &[i32],
+        tokens: &[i32],
+        stops: &[String],
+        growing: &mut Growing,
+    ) -> Option<String> {
+        let text = self.written(prompt, tokens).ok()?;
+        Some(growing.grow(&text, stops).to_owned()).filter(|new| !new.is_empty())
+    }
+
     /// The text of tokens after a prompt.
-    pub(crate) fn written(&self, prompt: &[i32], tokens: &[i32]) -> Result<String> {
+    fn written(&self, prompt: &[i32], tokens: &[i32]) -> Result<String> {
         let ids = |ids: &[i32]| ids.iter().map(|id| *id as u32).collect::<Vec<u32>>();
         let tokens = ids(tokens);
         // A piece may look different at a text's beginning.

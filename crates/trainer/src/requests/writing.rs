@@ -68,7 +68,7 @@ trait Writes: Respond {
         None
     }
 
-    /// What the tokens after a prompt add to a text that grows up to one of `stops`.
+    /// What the tokens after a prompt add to a text that grows up to one of `stops`, if they add anything.
     fn grow(
         &self,
         _prompt: &[i32],
@@ -120,7 +120,7 @@ fn tell<R: Writes>(
         return ControlFlow::Continue(());
     };
     let growing = growing.entry(written.sample).or_default();
-    let new = model.grow(prompt, written.tokens, stops, growing).filter(|new| !new.is_empty());
+    let new = model.grow(prompt, written.tokens, stops, growing);
     if let (Some(listener), Some(new)) = (listener, new) {
         (listener.0)(written.sample, &new);
     }
@@ -245,8 +245,7 @@ impl Writes for Generator {
         stops: &[String],
         growing: &mut Growing,
     ) -> Option<String> {
-        let text = self.written(prompt, tokens).ok()?;
-        Some(growing.grow(&text, stops).to_owned())
+        Self::grow(self, prompt, tokens, stops, growing)
     }
 
     fn parts(prompt: &EncodedPrompt) -> (&Request, &Arc<DecodeConfig>) {

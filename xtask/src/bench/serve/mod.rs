@@ -3,8 +3,10 @@
 mod load;
 mod sides;
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -83,10 +85,18 @@ pub fn run(args: &Args) -> Result<()> {
     let program = args.program.clone().map_or_else(|| program::build(None), Ok)?;
     let is_wanted =
         |side: &Side| args.sides.is_empty() || args.sides.iter().any(|name| side.name.starts_with(name));
-    let sides: Vec<Side> = sides::all(&program).into_iter().filter(is_wanted).collect();
+    let python = measure::python();
+    let sides = sides::all(&program, python.as_ref()).into_iter();
+    let sides: Vec<Side> = sides.filter(is_wanted).collect();
     let work = Work { program, model, texts, time: Duration::from_secs(args.seconds) };
-    let expected = |side: &Side| work.embedded(side.embed_with());
-    let expected = sides.iter().map(expected).collect::<Result<Vec<_>>>()?;
+    // Most sides are to give the same vectors.
+    let mut embedded = BTreeMap::new();
+    for side in &sides {
+        if let Entry::Vacant(place) = embedded.entry(side.embed_with()) {
+            place.insert(work.embedded(&sentences, side.embed_with())?);
+        }
+    }
+    let expected: Vec<&[Vec<f32>]> = sides.iter().map(|side| &embedded[side.embed_with()][..]).collect();
     if let Some(minutes) = args.soak {
         for (side, expected) in sides.iter().zip(&expected).filter(|(side, _)| side.is_ours()) {
             work.soak(side, expected, minutes)?;
@@ -126,7 +136,7 @@ pub fn run(args: &Args) -> Result<()> {
         100.0 * all_loads(&rounds).map(|seen| seen.cpu_seconds / seen.seconds).fold(0.0, f64::max),
         report::short(all_loads(&rounds).map(Seen::n).sum::<usize>() as f64),
         all_loads(&rounds).map(|seen| seen.wrong).sum::<usize>(),
-        report::machine(measure::python().as_ref())
+        report::machine(python.as_ref())
     );
     println!("{text}");
     if args.write { report::write_class("serve", &text) } else { Ok(()) }
@@ -151,15 +161,14 @@ struct Work {
 }
 
 impl Work {
-    /// The vectors of `cloze embed`.
-    fn embedded(&self, more: &[&str]) -> Result<Vec<Vec<f32>>> {
+    /// The vectors of `cloze embed` of the lines of a file.
+    fn embedded(&self, sentences: &Path, more: &[&str]) -> Result<Vec<Vec<f32>>> {
         let folder = target().join("serve-bench");
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let [input, output] = ["texts.txt", "vectors.jsonl"].map(|name| folder.join(name));
-        fs::write(&input, self.texts.join("\n") + "\n")?;
+        let output = folder.join("vectors.jsonl");
         let mut embed = Command::new(&self.program);
         embed.args(["embed", "--model"]).arg(&self.model).args(more);
-        measure::process(&mut embed, &input, &output)?;
+        measure::process(&mut embed, sentences, &output)?;
         let read = |line: &str| -> Result<Vec<f32>> {
             let line: Value = serde_json::from_str(line)?;
             let vector = line["embedding"].as_array().context("no embedding")?;

@@ -1,7 +1,6 @@
 //! The services that are compared, each a process.
 
 use std::ffi::OsString;
-use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::super::measure;
+use crate::memory;
 
 /// How long a service may take to load its model.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -34,8 +34,8 @@ enum Kind {
     Infinity { program: OsString, dtype: &'static str },
 }
 
-/// The services that can be had here: ours, FastAPI in CLOZE_PYTHON, infinity as CLOZE_INFINITY.
-pub fn all(program: &Path) -> Vec<Side> {
+/// The services that can be had here: ours, FastAPI in `python`, infinity as CLOZE_INFINITY.
+pub fn all(program: &Path, python: Option<&OsString>) -> Vec<Side> {
     let ours = |name, more| Side {
         name,
         kind: Kind::Ours { program: program.into(), more },
@@ -45,9 +45,9 @@ pub fn all(program: &Path) -> Vec<Side> {
         agreement: 1.0,
     };
     let mut all = vec![ours("cloze", &[]), ours("cloze, int8", &["--int8"])];
-    all.extend(measure::python().map(|python| Side {
+    all.extend(python.map(|python| Side {
         name: "FastAPI",
-        kind: Kind::FastApi { python },
+        kind: Kind::FastApi { python: python.clone() },
         agreement: 0.9999,
         ..ours("", &[])
     }));
@@ -141,15 +141,13 @@ impl Running {
         TcpStream::connect(&self.address).is_ok()
     }
 
-    /// The memory that it and its children hold, and the most that it held, in MB.
+    /// The memory that it holds, and the most that it held, in MB.
     pub fn memory(&self) -> Result<[f64; 2]> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok()
+        let of = |field| {
+            let kilobytes = memory::kilobytes(self.child.id(), field);
+            kilobytes.map(|kilobytes| kilobytes as f64 / 1e3).with_context(|| format!("no {field}"))
         };
-        let of = |name| field(name).map(|kb| kb / 1e3).with_context(|| format!("no {name}"));
-        Ok([of("VmRSS:")?, of("VmHWM:")?])
+        Ok([of("VmRSS")?, of("VmHWM")?])
     }
 }
 

@@ -21,29 +21,26 @@ fn suits(path: &str, route: &Value, served: &Served) -> bool {
 /// The document of `/openapi.json`.
 pub fn of(service: &Service) -> Value {
     let mut written: Value = serde_json::from_str(ROUTES).unwrap_or_default();
-    let mut routes = match written["routes"].take() {
+    let routes = match written["routes"].take() {
         Value::Object(routes) => routes,
         _ => Map::new(),
     };
-    let main = service.models.first().map_or("/embed", |first| tei::main_route(first));
-    if let Some(route) = routes.get(main).cloned() {
-        routes["/"] = route;
-    }
     let mut paths = Map::new();
     for (path, route) in routes {
         let all = service.models.iter().map(|served| &**served);
-        let suitable: Vec<&Served> =
-            all.filter(|served| suits(if path == "/" { main } else { &path }, &route, served)).collect();
+        let suitable: Vec<&Served> = all.filter(|served| suits(&path, &route, served)).collect();
         let is_there = if path == "/search" { !service.indexes.is_empty() } else { !suitable.is_empty() };
         if is_there {
             let operation = operation(&path, route, &suitable, service);
             paths.insert(path, operation);
         }
     }
-    if let Some(main) = paths.get_mut("/") {
+    // The main route of the first model, and the page.
+    if let Some(mut main) = paths.get(tei::main_route(&service.models[0])).cloned() {
         let page = json!({ "description": "The page.", "content": { "text/html": { "schema": { "type": "string" } } } });
         main["get"] =
             json!({ "summary": "A page on which people ask the models.", "responses": { "200": page } });
+        paths.insert("/".into(), main);
     }
     json!({
         "openapi": "3.1.0",

@@ -24,18 +24,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use clap::builder::RangedU64ValueParser;
+use cloze_model::huggingface::with_owned_weights;
+use cloze_trainer::requests::Share;
+use tokio::sync::Notify;
 
 use crate::compute::Compute;
 use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::say;
-use cloze_model::huggingface::with_owned_weights;
-use cloze_trainer::requests::Share;
 use indexes::Searched;
 use metrics::Metrics;
 use models::{Opening, Served};
 use service::{Access, Limits, Service};
-use tokio::sync::Notify;
 
 /// Serve models over HTTP.
 ///

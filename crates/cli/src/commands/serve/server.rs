@@ -30,6 +30,9 @@ const MAX_HEADERS: usize = 1_024;
 /// How long to wait where a connection cannot be accepted, as when too many files are open.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The fewest connections, however few files may be open.
+const FEW: usize = 16;
+
 /// Files that are open beside connections, at most.
 const OTHER_FILES: u64 = 256;
 
@@ -71,7 +74,7 @@ pub async fn serve(
 fn most_connections(wanted: usize) -> usize {
     // The system's own limit stays where it cannot be raised.
     let files = rlimit::increase_nofile_limit(wanted as u64 + OTHER_FILES).unwrap_or(1_024);
-    let most = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(wanted).clamp(16, wanted.max(16));
+    let most = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(wanted).max(FEW).min(wanted);
     if most < wanted {
         say(format_args!("at most {most} connections at a time: the system lets {files} files be open"));
     }

@@ -15,7 +15,7 @@ use crate::commands::serve::models::{Kind, Served};
 use crate::commands::serve::refusal::Refusal;
 
 /// The most hypotheses of a translation.
-pub const MAX_BEAMS: usize = 32;
+const MAX_BEAMS: usize = 32;
 
 /// The name of a text's field: `inputs`, or `inputs[3]` of a list.
 fn field_of(is_list: bool) -> impl Fn(usize) -> String + Sync {

@@ -26,7 +26,7 @@ use crate::commands::serve::refusal::{Refusal, Shape, Why};
 use crate::commands::serve::tally::note;
 
 /// The most continuations of a text.
-pub const MAX_N: usize = 32;
+const MAX_N: usize = 32;
 
 /// The most tokens of a continuation.
 pub const MAX_NEW: usize = 8_192;
@@ -35,7 +35,7 @@ pub const MAX_NEW: usize = 8_192;
 const LEAST_P: f64 = 1e-6;
 
 /// The most alternatives to a token.
-pub const MAX_ALTERNATIVES: usize = 20;
+const MAX_ALTERNATIVES: usize = 20;
 
 fn generates(served: &Served) -> bool {
     matches!(served.kind, Kind::Generates(_))
@@ -63,14 +63,13 @@ fn stops(fields: &mut Fields) -> Read<Option<Vec<String>>> {
 /// How tokens are drawn at a temperature, of which 0 is the most likely each time.
 fn search(temperature: f64, top_k: Option<usize>, top_p: Option<f64>, n: usize) -> Search {
     let mut sampling = Sampling::default();
-    match n {
-        1 if temperature == 0.0 => return Search::Greedy,
-        _ if temperature == 0.0 => {
-            // The same text several times.
-            sampling.top_k = 1;
-            return Search::Sample(sampling);
+    if temperature == 0.0 {
+        if n == 1 {
+            return Search::Greedy;
         }
-        _ => {}
+        // The same text several times.
+        sampling.top_k = 1;
+        return Search::Sample(sampling);
     }
     sampling.temperature = temperature as f32;
     sampling.top_k = top_k.unwrap_or(0);
