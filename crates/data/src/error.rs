@@ -411,6 +411,13 @@ pub enum DataError {
         problem: String,
     },
 
+    /// Images of a batch that would have different sizes.
+    #[cfg(feature = "images")]
+    #[error(
+        "images are resized to a shortest edge, so their sizes differ; expected a size of height and width, or a centre crop"
+    )]
+    ImageSizes,
+
     /// A value of an [`AugmentConfig`](crate::images::AugmentConfig) or [`MixConfig`](crate::images::MixConfig) is out of
     /// range.
     #[cfg(feature = "images")]

@@ -20,6 +20,7 @@ pub mod finetune;
 mod fit;
 pub mod generate;
 pub mod gradual_unfreezing;
+pub mod images;
 mod initial_model;
 pub mod input;
 pub mod inspect;

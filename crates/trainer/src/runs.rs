@@ -20,6 +20,7 @@ use crate::config::{
 use crate::engine::origin::Input;
 use crate::engine::{Outcome, OverSeeds, Plan, RunOptions, RunSettings, train_seeds};
 use crate::finetune::FineTuneRun;
+use crate::images::{ImageRun, MaskedPatchesRun};
 use crate::metrics::progress::RunProgress;
 use crate::translation::TranslationRun;
 use crate::{Place, Result, TrainerError};
@@ -151,13 +152,16 @@ impl Kind {
 
 /// All kinds of this crate. Their order only matters for a file that mixes sections of several kinds, which all
 /// of them reject.
-pub const KINDS: [Kind; 8] = [
+pub const KINDS: [Kind; 10] = [
     Kind::of::<Pretraining>(),
     Kind::of::<LanguageModelRun>(),
     Kind::of::<AwdLstmRun>(),
     Kind::of::<ElmoRun>(),
     Kind::of::<PermutationRun>(),
     Kind::of::<DenoisingRun>(),
+    Kind::of::<MaskedPatchesRun>(),
+    // Before the other tasks, which refuse its name.
+    Kind::of::<ImageRun>(),
     Kind::of::<FineTuneRun>(),
     Kind::of::<TranslationRun>(),
 ];

@@ -3,9 +3,11 @@
 use super::{DecodeLimits, Image, decode_image, read_image};
 use crate::labelled::{Loaded, OnBadRow, Target};
 use crate::{DataError, Result};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use rayon::prelude::*;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where an image is.
@@ -39,6 +41,37 @@ pub struct ImageExample {
 }
 
 impl ImageSource {
+    /// An image that a text names: a path, relative to `base`, or its bytes, `data:image/png;base64,…`, which are said to
+    /// be from `place`.
+    ///
+    /// # Errors
+    /// What is wrong with the text: there is no such file, or the bytes are not in base64.
+    pub fn of_text(text: &str, base: &Path, place: &str) -> std::result::Result<Self, String> {
+        match text.strip_prefix("data:") {
+            None => Self::of_path(text, base),
+            Some(uri) => match uri.split_once(";base64,") {
+                Some((_, encoded)) => Self::of_base64(encoded, place),
+                None => Err("a data URI without `;base64,`".into()),
+            },
+        }
+    }
+
+    pub(crate) fn of_path(path: &str, base: &Path) -> std::result::Result<Self, String> {
+        if path.is_empty() {
+            return Err("empty, expected a path".into());
+        }
+        let path = base.join(path);
+        match path.is_file() {
+            true => Ok(Self::File(path)),
+            false => Err(format!("there is no file {}", path.display())),
+        }
+    }
+
+    pub(crate) fn of_base64(encoded: &str, place: &str) -> std::result::Result<Self, String> {
+        let bytes = BASE64_STANDARD.decode(encoded).map_err(|error| format!("not base64: {error}"))?;
+        Ok(Self::Bytes { bytes: bytes.into(), place: place.into() })
+    }
+
     /// Reads and decodes the image. What a worker thread does.
     ///
     /// # Errors
@@ -53,14 +86,21 @@ impl ImageSource {
     }
 }
 
+/// Its place.
+impl fmt::Display for ImageSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Bytes { place, .. } => f.write_str(place),
+            Self::Grey { width, values } => write!(f, "grey values, {width} × {}", values.len() / width),
+        }
+    }
+}
+
 /// Its place: bytes would fill the screen.
 impl fmt::Debug for ImageSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => write!(f, "File({})", path.display()),
-            Self::Bytes { place, .. } => write!(f, "Bytes({place})"),
-            Self::Grey { width, values } => write!(f, "Grey({width} × {})", values.len() / width),
-        }
+        write!(f, "ImageSource({self})")
     }
 }
 

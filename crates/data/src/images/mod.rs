@@ -4,12 +4,14 @@
 //! image_folder, image_rows, digits ─► ImageExample (an ImageSource, a class)
 //!   ─ decode ─► Image (8-bit RGB) ─ Preprocessing (resize, crop), AugmentConfig ─► Image
 //!   ─ Preprocessing (rescale, normalise) ─► PixelValues [3, height, width] ─ MixConfig ─► mixed with another's
+//!   ─ ImageData, on the workers of a Loader ─► ImageBatch
 //! ```
 //!
 //! There are no tensors here: an [`Image`] is bytes, and a model's input a vector of numbers. Everything random is a
 //! function of a seed, an epoch and an example's place, so it does not depend on the number of workers.
 
 mod augment;
+mod batches;
 mod decode;
 mod digits;
 mod error;
@@ -20,12 +22,14 @@ mod jpeg;
 mod orientation;
 mod preprocess;
 mod resize;
+mod source;
 
 pub use crate::labelled::image_rows;
 pub use augment::{
     AugmentConfig, CropConfig, DrawKey, EraseFill, ErasingConfig, ImageOperation, JitterConfig, MixConfig,
     Mixing, RandAugmentConfig,
 };
+pub use batches::{ImageBatch, ImageData};
 pub use decode::{DecodeLimits, decode_image, read_image};
 pub use digits::digits;
 pub use error::ImageError;
@@ -34,3 +38,4 @@ pub use folder::image_folder;
 pub use image::Image;
 pub use preprocess::{Normalisation, PixelValues, Preprocessing, TargetSize};
 pub use resize::{Filter, resize};
+pub use source::labelled_images;

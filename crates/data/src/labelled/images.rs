@@ -7,10 +7,8 @@ use super::texts::{Found, Labels, Target, target};
 use crate::Result;
 use crate::corpus::Problem;
 use crate::images::{ImageExample, ImageSource};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Reads images of CSV, TSV, JSON lines, Parquet or XML: the columns `image` and `label`.
@@ -76,35 +74,16 @@ fn image(
     line: u64,
 ) -> std::result::Result<ImageSource, Problem> {
     let bad = |detail: String| column.bad(line, "row without an image", detail);
+    let (base, place) = (table.parent().unwrap_or(Path::new("")), format!("{}:{line}", table.display()));
     match cell {
-        Value::String(text) => match text.trim().strip_prefix("data:") {
-            None => file(text.trim(), table).map_err(bad),
-            Some(uri) => match uri.split_once(";base64,") {
-                Some((_, encoded)) => bytes(encoded, table, line).map_err(bad),
-                None => Err(bad("a data URI without `;base64,`".into())),
-            },
-        },
+        Value::String(text) => ImageSource::of_text(text.trim(), base, &place).map_err(bad),
         Value::Object(mut parts) => match (parts.remove("bytes"), parts.remove("path")) {
-            (Some(Value::String(encoded)), _) => bytes(&encoded, table, line).map_err(bad),
-            (None | Some(Value::Null), Some(Value::String(path))) => file(&path, table).map_err(bad),
+            (Some(Value::String(encoded)), _) => ImageSource::of_base64(&encoded, &place).map_err(bad),
+            (None | Some(Value::Null), Some(Value::String(path))) => {
+                ImageSource::of_path(&path, base).map_err(bad)
+            }
             _ => Err(bad("an object without `bytes` in base64 and without `path`".into())),
         },
         other => Err(bad(format!("{}, expected a path, or an image's bytes", kind_of(&other)))),
     }
-}
-
-fn file(path: &str, table: &Path) -> std::result::Result<ImageSource, String> {
-    if path.is_empty() {
-        return Err("empty, expected a path".into());
-    }
-    let path: PathBuf = table.parent().unwrap_or(Path::new("")).join(path);
-    match path.is_file() {
-        true => Ok(ImageSource::File(path)),
-        false => Err(format!("there is no file {}", path.display())),
-    }
-}
-
-fn bytes(encoded: &str, table: &Path, line: u64) -> std::result::Result<ImageSource, String> {
-    let bytes = BASE64_STANDARD.decode(encoded).map_err(|error| format!("not base64: {error}"))?;
-    Ok(ImageSource::Bytes { bytes: bytes.into(), place: format!("{}:{line}", table.display()) })
 }

@@ -350,7 +350,7 @@ impl LabelledSource {
     }
 
     /// An error about the setting with this key.
-    pub(super) fn setting(&self, key: &str, problem: String) -> DataError {
+    pub(crate) fn setting(&self, key: &str, problem: String) -> DataError {
         let key = self.named.setting(key).trim_matches('`').to_owned();
         DataError::LabelledSetting { key, problem }
     }

@@ -86,6 +86,16 @@ impl TargetSize {
 }
 
 impl Preprocessing {
+    /// That of `ViTImageProcessor` where nothing else is said: resized bilinearly to this size, with values from −1 to 1.
+    pub fn to_size(height: usize, width: usize) -> Self {
+        Self {
+            resize: Some((TargetSize::Exact { height, width }, Filter::Bilinear)),
+            centre_crop: None,
+            rescale: Some(1.0 / 255.0),
+            normalise: Some(Normalisation { mean: [0.5; 3], std: [0.5; 3] }),
+        }
+    }
+
     /// The model's input for an image.
     ///
     /// # Errors

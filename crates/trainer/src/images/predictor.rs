@@ -1,0 +1,238 @@
+//! Answers of a saved classifier of images.
+
+use super::data::{bad_setting, pixels};
+use super::outputs::{ImageOutput, outputs, predictions};
+use super::start::{PREPROCESSOR, read_preprocessing};
+use crate::engine::Advance;
+use crate::finetune::{InputKey, LineFields, Predicted, figures};
+use crate::{Result, TrainerError};
+use burn::tensor::{Device, Tensor};
+use cloze_data::images::{
+    DecodeLimits, ImageBatch, ImageData, ImageExample, ImageSource, Preprocessing, labelled_images,
+    without_bad_images,
+};
+use cloze_data::SkipReport;
+use cloze_data::labelled::{LabelSet, LabelledSource, Labels, Loaded, OnBadRow, Target};
+use cloze_evaluation::figures::Figures;
+use cloze_evaluation::report::ClassPredictions;
+use cloze_model::blocks::{pack_weights, quantize_int8};
+use cloze_model::huggingface::{Format, load_published, model_type};
+use cloze_model::vision::{ImageClassifier, ImageClassifierConfig, ImageEncoder, Vit, VitConfig};
+use cloze_model::{HasBackbone, ParamInit};
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+
+/// Images that are answered at a time.
+const BATCH: usize = 64;
+
+/// Whether a folder has a model of images.
+pub fn is_image_model(folder: &Path) -> bool {
+    matches!(model_type(folder), Ok(Some(kind)) if VitConfig::MODEL_TYPES.contains(&kind.as_str()))
+}
+
+/// A saved classifier of images. Can be shared between threads.
+#[derive(Debug)]
+pub struct ImagePredictor {
+    model: ImageClassifier<Vit>,
+    config: ImageClassifierConfig,
+    preprocessing: Preprocessing,
+    folder: PathBuf,
+    device: Device,
+}
+
+impl ImagePredictor {
+    /// The classifier in a folder: its model, and how images become its inputs. With `int8` the encoder's layers multiply
+    /// in 8 bits. `device` is without autodiff.
+    ///
+    /// # Errors
+    /// Those of reading the folder; a `preprocessor_config.json` that contradicts the model.
+    pub fn open(folder: &Path, device: &Device, int8: bool) -> Result<Self> {
+        let (config, mut model, report) =
+            load_published::<ImageClassifierConfig>(folder, &mut ParamInit::new(device, 0))?;
+        if let Some(missing) = report.missing.into_iter().next() {
+            return Err(TrainerError::NoTaskHead { folder: folder.into(), missing });
+        }
+        match int8 {
+            true => quantize_int8(model.backbone_mut()),
+            false => pack_weights(model.backbone_mut()),
+        }
+        let [height, width] = config.vit.image_size;
+        let preprocessing =
+            read_preprocessing(folder)?.unwrap_or_else(|| Preprocessing::to_size(height, width));
+        let unfit = |reason: String| {
+            let path = folder.join(PREPROCESSOR);
+            TrainerError::UnfitPreprocessing { path, reason }
+        };
+        match preprocessing.input_size() {
+            None => Err(unfit(format!("images keep their ratio, but the model takes {height} × {width} pixels"))),
+            Some(found) if found != (height, width) => Err(unfit(format!(
+                "inputs have {} × {} pixels, but the model takes {height} × {width}",
+                found.0, found.1
+            ))),
+            Some(_) if config.vit.n_channels != 3 => Err(unfit(format!(
+                "inputs have 3 numbers for each pixel, but the model takes {}",
+                config.vit.n_channels
+            ))),
+            Some(_) => {
+                Ok(Self { model, config, preprocessing, folder: folder.into(), device: device.clone() })
+            }
+        }
+    }
+
+    /// The model's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The configuration of the model.
+    pub fn config(&self) -> &ImageClassifierConfig {
+        &self.config
+    }
+
+    /// The names of the classes.
+    pub fn labels(&self) -> &[String] {
+        &self.config.labels
+    }
+
+    /// How images become inputs.
+    pub fn preprocessing(&self) -> &Preprocessing {
+        &self.preprocessing
+    }
+
+    /// The logits of images, `[batch, classes]`, from `[batch, 3, height, width]`.
+    pub(super) fn logits(&self, pixels: Tensor<4>) -> Tensor<2> {
+        self.model.forward(pixels)
+    }
+
+    /// A vector for each image: what the head sees. `[batch, d_model]`
+    pub fn summaries(&self, batch: &ImageBatch) -> Tensor<2> {
+        self.model.encoder.summaries(pixels(batch, &self.device)).class
+    }
+
+    /// The keys read from an input line.
+    pub fn input_keys(&self) -> &'static [InputKey] {
+        const KEYS: [InputKey; 1] = [InputKey::text("image")];
+        &KEYS
+    }
+
+    /// The expected form of an input line, for error messages.
+    pub fn input(&self) -> &'static str {
+        r#"{"image": "path"}, {"image": "data:image/png;base64,…"} or "path""#
+    }
+
+    /// The keys of an answer.
+    pub fn answer_keys(&self) -> Vec<&'static str> {
+        vec!["label", "score", "scores"]
+    }
+
+    /// The answers to input lines, up to the first invalid line, as a classifier of texts gives them. Relative paths begin
+    /// at the current directory.
+    ///
+    /// # Errors
+    /// Inputs of different sizes.
+    pub fn predict_lines(&self, lines: &[&str], advanced: &mut dyn FnMut(Advance)) -> Result<Predicted> {
+        let (mut values, mut refused) = (Vec::with_capacity(lines.len()), None);
+        let (mut places, mut examples) = (Vec::new(), Vec::new());
+        let mut read = |line: &str| -> Result<()> {
+            let image = self.read_line(line)?;
+            // Decoded here, so that a bad one is the line's error.
+            image.decode(&DecodeLimits::default())?;
+            places.push(values.len());
+            examples.push(ImageExample { image, target: Target::None });
+            Ok(())
+        };
+        for line in lines {
+            if !line.trim().is_empty()
+                && let Err(error) = read(line)
+            {
+                refused = Some(error);
+                break;
+            }
+            values.push(Value::Null);
+        }
+        let outputs = self.predict(examples, BATCH, advanced)?;
+        for (place, output) in places.into_iter().zip(outputs) {
+            values[place] = self.answer(&output);
+        }
+        Ok(Predicted { values, truncated: 0, refused })
+    }
+
+    fn read_line(&self, line: &str) -> Result<ImageSource> {
+        let bad = |found: String| {
+            let problem = format!("{found}; expected {}", self.input());
+            TrainerError::BadInput { problem }
+        };
+        let value = serde_json::from_str(line).map_err(|error| bad(format!("not JSON ({error})")))?;
+        let text = match value {
+            Value::String(text) => text,
+            other => {
+                let mut fields = LineFields::of(other).map_err(bad)?;
+                let text = fields.text("image").map_err(bad)?;
+                fields.end().map_err(bad)?;
+                text.ok_or_else(|| bad("`image` is missing".into()))?
+            }
+        };
+        ImageSource::of_text(text.trim(), Path::new(""), "the line's image").map_err(bad)
+    }
+
+    fn answer(&self, output: &ImageOutput) -> Value {
+        let number = |p: f64| (p as f32).to_string().parse::<f64>().map_or(Value::Null, Value::from);
+        let scores = self.labels().iter().zip(&output.probabilities);
+        let scores: Map<String, Value> = scores.map(|(label, p)| (label.clone(), number(*p))).collect();
+        json!({
+            "label": self.labels()[output.class],
+            "score": number(output.probabilities[output.class]),
+            "scores": scores,
+        })
+    }
+
+    /// The outputs for images, in order, in batches of this size.
+    ///
+    /// # Errors
+    /// Those of decoding.
+    pub fn predict(
+        &self,
+        examples: Vec<ImageExample>,
+        batch_size: usize,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<Vec<ImageOutput>> {
+        let data = ImageData::new(examples, self.preprocessing.clone(), 0)?;
+        self.outputs(&data, batch_size, advanced)
+    }
+
+    fn outputs(
+        &self,
+        data: &ImageData,
+        batch_size: usize,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<Vec<ImageOutput>> {
+        let logits = |batch: &ImageBatch, device: &Device| self.logits(pixels(batch, device));
+        outputs(&logits, data, batch_size, &self.device, advanced)
+    }
+
+    /// Predictions for labelled images, their metrics, and what was skipped. `metric`, if given, is the main one.
+    ///
+    /// # Errors
+    /// Those of the data; a class that the model lacks.
+    pub fn evaluate(
+        &self,
+        source: &LabelledSource,
+        on_bad_image: OnBadRow,
+        batch_size: usize,
+        metric: Option<&str>,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<(ClassPredictions, Figures, SkipReport)> {
+        let labels = LabelSet::given(self.labels().to_vec())?;
+        let (loaded, _) = labelled_images(source, Path::new(""), Labels::Of(&labels))?;
+        let Loaded { examples, skipped } = without_bad_images(loaded, &DecodeLimits::default(), on_bad_image)?;
+        if examples.is_empty() {
+            let expected = "files with at least one image".into();
+            return Err(bad_setting("data", source.files.join(", "), expected));
+        }
+        let data = ImageData::new(examples, self.preprocessing.clone(), 0)?;
+        let outputs = self.outputs(&data, batch_size, advanced)?;
+        let predictions = predictions(self.labels(), &data, &outputs);
+        let figures = figures(&predictions, metric)?;
+        Ok((predictions, figures, skipped))
+    }
+}
