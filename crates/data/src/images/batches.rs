@@ -182,6 +182,18 @@ impl ImageData {
         Ok(batch)
     }
 
+    /// The first example whose image cannot be used, and why. All are decoded, on all cores.
+    pub fn first_bad(&self) -> Option<(usize, DataError)> {
+        let problem = |example: usize| {
+            let fits = |image: Arc<Image>| {
+                self.preprocessing.check(&image).map_err(|problem| self.problem(example, problem))
+            };
+            self.image(example).and_then(fits).err().map(|error| (example, error))
+        };
+        let problems: Vec<_> = (0..self.examples.len()).into_par_iter().map(problem).collect();
+        problems.into_iter().flatten().next()
+    }
+
     /// A string that identifies the images and their classes: a hash of the files' bytes.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::{ImageExample, digits, image_folder, image_rows};
 use crate::labelled::{DataFormat, LabelSet, LabelledSource, Labels, Loaded};
-use crate::{DataError, Result};
+use crate::Result;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

@@ -71,7 +71,7 @@ impl<'a, E: ImageEncoder> ImageClassification<'a, E> {
         advanced: &mut dyn FnMut(Advance),
     ) -> Result<(ClassPredictions, Figures)> {
         let logits = |batch: &ImageBatch, device: &Device| model.forward(pixels(batch, device));
-        let outputs = outputs(&logits, data, self.eval.batch_size, device, advanced)?;
+        let outputs = outputs(&logits, data, data.examples().len(), self.eval.batch_size, device, advanced)?;
         let predictions = predictions(&self.splits.labels, data, &outputs);
         let figures = figures(&predictions, self.eval.metric.as_deref())?;
         Ok((predictions, figures))

@@ -81,7 +81,7 @@ impl Reading<'_> {
         if train.is_empty() {
             return Err(TrainerError::NoExamples { split: "training" });
         }
-        let mut split = |name: &str, files: &[String]| {
+        let mut split = |name: &str, files: &[String]| -> Result<Option<Vec<ImageExample>>> {
             if files.is_empty() {
                 return Ok(None);
             }

@@ -31,20 +31,20 @@ impl ImageOutput {
 }
 
 /// The logits of a batch of images.
-pub(super) type Logits<'a> = dyn Fn(&ImageBatch, &Device) -> Tensor<2> + 'a;
+pub(super) type Logits<'a> = dyn Fn(&ImageBatch, &Device) -> Tensor<2> + Sync + 'a;
 
-/// A model's outputs for all images, in order.
+/// A model's outputs for the first `n` images, in order.
 ///
 /// # Errors
 /// Those of decoding.
 pub(super) fn outputs(
     logits: &Logits<'_>,
     data: &ImageData,
+    n: usize,
     batch_size: usize,
     device: &Device,
     advanced: &mut dyn FnMut(Advance),
 ) -> Result<Vec<ImageOutput>> {
-    let n = data.examples().len();
     let mut all = Vec::with_capacity(n);
     for start in (0..n).step_by(batch_size) {
         let end = n.min(start + batch_size);

@@ -131,30 +131,29 @@ impl ImagePredictor {
     /// # Errors
     /// Inputs of different sizes.
     pub fn predict_lines(&self, lines: &[&str], advanced: &mut dyn FnMut(Advance)) -> Result<Predicted> {
-        let (mut values, mut refused) = (Vec::with_capacity(lines.len()), None);
-        let (mut places, mut examples) = (Vec::new(), Vec::new());
-        let mut read = |line: &str| -> Result<()> {
-            let image = self.read_line(line)?;
-            // Decoded here, so that a bad one is the line's error.
-            image.decode(&DecodeLimits::default())?;
-            places.push(values.len());
-            examples.push(ImageExample { image, target: Target::None });
-            Ok(())
-        };
-        for line in lines {
-            if !line.trim().is_empty()
-                && let Err(error) = read(line)
-            {
-                refused = Some(error);
-                break;
+        let (mut places, mut examples, mut refused) = (Vec::new(), Vec::new(), None);
+        for (place, line) in lines.iter().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            match self.read_line(line) {
+                Ok(image) => {
+                    places.push(place);
+                    examples.push(ImageExample { image, target: Target::None });
+                }
+                Err(error) => {
+                    refused = Some((place, error));
+                    break;
+                }
             }
-            values.push(Value::Null);
         }
-        let outputs = self.predict(examples, BATCH, advanced)?;
+        let data = ImageData::new(examples, self.preprocessing.clone(), 0)?;
+        let bad = data.first_bad();
+        let n = bad.as_ref().map_or(places.len(), |(example, _)| *example);
+        let refused = bad.map(|(example, error)| (places[example], error.into())).or(refused);
+        let mut values = vec![Value::Null; refused.as_ref().map_or(lines.len(), |(place, _)| *place)];
+        let outputs = self.outputs(&data, n, BATCH, advanced)?;
         for (place, output) in places.into_iter().zip(outputs) {
             values[place] = self.answer(&output);
         }
-        Ok(Predicted { values, truncated: 0, refused })
+        Ok(Predicted { values, truncated: 0, refused: refused.map(|(_, error)| error) })
     }
 
     fn read_line(&self, line: &str) -> Result<ImageSource> {
@@ -197,17 +196,19 @@ impl ImagePredictor {
         advanced: &mut dyn FnMut(Advance),
     ) -> Result<Vec<ImageOutput>> {
         let data = ImageData::new(examples, self.preprocessing.clone(), 0)?;
-        self.outputs(&data, batch_size, advanced)
+        self.outputs(&data, data.examples().len(), batch_size, advanced)
     }
 
+    /// The outputs for the first `n` images.
     fn outputs(
         &self,
         data: &ImageData,
+        n: usize,
         batch_size: usize,
         advanced: &mut dyn FnMut(Advance),
     ) -> Result<Vec<ImageOutput>> {
         let logits = |batch: &ImageBatch, device: &Device| self.logits(pixels(batch, device));
-        outputs(&logits, data, batch_size, &self.device, advanced)
+        outputs(&logits, data, n, batch_size, &self.device, advanced)
     }
 
     /// Predictions for labelled images, their metrics, and what was skipped. `metric`, if given, is the main one.
@@ -230,7 +231,7 @@ impl ImagePredictor {
             return Err(bad_setting("data", source.files.join(", "), expected));
         }
         let data = ImageData::new(examples, self.preprocessing.clone(), 0)?;
-        let outputs = self.outputs(&data, batch_size, advanced)?;
+        let outputs = self.outputs(&data, data.examples().len(), batch_size, advanced)?;
         let predictions = predictions(self.labels(), &data, &outputs);
         let figures = figures(&predictions, metric)?;
         Ok((predictions, figures, skipped))

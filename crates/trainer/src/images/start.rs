@@ -12,7 +12,7 @@ use crate::engine::{
 use crate::finetune::Form;
 use crate::layer_decay::layer_decay;
 use crate::metrics::progress::RunProgress;
-use crate::{Result, TrainerError, recompute};
+use crate::{Result, recompute};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::derive_seed;

@@ -104,6 +104,14 @@ impl Preprocessing {
         Ok(self.values(&self.fit(image)?))
     }
 
+    /// Whether an image can be resized as asked.
+    ///
+    /// # Errors
+    /// Those of [`apply`](Self::apply).
+    pub fn check(&self, image: &Image) -> Result<(), ImageError> {
+        self.resize.map_or(Ok(()), |(size, _)| size.of(image).map(drop))
+    }
+
     /// The resized and cropped image. Random changes come after this, or replace it.
     ///
     /// # Errors

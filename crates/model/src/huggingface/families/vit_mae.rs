@@ -4,7 +4,7 @@ use super::super::fields::Fields;
 use super::super::published::{Format, Published};
 use super::super::{TensorRule, TensorRules};
 use super::vit;
-use crate::vision::{Mae, MaeConfig, MaeDecoderConfig, PatchPositions, VitConfig};
+use crate::vision::{Mae, MaeConfig, MaeDecoderConfig, VitConfig};
 use crate::{ModelError, ParamInit, Result};
 use serde_json::{Map, Value};
 
@@ -104,6 +104,7 @@ impl Published for MaeConfig {
 mod tests {
     use super::super::own::tests::comes_back;
     use super::*;
+    use crate::vision::PatchPositions;
 
     fn config() -> MaeConfig {
         let vit = VitConfig::new(12, 4, 2, 8).with_n_heads(2).with_positions(PatchPositions::Sinusoidal);
