@@ -46,7 +46,8 @@ fn loss(model: &ImageClassifier<Vit>, pixels: Tensor<4>) -> Tensor<1> {
     let labels = Tensor::<1, Int>::from_data([2, 0], &pixels.device());
     let (class, distillation) = model.logits(pixels);
     let heads = [Some(class), distillation].into_iter().flatten();
-    let losses = heads.map(|logits| classification_loss(logits, labels.clone(), &CrossEntropy::default()).mean());
+    let losses =
+        heads.map(|logits| classification_loss(logits, labels.clone(), &CrossEntropy::default()).mean());
     losses.reduce(|a, b| a + b).unwrap()
 }
 
@@ -123,11 +124,15 @@ fn an_encoder_is_read_from_a_folder_with_heads() {
     for class in CLASSES {
         let (whole, model, golden) = load(class, &device);
         let (config, encoder, report) =
-            load_published::<VitConfig>(&fixture("vision").join(class), &mut ParamInit::new(&device, 1)).unwrap();
+            load_published::<VitConfig>(&fixture("vision").join(class), &mut ParamInit::new(&device, 1))
+                .unwrap();
         assert_eq!(config, whole.vit);
-        assert!(report.missing.is_empty() && report.unexpected.iter().all(|name| name.contains("classifier")));
+        assert!(
+            report.missing.is_empty() && report.unexpected.iter().all(|name| name.contains("classifier"))
+        );
         let pixels = golden.float::<4>("pixels", &device);
-        let [a, b] = [&encoder, &model.encoder].map(|encoder| encoder.summaries(pixels.clone()).class.into_data());
+        let [a, b] =
+            [&encoder, &model.encoder].map(|encoder| encoder.summaries(pixels.clone()).class.into_data());
         assert_eq!(a, b);
     }
 }

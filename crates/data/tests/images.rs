@@ -624,9 +624,12 @@ fn crops_and_erased_parts_have_their_sizes() {
     // Five standard deviations of a binomial around 1,000.
     assert!(lefts.iter().all(|n| n.abs_diff(1_000) < 150), "{lefts:?}");
 
-    let black = EraseFill::Colour([0; 3]);
-    let config =
-        ErasingConfig { probability: 0.25, scale: [0.1, 0.2], fill: black, ..ErasingConfig::default() };
+    let config = ErasingConfig {
+        probability: 0.25,
+        scale: [0.1, 0.2],
+        colour: Some([0; 3]),
+        ..ErasingConfig::default()
+    };
     let erasing = AugmentConfig { erasing: Some(config), ..AugmentConfig::default() };
     let mut erased = 0;
     for example in 0..2_000 {

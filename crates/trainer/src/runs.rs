@@ -20,7 +20,7 @@ use crate::config::{
 use crate::engine::origin::Input;
 use crate::engine::{Outcome, OverSeeds, Plan, RunOptions, RunSettings, train_seeds};
 use crate::finetune::FineTuneRun;
-use crate::images::{ImageRun, MaskedPatchesRun};
+use crate::images::{ImageRun, MaskedPatchesRun, MaskedPatchesSection};
 use crate::metrics::progress::RunProgress;
 use crate::translation::TranslationRun;
 use crate::{Place, Result, TrainerError};
@@ -160,7 +160,6 @@ pub const KINDS: [Kind; 10] = [
     Kind::of::<PermutationRun>(),
     Kind::of::<DenoisingRun>(),
     Kind::of::<MaskedPatchesRun>(),
-    // Before the other tasks, which refuse its name.
     Kind::of::<ImageRun>(),
     Kind::of::<FineTuneRun>(),
     Kind::of::<TranslationRun>(),
@@ -175,15 +174,16 @@ pub fn plan_of(file: &ConfigFile, sets: &[String], kinds: &[Kind]) -> Result<Any
         return (kind.read)(file, sets);
     }
     // Pretraining takes a file without an objective.
-    let known = ObjectiveSection::KINDS;
+    let known = || ObjectiveSection::KINDS.into_iter().chain([MaskedPatchesSection::KIND]);
     let found = file.kind_of("objective").unwrap_or_default();
-    let hint = nearest(found, known.into_iter());
+    let hint = nearest(found, known());
     let hint = hint.map_or(String::new(), |kind| format!("; did you mean \"{kind}\"?"));
+    let listed: Vec<String> = known().map(|kind| format!("\"{kind}\"")).collect();
     Err(TrainerError::BadValue {
         place: file.place_of("objective.kind"),
         key: "objective.kind".into(),
         found: format!("\"{found}\""),
-        expected: format!("one of {}{hint}", known.map(|kind| format!("\"{kind}\"")).join(", ")),
+        expected: format!("one of {}{hint}", listed.join(", ")),
     })
 }
 

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 
 use anyhow::{Result, anyhow};
-use clap::builder::RangedU64ValueParser;
 use burn::tensor::Device;
+use clap::builder::RangedU64ValueParser;
 use cloze_trainer::finetune::{Advance, InputKey, Predicted, Predictor};
 use cloze_trainer::images::{ImagePredictor, is_image_model};
 use indicatif::HumanCount;
@@ -146,7 +146,9 @@ impl AnyPredictor {
     fn open(args: &Args, device: &Device) -> Result<Self> {
         let (folder, int8) = (model::folder(&args.model)?, args.compute.int8);
         if is_image_model(&folder) {
-            for (option, is_given) in [("--n-best", args.n_best.is_some()), ("--threshold", args.threshold.is_some())] {
+            for (option, is_given) in
+                [("--n-best", args.n_best.is_some()), ("--threshold", args.threshold.is_some())]
+            {
                 if is_given {
                     let error = anyhow!("{option}: a classifier of images has one answer; leave it out");
                     return Err(WrongUsage::new(error).into());

@@ -26,8 +26,8 @@ mod source;
 
 pub use crate::labelled::image_rows;
 pub use augment::{
-    AugmentConfig, CropConfig, DrawKey, EraseFill, ErasingConfig, ImageOperation, JitterConfig, MixConfig,
-    Mixing, RandAugmentConfig,
+    AugmentConfig, CropConfig, DrawKey, ErasingConfig, ImageOperation, JitterConfig, MixConfig, Mixing,
+    RandAugmentConfig,
 };
 pub use batches::{ImageBatch, ImageData};
 pub use decode::{DecodeLimits, decode_image, read_image};

@@ -89,7 +89,11 @@ impl ImageClassifierConfig {
     /// This many classes without names; two heads if there is a distillation piece.
     pub fn new(vit: VitConfig, n_classes: usize) -> Self {
         let distillation_head = vit.distillation_piece;
-        Self { vit, labels: (0..n_classes).map(|class| format!("LABEL_{class}")).collect(), distillation_head }
+        Self {
+            vit,
+            labels: (0..n_classes).map(|class| format!("LABEL_{class}")).collect(),
+            distillation_head,
+        }
     }
 
     /// Sets the classes.

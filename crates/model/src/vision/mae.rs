@@ -101,10 +101,14 @@ impl MaeConfig {
         }
         let [rows, columns] = self.vit.grid();
         if !(0.0..1.0).contains(&self.mask_ratio) || self.n_kept() == 0 || self.n_kept() == rows * columns {
-            let expected = format!("a share between 0 and 1 that keeps and masks some of {} patches", rows * columns);
+            let expected =
+                format!("a share between 0 and 1 that keeps and masks some of {} patches", rows * columns);
             return Err(ModelError::setting("mask_ratio", self.mask_ratio, expected));
         }
-        if self.vit.positions != PatchPositions::Sinusoidal || !self.vit.class_piece || self.vit.distillation_piece {
+        if self.vit.positions != PatchPositions::Sinusoidal
+            || !self.vit.class_piece
+            || self.vit.distillation_piece
+        {
             let expected = "sinusoidal ones, with a class piece alone: transformers has no other MAE";
             return Err(ModelError::setting("positions", format!("{:?}", self.vit.positions), expected));
         }
@@ -161,7 +165,8 @@ impl MaskedPatches {
         assert!(n > 0 && kept.iter().all(|kept| kept.len() == n), "as many patches of each image");
         assert!(kept.iter().all(|kept| kept.iter().all(|patch| *patch < n_patches)), "a patch out of range");
         let numbers = kept.iter().enumerate();
-        let numbers = numbers.flat_map(|(image, kept)| kept.iter().map(move |patch| (image * n_patches + patch) as i32));
+        let numbers = numbers
+            .flat_map(|(image, kept)| kept.iter().map(move |patch| (image * n_patches + patch) as i32));
         Self { kept: numbers.collect(), batch: kept.len(), n_patches }
     }
 

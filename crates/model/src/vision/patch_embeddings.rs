@@ -86,7 +86,11 @@ impl PatchEmbeddings {
     /// If an image is smaller than a patch.
     pub(super) fn with_image_size(mut self, image_size: [usize; 2]) -> Self {
         let grid = grid(image_size, self.patch_size);
-        assert!(grid[0] * grid[1] > 0, "an image of {image_size:?} is smaller than a patch of {:?}", self.patch_size);
+        assert!(
+            grid[0] * grid[1] > 0,
+            "an image of {image_size:?} is smaller than a patch of {:?}",
+            self.patch_size
+        );
         if grid != self.grid {
             let resized = self.positions_of(grid).map(|positions| Param::from_tensor(positions.detach()));
             (self.positions, self.grid) = (resized, grid);
@@ -115,7 +119,11 @@ impl PatchEmbeddings {
     /// # Shapes
     /// - `kept`: `[batch · n]`, numbers of patches in the flattened batch, as many of each image; returns
     ///   `[batch, pieces + n, d_model]`
-    pub(super) fn forward_of(&self, pixels: Tensor<4>, kept: Option<Tensor<1, Int>>) -> (Tensor<3>, [usize; 2]) {
+    pub(super) fn forward_of(
+        &self,
+        pixels: Tensor<4>,
+        kept: Option<Tensor<1, Int>>,
+    ) -> (Tensor<3>, [usize; 2]) {
         let [batch, _, height, width] = pixels.dims();
         let grid = grid([height, width], self.patch_size);
         let n_pieces = self.n_pieces();
@@ -125,7 +133,11 @@ impl PatchEmbeddings {
         let mut of_patches = positions.clone().map(|positions| positions.narrow(1, n_pieces, n_patches));
         if let Some(kept) = kept {
             let [n] = kept.dims();
-            patches = patches.reshape([batch * n_patches, n_pixels]).select(0, kept.clone()).reshape([batch, n / batch, n_pixels]);
+            patches = patches.reshape([batch * n_patches, n_pixels]).select(0, kept.clone()).reshape([
+                batch,
+                n / batch,
+                n_pixels,
+            ]);
             of_patches = of_patches.map(|positions| {
                 let [_, _, d_model] = positions.dims();
                 let places = kept.remainder_scalar(n_patches as i32);
@@ -158,7 +170,8 @@ impl PatchEmbeddings {
             return Some(positions);
         }
         let (n_pieces, n_patches) = (self.n_pieces(), self.grid[0] * self.grid[1]);
-        let patches = patch_positions::resized(positions.clone().narrow(1, n_pieces, n_patches), self.grid, grid);
+        let patches =
+            patch_positions::resized(positions.clone().narrow(1, n_pieces, n_patches), self.grid, grid);
         match n_pieces {
             0 => Some(patches),
             n => Some(Tensor::cat(vec![positions.narrow(1, 0, n), patches], 1)),

@@ -162,12 +162,18 @@ mod tests {
         let images = images();
         // The first two rows of patches change places.
         let turned = Tensor::cat(
-            vec![images.clone().narrow(2, 4, 4), images.clone().narrow(2, 0, 4), images.clone().narrow(2, 8, 4)],
+            vec![
+                images.clone().narrow(2, 4, 4),
+                images.clone().narrow(2, 0, 4),
+                images.clone().narrow(2, 8, 4),
+            ],
             2,
         );
-        for (positions, is_same) in
-            [(PatchPositions::None, true), (PatchPositions::Learned, false), (PatchPositions::Sinusoidal, false)]
-        {
+        for (positions, is_same) in [
+            (PatchPositions::None, true),
+            (PatchPositions::Learned, false),
+            (PatchPositions::Sinusoidal, false),
+        ] {
             let vit = vit(&config().with_positions(positions));
             let [a, b] = [&images, &turned].map(|images| vit.summaries(images.clone()).class);
             let distance = (a - b).abs().max().into_scalar::<f32>();

@@ -1,7 +1,7 @@
 use super::{ImageClassifierConfig, PatchEmbeddings, PatchPositions, Vit, patch_embeddings};
 use crate::blocks::{
-    Activation, Encoder, EncoderLayerConfig, FeedForwardConfig, MultiHeadAttention, MultiHeadAttentionConfig, Norm,
-    NormKind, NormPlacement,
+    Activation, Encoder, EncoderLayerConfig, FeedForwardConfig, MultiHeadAttention, MultiHeadAttentionConfig,
+    Norm, NormKind, NormPlacement,
 };
 use crate::sizes::check_sizes;
 use crate::vision::ImageClassifier;
@@ -156,14 +156,21 @@ impl VitConfig {
         ])?;
         let most = i32::MAX as usize;
         let fits = |sizes: &[usize]| {
-            sizes.iter().try_fold(1usize, |product, size| product.checked_mul(*size)).is_some_and(|n| n <= most)
+            sizes
+                .iter()
+                .try_fold(1usize, |product, size| product.checked_mul(*size))
+                .is_some_and(|n| n <= most)
         };
         if rows > height || columns > width {
             let expected = format!("at most the image's, {height} × {width}");
             return Err(ModelError::setting("patch_size", format!("{rows} × {columns}"), expected));
         }
         if !fits(&[rows, columns, self.n_channels]) {
-            return Err(ModelError::setting("patch_size", format!("{rows} × {columns}"), "fewer numbers in a patch"));
+            return Err(ModelError::setting(
+                "patch_size",
+                format!("{rows} × {columns}"),
+                "fewer numbers in a patch",
+            ));
         }
         let [grid_rows, grid_columns] = self.grid();
         if !fits(&[grid_rows, grid_columns, self.d_model]) {
@@ -188,7 +195,11 @@ impl VitConfig {
             }
         }
         if self.positions == PatchPositions::Sinusoidal && !self.d_model.is_multiple_of(4) {
-            return Err(ModelError::setting("d_model", self.d_model, "a multiple of 4, for sinusoidal positions"));
+            return Err(ModelError::setting(
+                "d_model",
+                self.d_model,
+                "a multiple of 4, for sinusoidal positions",
+            ));
         }
         if self.pooling == ImagePooling::Class && !self.class_piece {
             return Err(ModelError::setting("pooling", "class", "mean: there is no class piece"));

@@ -5,7 +5,9 @@ use super::data::{ImageSplits, pixels};
 use super::outputs::{outputs, predictions};
 use super::teacher::ImageTeacher;
 use crate::Result;
-use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term, watched};
+use crate::engine::{
+    Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term, watched,
+};
 use crate::finetune::{Form, figures};
 use crate::metrics::progress::RunProgress;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -81,7 +83,8 @@ impl<'a, E: ImageEncoder> ImageClassification<'a, E> {
     fn label_loss(&self, logits: Tensor<2>, batch: &ImageBatch) -> Tensor<1> {
         let device = logits.device();
         let of = |classes: Vec<i32>| {
-            let labels = Tensor::<1, Int>::from_data(TensorData::new(classes, [batch.classes.len()]), &device);
+            let labels =
+                Tensor::<1, Int>::from_data(TensorData::new(classes, [batch.classes.len()]), &device);
             classification_loss(logits.clone(), labels, &self.loss)
         };
         if batch.mixed.is_empty() {
@@ -102,10 +105,9 @@ impl<E: ImageEncoder> Objective for ImageClassification<'_, E> {
     fn terms(&self, _: u64) -> Vec<Term> {
         match &self.teacher {
             None => vec![Term::new("loss")],
-            Some((_, weight)) => vec![
-                Term::new("labels").with_weight(1.0 - weight),
-                Term::new("teacher").with_weight(*weight),
-            ],
+            Some((_, weight)) => {
+                vec![Term::new("labels").with_weight(1.0 - weight), Term::new("teacher").with_weight(*weight)]
+            }
         }
     }
 

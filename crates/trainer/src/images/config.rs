@@ -66,7 +66,8 @@ pub enum ImageTaskSection {
 }
 
 impl ImageTaskSection {
-    const KIND: &'static str = "image-classification";
+    /// Its name in configs.
+    pub(crate) const KIND: &'static str = "image-classification";
 
     pub(super) fn labels(&self) -> Option<&[String]> {
         let Self::ImageClassification { labels, .. } = self;
@@ -271,10 +272,8 @@ impl ImageDataSection {
         }
         if self.mean.is_some() || self.std.is_some() {
             let own = all.normalise.unwrap_or(Normalisation { mean: [0.0; 3], std: [1.0; 3] });
-            all.normalise = Some(Normalisation {
-                mean: self.mean.unwrap_or(own.mean),
-                std: self.std.unwrap_or(own.std),
-            });
+            all.normalise =
+                Some(Normalisation { mean: self.mean.unwrap_or(own.mean), std: self.std.unwrap_or(own.std) });
         }
         all
     }
@@ -411,7 +410,12 @@ fn validate(config: &Run<ImageRun>) -> Check {
     below_one("task.label_smoothing", task.label_smoothing())?;
     match model {
         ImageModelSection::Vit(section) => {
-            ensure(data.size.is_some(), "data.size", "absent", "height and width of the model's input: `[32, 32]`")?;
+            ensure(
+                data.size.is_some(),
+                "data.size",
+                "absent",
+                "height and width of the model's input: `[32, 32]`",
+            )?;
             let size = data.size.unwrap_or_default();
             section.vit(size).validate().map_err(of_model)?;
         }
@@ -424,7 +428,12 @@ fn validate(config: &Run<ImageRun>) -> Check {
                 below_one(key, p.unwrap_or(0.0))?;
             }
             if let Some(decay) = section.layer_decay {
-                ensure(decay > 0.0 && decay <= 1.0, "model.layer_decay", decay, "a number above 0, at most 1")?;
+                ensure(
+                    decay > 0.0 && decay <= 1.0,
+                    "model.layer_decay",
+                    decay,
+                    "a number above 0, at most 1",
+                )?;
             }
         }
     }
@@ -434,7 +443,12 @@ fn validate(config: &Run<ImageRun>) -> Check {
         share("distillation.weight", section.weight)?;
         if let ImageModelSection::Vit(vit) = model {
             let key = "model.distillation_piece";
-            ensure(vit.distillation_piece, key, false, "true: `[distillation]` needs a piece that learns from the teacher")?;
+            ensure(
+                vit.distillation_piece,
+                key,
+                false,
+                "true: `[distillation]` needs a piece that learns from the teacher",
+            )?;
         }
     }
     check_steps(data, train, eval, &config.common)
@@ -460,12 +474,22 @@ pub(super) fn check_data(data: &ImageDataSection, augment: &AugmentConfig) -> Ch
     }
     if let Some(fraction) = data.dev_fraction {
         ensure(fraction > 0.0 && fraction < 1.0, "data.dev_fraction", fraction, "a number between 0 and 1")?;
-        ensure(data.dev.is_empty(), "data.dev_fraction", fraction, "it to be absent: `data.dev` names files")?;
+        ensure(
+            data.dev.is_empty(),
+            "data.dev_fraction",
+            fraction,
+            "it to be absent: `data.dev` names files",
+        )?;
     }
     if let Some(fraction) = data.fraction {
         share("data.fraction", fraction)?;
         positive("data.fraction", fraction)?;
-        ensure(data.shots.is_none(), "data.fraction", fraction, "it to be absent: `data.shots` draws as well")?;
+        ensure(
+            data.shots.is_none(),
+            "data.fraction",
+            fraction,
+            "it to be absent: `data.shots` draws as well",
+        )?;
     }
     at_least(1, "data.shots", data.shots.unwrap_or(1))?;
     for value in data.std.into_iter().flatten() {

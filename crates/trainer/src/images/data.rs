@@ -3,8 +3,8 @@ use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_data::images::{
-    AugmentConfig, DecodeLimits, ImageBatch, ImageData, ImageExample, MixConfig, Preprocessing, labelled_images,
-    without_bad_images,
+    AugmentConfig, DecodeLimits, ImageBatch, ImageData, ImageExample, MixConfig, Preprocessing,
+    labelled_images, without_bad_images,
 };
 use cloze_data::labelled::{LabelSet, LabelledSource, Labels, Target};
 use cloze_data::{DataError, SkipReport, derive_seed};

@@ -8,7 +8,8 @@ use crate::config::{ConfigFile, Run, layered};
 use crate::engine::origin::Input;
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{
-    Advance, Exported, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term, train_in,
+    Advance, Exported, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term,
+    train_in,
 };
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
@@ -69,6 +70,11 @@ pub enum MaskedPatchesSection {
         #[serde(default = "yes")]
         normalised_pixels: bool,
     },
+}
+
+impl MaskedPatchesSection {
+    /// Its name in configs.
+    pub(crate) const KIND: &'static str = "masked-patches";
 }
 
 fn three_quarters() -> f64 {
@@ -156,7 +162,7 @@ impl RunKind for MaskedPatchesRun {
     const FREE_KEYS: &'static [&'static str] = super::config::FREE_KEYS;
 
     fn is_of(file: &ConfigFile) -> bool {
-        file.kind_of("objective") == Some("masked-patches")
+        file.kind_of("objective") == Some(MaskedPatchesSection::KIND)
     }
 
     fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
@@ -362,7 +368,11 @@ impl Recipe for MaskedPatchesRecipe<'_> {
     ) -> Result<Vec<SplitFigures>> {
         let (Some(split), Some(figures)) = (self.split(), exported.figures) else { return Ok(Vec::new()) };
         let page = exported.page(split, figures, None)?;
-        progress.note(&format!("{split}, the model after step {}\n{figures}\n{}", exported.step, page.display()));
+        progress.note(&format!(
+            "{split}, the model after step {}\n{figures}\n{}",
+            exported.step,
+            page.display()
+        ));
         Ok(vec![SplitFigures { split: split.into(), figures: figures.clone(), seconds: 0.0 }])
     }
 }

@@ -7,11 +7,11 @@ use crate::engine::Advance;
 use crate::finetune::{InputKey, LineFields, Predicted, figures};
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
+use cloze_data::SkipReport;
 use cloze_data::images::{
     DecodeLimits, ImageBatch, ImageData, ImageExample, ImageSource, Preprocessing, labelled_images,
     without_bad_images,
 };
-use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelSet, LabelledSource, Labels, Loaded, OnBadRow, Target};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::ClassPredictions;
@@ -64,7 +64,9 @@ impl ImagePredictor {
             TrainerError::UnfitPreprocessing { path, reason }
         };
         match preprocessing.input_size() {
-            None => Err(unfit(format!("images keep their ratio, but the model takes {height} × {width} pixels"))),
+            None => {
+                Err(unfit(format!("images keep their ratio, but the model takes {height} × {width} pixels")))
+            }
             Some(found) if found != (height, width) => Err(unfit(format!(
                 "inputs have {} × {} pixels, but the model takes {height} × {width}",
                 found.0, found.1
@@ -225,7 +227,8 @@ impl ImagePredictor {
     ) -> Result<(ClassPredictions, Figures, SkipReport)> {
         let labels = LabelSet::given(self.labels().to_vec())?;
         let (loaded, _) = labelled_images(source, Path::new(""), Labels::Of(&labels))?;
-        let Loaded { examples, skipped } = without_bad_images(loaded, &DecodeLimits::default(), on_bad_image)?;
+        let Loaded { examples, skipped } =
+            without_bad_images(loaded, &DecodeLimits::default(), on_bad_image)?;
         if examples.is_empty() {
             let expected = "files with at least one image".into();
             return Err(bad_setting("data", source.files.join(", "), expected));

@@ -103,7 +103,8 @@ fn initial_model(
     let section = match &config.model {
         ImageModelSection::Pretrained(section) => section,
         ImageModelSection::Vit(section) => {
-            let shape = ImageClassifierConfig::new(section.vit(size), labels.len()).with_labels(labels.to_vec());
+            let shape =
+                ImageClassifierConfig::new(section.vit(size), labels.len()).with_labels(labels.to_vec());
             let model = shape.init(init);
             return Ok((shape, model, "all".into()));
         }
@@ -164,7 +165,12 @@ fn prepare(
 
 /// The engine's settings of a run on so many images. The result is the best model on the development images, which is kept
 /// as exported.
-pub(super) fn settings(common: &Common, train: &ImageTrain, eval: &ImageEval, n_images: usize) -> RunSettings {
+pub(super) fn settings(
+    common: &Common,
+    train: &ImageTrain,
+    eval: &ImageEval,
+    n_images: usize,
+) -> RunSettings {
     let (n, per_step) = (n_images as u64, (train.batch_size * train.accumulate) as u64);
     // Batches go on from one epoch to the next.
     let end = |epoch: u64| (epoch * n).div_ceil(per_step);
@@ -196,9 +202,8 @@ fn introduce(
     new: &str,
     progress: &mut dyn RunProgress,
 ) {
-    let n = |data: Option<&ImageData>| {
-        data.map_or(String::new(), |data| grouped(data.examples().len() as u64))
-    };
+    let n =
+        |data: Option<&ImageData>| data.map_or(String::new(), |data| grouped(data.examples().len() as u64));
     let [height, width] = shape.vit.image_size;
     let [rows, columns] = shape.vit.grid();
     let checkpoint = config.model.as_pretrained().map(|section| section.path.display().to_string());

@@ -34,7 +34,13 @@ pub fn run(args: &Args, file: &ConfigFile) -> Result<()> {
     let advanced = &mut |advance: Advance| progress.show(advance.done, Some(advance.share));
     let (source, eval) = (config.data.train.with_files(files.clone()), &config.eval);
     let measured = args.compute.run(|| {
-        predictor.evaluate(&source, config.data.on_bad_image, eval.batch_size, eval.metric.as_deref(), advanced)
+        predictor.evaluate(
+            &source,
+            config.data.on_bad_image,
+            eval.batch_size,
+            eval.metric.as_deref(),
+            advanced,
+        )
     });
     progress.finish();
     let (predictions, figures, skipped) = measured?;
@@ -51,7 +57,8 @@ pub fn run(args: &Args, file: &ConfigFile) -> Result<()> {
             ("multiplies in", args.compute.to_string()),
         ];
         let title = format!("{}: {split}", config.common.run.name);
-        Report { title: &title, facts: &facts, figures: &figures, predictions: Some(&predictions) }.write(out)?;
+        Report { title: &title, facts: &facts, figures: &figures, predictions: Some(&predictions) }
+            .write(out)?;
         say(format_args!("{}", out.join("report.html").display()));
     }
     let mut output = Output::new();

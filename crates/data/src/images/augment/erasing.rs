@@ -15,23 +15,14 @@ pub struct ErasingConfig {
     pub scale: [f64; 2],
     /// The ratio of its width to its height: the least and the most. Default `[0.3, 3.3]`.
     pub ratio: [f64; 2],
-    /// What is in its place. Default `"noise"`.
-    pub fill: EraseFill,
-}
-
-/// What is in the place of an erased rectangle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EraseFill {
-    /// Each value random, from 0 to 255 (the paper's RE-R).
-    Noise,
-    /// One colour.
-    Colour([u8; 3]),
+    /// Red, green and blue in its place, from 0 to 255. Default: each value random (the paper's RE-R).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub colour: Option<[u8; 3]>,
 }
 
 impl Default for ErasingConfig {
     fn default() -> Self {
-        Self { probability: 0.5, scale: [0.02, 0.33], ratio: [0.3, 3.3], fill: EraseFill::Noise }
+        Self { probability: 0.5, scale: [0.02, 0.33], ratio: [0.3, 3.3], colour: None }
     }
 }
 
@@ -51,13 +42,11 @@ impl ErasingConfig {
         for row in part.top..part.top + part.height {
             let at = row * stride + 3 * part.left;
             for pixel in image.pixels_mut()[at..at + 3 * part.width].chunks_exact_mut(3) {
-                match self.fill {
-                    EraseFill::Noise => {
-                        let [r, g, b, ..] = random.next_u64().to_le_bytes();
-                        pixel.copy_from_slice(&[r, g, b]);
-                    }
-                    EraseFill::Colour(colour) => pixel.copy_from_slice(&colour),
-                }
+                let colour = self.colour.unwrap_or_else(|| {
+                    let [r, g, b, ..] = random.next_u64().to_le_bytes();
+                    [r, g, b]
+                });
+                pixel.copy_from_slice(&colour);
             }
         }
     }

@@ -11,7 +11,7 @@ mod rand_augment;
 mod tone;
 
 pub use crop::CropConfig;
-pub use erasing::{EraseFill, ErasingConfig};
+pub use erasing::ErasingConfig;
 pub use jitter::JitterConfig;
 pub use mix::{MixConfig, Mixing};
 pub use operation::ImageOperation;

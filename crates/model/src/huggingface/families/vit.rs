@@ -200,7 +200,11 @@ impl Format for ImageClassifierConfig {
     fn read(fields: &Fields) -> Result<Self> {
         let vit = read(fields)?;
         let classes = |value: &Value| {
-            value.as_array()?.iter().map(|class| class.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>()
+            value
+                .as_array()?
+                .iter()
+                .map(|class| class.as_str().map(str::to_owned))
+                .collect::<Option<Vec<String>>>()
         };
         let classes = fields.typed("architectures", "a list of classes", classes)?.unwrap_or_default();
         let distillation_head = match fields.text("model_type")? {
@@ -212,7 +216,11 @@ impl Format for ImageClassifierConfig {
 
     fn write(&self, map: &mut Map<String, Value>) -> Result<()> {
         self.validate()?;
-        let class = if self.distillation_head { "ForImageClassificationWithTeacher" } else { "ForImageClassification" };
+        let class = if self.distillation_head {
+            "ForImageClassificationWithTeacher"
+        } else {
+            "ForImageClassification"
+        };
         write(&self.vit, class, map)?;
         labels::write(&self.labels, map);
         Ok(())
@@ -269,10 +277,14 @@ mod tests {
             vit().with_positions(PatchPositions::None).with_distillation_piece(true),
         ] {
             comes_back(&vit);
-            let [found, expected] = comes_back(&classifier(vit)).map(|model| model.forward(pixels.clone()).into_data());
+            let [found, expected] =
+                comes_back(&classifier(vit)).map(|model| model.forward(pixels.clone()).into_data());
             assert_eq!(found, expected);
         }
-        comes_back(&ImageClassifierConfig { distillation_head: false, ..classifier(vit().with_distillation_piece(true)) });
+        comes_back(&ImageClassifierConfig {
+            distillation_head: false,
+            ..classifier(vit().with_distillation_piece(true))
+        });
     }
 
     #[test]
@@ -281,7 +293,11 @@ mod tests {
         for (key, value, expected) in [
             ("image_size", json!([8]), "expected a whole number, or a list of height and width"),
             ("patch_size", json!(0), "`patch_size` is 0, expected at least 1"),
-            ("patch_size", json!([300, 4]), "`patch_size` is 300 × 4, expected at most the image's, 224 × 224"),
+            (
+                "patch_size",
+                json!([300, 4]),
+                "`patch_size` is 300 × 4, expected at most the image's, 224 × 224",
+            ),
             ("num_attention_heads", json!(7), "`n_heads` is 7, expected a divisor of `d_model`"),
             ("hidden_act", json!("sinc"), "`hidden_act` is \"sinc\", expected"),
         ] {
