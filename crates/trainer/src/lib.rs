@@ -6,6 +6,7 @@
 
 pub mod augment;
 pub mod awd_lstm;
+mod chunks;
 pub mod config;
 mod cutting;
 pub mod denoising;

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`Vit`] | the Vision Transformer (Dosovitskiy et al. 2021), DeiT's too (Touvron et al. 2021) |
 //! | [`Mae`] | the masked autoencoder that pretrains it (He et al. 2022) |
+//! | [`SimClr`] | any encoder that learns from pairs of views (Chen et al. 2020) |
 //! | [`ImageClassifier`] | any [`ImageEncoder`] with a head, or two of DeiT's |
 //!
 //! ```
@@ -24,6 +25,7 @@ mod image_encoder;
 mod mae;
 mod patch_embeddings;
 mod patch_positions;
+mod simclr;
 mod vit;
 mod vit_config;
 
@@ -32,5 +34,6 @@ pub use image_encoder::{ImageEncoder, ImageStates, Summaries};
 pub use mae::{Mae, MaeConfig, MaeDecoder, MaeDecoderConfig, MaskedPatches};
 pub use patch_embeddings::{PatchEmbeddings, patches};
 pub use patch_positions::PatchPositions;
+pub use simclr::{SimClr, nt_xent};
 pub use vit::Vit;
 pub use vit_config::{ImagePooling, VitConfig};

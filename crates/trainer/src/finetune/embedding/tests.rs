@@ -5,6 +5,7 @@ use super::losses::{
     Triplet, TripletDistance,
 };
 use super::*;
+use cloze_data::derive_seed;
 use crate::engine::gradients::global_norm;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tolerance;
