@@ -1,8 +1,8 @@
 //! Batches of images as a model takes them, made on worker threads.
 
 use super::{
-    AugmentConfig, DecodeLimits, DrawKey, Image, ImageError, ImageExample, ImageSource, MixConfig, PixelValues,
-    Preprocessing,
+    AugmentConfig, DecodeLimits, DrawKey, Image, ImageError, ImageExample, ImageSource, MixConfig,
+    PixelValues, Preprocessing,
 };
 use crate::labelled::Target;
 use crate::{Assemble, DataError, Permutation, Placed, Result, derive_seed};
@@ -329,7 +329,8 @@ mod tests {
         let plain = data.in_order(0..4).unwrap();
         assert!(plain.mixed.is_empty());
         let size = 3 * 36;
-        let image = |batch: &ImageBatch, place: usize| batch.pixels[place * size..(place + 1) * size].to_vec();
+        let image =
+            |batch: &ImageBatch, place: usize| batch.pixels[place * size..(place + 1) * size].to_vec();
         let mut differ = 0;
         for batch in batches(data, 1, Cursor::default(), 20) {
             assert_eq!((batch.n_images(), batch.examples.len()), (6, 3));

@@ -50,7 +50,8 @@ fn refuse_unread(source: &LabelledSource, what: &str) -> Result<()> {
     // What has a meaning for every source, or is its place.
     let read = ["files", "on_bad_row"];
     let set = settings(source);
-    let unread = set.iter().find(|(key, value)| !read.contains(&key.as_str()) && defaults.get(*key) != Some(*value));
+    let unread =
+        set.iter().find(|(key, value)| !read.contains(&key.as_str()) && defaults.get(*key) != Some(*value));
     match unread {
         Some((key, _)) => Err(source.setting(key, format!("{what} has no such setting; remove it"))),
         None => Ok(()),
@@ -67,7 +68,10 @@ mod tests {
         let source = LabelledSource { delimiter: Some(';'), ..LabelledSource::default() };
         let source = source.with_files([folder.path().to_str().unwrap()]);
         let message = labelled_images(&source, Path::new(""), Labels::Found).unwrap_err().to_string();
-        assert!(message.contains("delimiter") && message.contains("a folder of images has no such setting"), "{message}");
+        assert!(
+            message.contains("delimiter") && message.contains("a folder of images has no such setting"),
+            "{message}"
+        );
         let idx = source.with_files(["train-images-idx3-ubyte.gz"]);
         let message = labelled_images(&idx, folder.path(), Labels::Found).unwrap_err().to_string();
         assert!(message.contains("an IDX file has no such setting"), "{message}");
