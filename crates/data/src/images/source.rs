@@ -1,8 +1,8 @@
 //! Labelled images, whatever holds them.
 
 use super::{ImageExample, digits, image_folder, image_rows};
+use crate::Result;
 use crate::labelled::{DataFormat, LabelSet, LabelledSource, Labels, Loaded};
-use crate::{DataError, Result};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// `train-labels-idx1-ubyte`; other files are tables, read by [`image_rows`].
 ///
 /// # Errors
-/// Those of these functions; [`DataError::LabelledSetting`] for a setting of tables that a folder or an IDX file does not
-/// have.
+/// Those of these functions; [`DataError::LabelledSetting`](crate::DataError::LabelledSetting) for a setting of tables
+/// that a folder or an IDX file does not have.
 pub fn labelled_images(
     source: &LabelledSource,
     base: &Path,
