@@ -194,7 +194,7 @@ impl ImageData {
         problems.into_iter().flatten().next()
     }
 
-    /// A string that identifies the images and their classes: a hash of the files' bytes.
+    /// A string that identifies the images and their classes: a hash of the files' bytes, or of a scene's pixels.
     ///
     /// # Errors
     /// [`DataError::Io`].
@@ -207,6 +207,7 @@ impl ImageData {
                 ImageSource::Grey { width, values } => {
                     hasher.update(&width.to_le_bytes()).update(values);
                 }
+                ImageSource::Scene { scene, side } => _ = hasher.update(scene.draw(*side).pixels()),
             }
             hasher.update(format!("{:?}", example.target).as_bytes());
             Ok(hasher.finalize())
@@ -357,6 +358,29 @@ mod tests {
         }
         // Half of 60, within six deviations.
         assert!((7..=53).contains(&differ), "{differ}");
+    }
+
+    #[test]
+    fn scenes_are_drawn_when_they_are_read() {
+        use crate::images::scenes::{DATA_SEED, SceneSplit, scenes};
+        let data = |side| {
+            let example = |scene| ImageExample {
+                image: ImageSource::Scene { scene: Arc::new(scene), side },
+                target: Target::None,
+            };
+            let examples = scenes(SceneSplit::Dev, DATA_SEED).take(3).map(example).collect();
+            let preprocessing = r#"{"size": 32, "do_normalize": false}"#;
+            ImageData::new(examples, Preprocessing::from_json(preprocessing).unwrap(), 7).unwrap()
+        };
+        let batch = data(32).in_order(0..3).unwrap();
+        assert_eq!((batch.n_images(), batch.height, batch.width), (3, 32, 32));
+        let scene = scenes(SceneSplit::Dev, DATA_SEED).nth(2).unwrap();
+        let red = f32::from(scene.background()[0]) / 255.0;
+        // The corner of the last image.
+        assert!((batch.pixels[2 * 3 * 32 * 32] - red).abs() < 1e-6);
+        assert_ne!(data(32).checksum().unwrap(), data(64).checksum().unwrap());
+        let name = data(32).examples()[2].image.to_string();
+        assert!(name.contains(&format!("a {}", scene.things()[1].description)), "{name}");
     }
 
     #[test]

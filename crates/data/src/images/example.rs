@@ -1,5 +1,6 @@
 //! Images with their classes, before they are decoded.
 
+use super::scenes::Scene;
 use super::{DecodeLimits, Image, decode_image, read_image};
 use crate::labelled::{Loaded, OnBadRow, Target};
 use crate::{DataError, Result};
@@ -28,6 +29,13 @@ pub enum ImageSource {
         width: usize,
         /// One byte for each pixel, row by row.
         values: Arc<[u8]>,
+    },
+    /// A scene, drawn each time it is decoded.
+    Scene {
+        /// The scene.
+        scene: Arc<Scene>,
+        /// The side of its image in pixels, from 1 to 16,384. [`SIDE`](super::scenes::SIDE) is the usual one.
+        side: usize,
     },
 }
 
@@ -76,12 +84,16 @@ impl ImageSource {
     ///
     /// # Errors
     /// [`DataError::Io`] or [`DataError::Image`], with the image's place.
+    ///
+    /// # Panics
+    /// If a scene's side is out of range.
     pub fn decode(&self, limits: &DecodeLimits) -> Result<Image> {
         match self {
             Self::File(path) => read_image(path, limits),
             Self::Bytes { bytes, place } => decode_image(bytes, limits)
                 .map_err(|problem| DataError::Image { image: place.clone(), problem }),
             Self::Grey { width, values } => Ok(Image::from_grey(*width, values.len() / width, values)),
+            Self::Scene { scene, side } => Ok(scene.draw(*side)),
         }
     }
 }
@@ -93,6 +105,11 @@ impl fmt::Display for ImageSource {
             Self::File(path) => write!(f, "{}", path.display()),
             Self::Bytes { place, .. } => f.write_str(place),
             Self::Grey { width, values } => write!(f, "grey values, {width} × {}", values.len() / width),
+            Self::Scene { scene, side } => {
+                let things: Vec<String> =
+                    scene.things().iter().map(|thing| format!("a {}", thing.description)).collect();
+                write!(f, "a scene of {side} × {side} pixels with {}", things.join(", "))
+            }
         }
     }
 }

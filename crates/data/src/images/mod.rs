@@ -7,6 +7,8 @@
 //!   ─ ImageData, on the workers of a Loader ─► ImageBatch
 //! ```
 //!
+//! [`scenes`] is a free data set with captions, drawn when it is needed.
+//!
 //! There are no tensors here: an [`Image`] is bytes, and a model's input a vector of numbers. Everything random is a
 //! function of a seed, an epoch and an example's place, so it does not depend on the number of workers.
 
@@ -22,6 +24,7 @@ mod jpeg;
 mod orientation;
 mod preprocess;
 mod resize;
+pub mod scenes;
 mod source;
 
 pub use crate::labelled::image_rows;

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// `train-labels-idx1-ubyte`; other files are tables, read by [`image_rows`].
 ///
 /// # Errors
-/// Those of these functions; [`DataError::LabelledSetting`] for a setting of tables that a folder or an IDX file does not
-/// have.
+/// Those of these functions; [`DataError::LabelledSetting`](crate::DataError::LabelledSetting) for a setting of tables
+/// that a folder or an IDX file does not have.
 pub fn labelled_images(
     source: &LabelledSource,
     base: &Path,
