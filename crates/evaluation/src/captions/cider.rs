@@ -108,7 +108,8 @@ impl<'a> Vector<'a> {
         for (ngram, weight) in weights.iter_mut().flatten() {
             *weight *= frequencies.weight(ngram);
         }
-        let norm = |weights: &BTreeMap<_, f64>| weights.values().map(|weight| weight * weight).sum::<f64>().sqrt();
+        let norm =
+            |weights: &BTreeMap<_, f64>| weights.values().map(|weight| weight * weight).sum::<f64>().sqrt();
         let norms = std::array::from_fn(|place| norm(&weights[place]));
         Self { weights, norms, n_bigrams: count(caption.len(), 2) }
     }

@@ -21,6 +21,7 @@ pub fn distinct_share(captions: &[impl AsRef<str>]) -> Result<f64> {
     if captions.is_empty() {
         return Err(EvaluationError::NoLines);
     }
-    let distinct: HashSet<Vec<&str>> = captions.iter().map(|caption| words(caption.as_ref()).collect()).collect();
+    let distinct: HashSet<Vec<&str>> =
+        captions.iter().map(|caption| words(caption.as_ref()).collect()).collect();
     Ok(distinct.len() as f64 / captions.len() as f64)
 }

@@ -26,7 +26,9 @@ pub fn rouge_l<S: AsRef<str>>(
     references: &[impl AsRef<[S]>],
 ) -> Result<CaptionScores> {
     let pairs = pairs(candidates, references)?;
-    Ok(CaptionScores::mean_of(pairs.iter().map(|(candidate, references)| score(candidate, references)).collect()))
+    Ok(CaptionScores::mean_of(
+        pairs.iter().map(|(candidate, references)| score(candidate, references)).collect(),
+    ))
 }
 
 fn score(candidate: &str, references: &[&str]) -> f64 {
