@@ -26,9 +26,9 @@ use crate::output::{Output, say};
 ///
 /// Example: cloze score bleu --reference test.de < translations.de
 ///
-/// Translations and references are plain text, one sentence per line. A translation's score equals sacreBLEU's with the same
-/// signature, except for the version in it. So do confidence intervals and p-values: the random numbers are
-/// sacreBLEU's too.
+/// Translations and references are plain text, one sentence per line. A translation's score equals sacreBLEU's with
+/// the same signature, except for the version in it. So do confidence intervals and p-values: the random numbers
+/// are sacreBLEU's too. A caption's score equals pycocoevalcap's on the same tokens.
 #[derive(Subcommand)]
 #[command(after_long_help = "\
 More examples:
