@@ -6,7 +6,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::{CaptionScores, MAX_ORDER, pairs};
 use crate::Result;
-use crate::translation::{count, words};
+use crate::translation::words;
 
 /// The standard deviation of the penalty for another length, in tokens.
 const SIGMA: f64 = 6.0;
@@ -23,12 +23,12 @@ const SCALE: f64 = 10.0;
 /// CIDEr-D   = (CIDEr-D_1 + … + CIDEr-D_4) / 4,  σ = 6
 /// ```
 ///
-/// for vectors g of the n-grams of one order. The corpus score is the mean over images. Document frequencies are those
+/// for vectors g of the n-grams of one order, and l tokens. The corpus score is the mean over images. Document frequencies are those
 /// of the references given, so a score depends on all images: an n-gram that every image has in a reference weighs
 /// nothing, and the score of one image alone is 0.
 ///
-/// As in pycocoevalcap, l counts the bigrams of a caption in place of its tokens. Its implementation fails if no
-/// reference has a token; the scores are 0 here.
+/// If no reference has a token, pycocoevalcap fails; the scores are 0 here. (It counts bigrams for l, whose difference
+/// is that of tokens wherever two captions share an n-gram.)
 ///
 /// # Errors
 /// As [`bleu`](super::bleu).
@@ -96,7 +96,7 @@ struct Vector<'a> {
     /// Sorted, so that sums are the same in every run.
     weights: [BTreeMap<&'a [u32], f64>; MAX_ORDER],
     norms: [f64; MAX_ORDER],
-    n_bigrams: usize,
+    len: usize,
 }
 
 impl<'a> Vector<'a> {
@@ -111,7 +111,7 @@ impl<'a> Vector<'a> {
         let norm =
             |weights: &BTreeMap<_, f64>| weights.values().map(|weight| weight * weight).sum::<f64>().sqrt();
         let norms = std::array::from_fn(|place| norm(&weights[place]));
-        Self { weights, norms, n_bigrams: count(caption.len(), 2) }
+        Self { weights, norms, len: caption.len() }
     }
 
     /// The mean over orders of the similarity of a candidate to a reference.
@@ -128,7 +128,7 @@ impl<'a> Vector<'a> {
                 if norms > 0.0 { product / norms } else { 0.0 }
             })
             .sum();
-        let difference = self.n_bigrams.abs_diff(reference.n_bigrams) as f64;
+        let difference = self.len.abs_diff(reference.len) as f64;
         sum / MAX_ORDER as f64 * (-difference * difference / (2.0 * SIGMA * SIGMA)).exp()
     }
 }
