@@ -23,9 +23,9 @@ const SCALE: f64 = 10.0;
 /// CIDEr-D   = (CIDEr-D_1 + … + CIDEr-D_4) / 4,  σ = 6
 /// ```
 ///
-/// for vectors g of the n-grams of one order, and l tokens. The corpus score is the mean over images. Document frequencies are those
-/// of the references given, so a score depends on all images: an n-gram that every image has in a reference weighs
-/// nothing, and the score of one image alone is 0.
+/// for vectors g of the n-grams of one order, and l tokens. The corpus score is the mean over images. Document
+/// frequencies are those of the references given, so a score depends on all images: an n-gram that every image has in
+/// a reference weighs nothing, and the score of one image alone is 0.
 ///
 /// If no reference has a token, pycocoevalcap fails; the scores are 0 here. (It counts bigrams for l, whose difference
 /// is that of tokens wherever two captions share an n-gram.)

@@ -3,6 +3,7 @@
 //!
 //! Captions are text whose tokens are separated by white space; [`tokenize`] turns a caption as people write it into
 //! such text. `references[i]` are the references of `candidates[i]`, and images may have different numbers of them.
+//! (pycocoevalcap's ROUGE-L cuts at each space, which is the same where one space separates tokens.)
 //! Scores are shares as in pycocoevalcap: BLEU and ROUGE-L from 0 to 1, CIDEr-D from 0 to 10.
 //!
 //! ```
