@@ -11,7 +11,10 @@ use cloze_trainer::config::{
     RunConfig,
 };
 use cloze_trainer::finetune::{FineTuneConfig, FineTuneRun};
-use cloze_trainer::images::{ImageRun, ImageRunConfig, MaskedPatchesRun, MaskedPatchesRunConfig};
+use cloze_trainer::images::{
+    ContrastiveViewsRun, ContrastiveViewsRunConfig, ImageRun, ImageRunConfig, MaskedPatchesRun,
+    MaskedPatchesRunConfig,
+};
 use cloze_trainer::probing::ProbeConfig;
 use cloze_trainer::runs::RunKind;
 use cloze_trainer::translation::{TranslationConfig, TranslationRun};
@@ -199,6 +202,8 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Masked patches", &[], "objective.zzzzzzzz=1"),
     ("Masked patches", &[], "model.zzzzzzzz=1"),
     ("Masked patches", &[], "model.decoder.zzzzzzzz=1"),
+    ("Contrastive views", &[], "objective.zzzzzzzz=1"),
+    ("Contrastive views", &[], "model.zzzzzzzz=1"),
     ("Probing", &[], "model.zzzzzzzz=1"),
     ("Probing", &[], "data.zzzzzzzz=1"),
     ("Probing", &[], "probe.zzzzzzzz=1"),
@@ -221,6 +226,7 @@ fn keys(title: &str, sets: &[&str], unknown: &str) -> BTreeSet<String> {
         "Probing" => ProbeConfig::load(file("probe-ud-ewt.toml"), &sets).err(),
         "Images" => ImageRunConfig::load(file("digits-vit.toml"), &sets).err(),
         "Masked patches" => MaskedPatchesRunConfig::load(file("cifar10-mae.toml"), &sets).err(),
+        "Contrastive views" => ContrastiveViewsRunConfig::load(file("cifar10-simclr.toml"), &sets).err(),
         "Translation" => TranslationConfig::load(file("multi30k-rnn-attention.toml"), &sets).err(),
         _ => RunConfig::load(file("bert-tiny-sample.toml"), &sets).err(),
     };
@@ -284,6 +290,7 @@ fn completed(path: &Path) -> (&'static str, toml::Table) {
         ("Fine-tuning", of::<FineTuneRun>),
         ("Images", of::<ImageRun>),
         ("Masked patches", of::<MaskedPatchesRun>),
+        ("Contrastive views", of::<ContrastiveViewsRun>),
         ("Translation", of::<TranslationRun>),
     ];
     let (title, text) = match file.has("probe") {

@@ -77,7 +77,10 @@ fn assert_gradients(class: &str, saved: &Path, golden: &Golden) -> usize {
     let expected: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("grad.")).collect();
     for name in &expected {
         let gradient = golden.data(&format!("grad.{name}"));
-        assert_close(&format!("{class}: gradient of {name}"), &found[*name], &gradient, GRADIENT_TOLERANCE);
+        // A key's bias shifts a row of scores, which softmax ignores: its gradient is 0, and both sides' is rounding.
+        let tolerance =
+            if name.ends_with("key.bias") { 10.0 * GRADIENT_TOLERANCE } else { GRADIENT_TOLERANCE };
+        assert_close(&format!("{class}: gradient of {name}"), &found[*name], &gradient, tolerance);
     }
     expected.len()
 }

@@ -442,7 +442,7 @@ fn rows_have_paths_or_bytes() {
     let source = LabelledSource::new(["t/plain.parquet"]);
     let (unread, none) = image_rows(&source, folder, Labels::Unread).unwrap();
     assert_eq!((unread.examples[1].target.clone(), none), (Target::None, None));
-    let place = format!("Bytes({}:2)", folder.join("t/plain.parquet").display());
+    let place = format!("ImageSource({}:2)", folder.join("t/plain.parquet").display());
     assert_eq!(format!("{:?}", unread.examples[1].image), place);
 }
 

@@ -13,10 +13,10 @@ mod common;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::images::{ImageExample, ImageSource};
 use cloze_data::labelled::Target;
+use cloze_model::ParamInit;
 use cloze_model::ops::{self, CrossEntropy, Precision, with_precision};
 use cloze_model::tasks::classification_loss;
 use cloze_model::vision::{ImageClassifier, Mae, MaeConfig, MaeDecoderConfig, MaskedPatches, Vit, VitConfig};
-use cloze_model::ParamInit;
 use cloze_trainer::engine::optimizer::{Optimizer, OptimizerConfig};
 use cloze_trainer::engine::replicas::Alone;
 use cloze_trainer::engine::step::{StepConfig, step};
@@ -70,12 +70,21 @@ fn steps_of(what: &str, steps: usize, precision: &str) {
         "vit" => {
             let n = 128;
             let batch = (values(n * 3 * SIDE * SIDE), (0..n).map(|i| (i % CLASSES) as i32).collect());
-            measure(&Classes, encoder().init_classifier(CLASSES, &mut init), batch, n, steps, precision, &device);
+            measure(
+                &Classes,
+                encoder().init_classifier(CLASSES, &mut init),
+                batch,
+                n,
+                steps,
+                precision,
+                &device,
+            );
         }
         "mae" => {
             let n = 256;
             let decoder = MaeDecoderConfig::new(2, 96, 3).with_d_ff(192);
-            let kept: Vec<Vec<usize>> = (0..n).map(|i| (0..16).map(|k| (k * 4 + i % 4) % 64).collect()).collect();
+            let kept: Vec<Vec<usize>> =
+                (0..n).map(|i| (0..16).map(|k| (k * 4 + i % 4) % 64).collect()).collect();
             let kept: Vec<&[usize]> = kept.iter().map(Vec::as_slice).collect();
             let batch = (values(n * 3 * SIDE * SIDE), MaskedPatches::new(&kept, 64));
             let model = MaeConfig::new(encoder(), decoder).init(&mut init);
@@ -146,7 +155,8 @@ fn measure<O: Objective>(
     // Two steps warm up.
     for number in 1..=steps as u64 + 2 {
         let start = Instant::now();
-        let config = StepConfig { seed: 0, step: number, lr: 1e-4, clip_norm: 1.0, precision, loss_scale: 1.0 };
+        let config =
+            StepConfig { seed: 0, step: number, lr: 1e-4, clip_norm: 1.0, precision, loss_scale: 1.0 };
         let (moved, report) = ops::on_awake_cores(device, || {
             step(objective, model, &mut optimizer, &batches, device, config, &Alone)
         });

@@ -20,7 +20,9 @@ use crate::config::{
 use crate::engine::origin::Input;
 use crate::engine::{Outcome, OverSeeds, Plan, RunOptions, RunSettings, train_seeds};
 use crate::finetune::FineTuneRun;
-use crate::images::{ImageRun, MaskedPatchesRun, MaskedPatchesSection};
+use crate::images::{
+    ContrastiveViewsRun, ContrastiveViewsSection, ImageRun, MaskedPatchesRun, MaskedPatchesSection,
+};
 use crate::metrics::progress::RunProgress;
 use crate::translation::TranslationRun;
 use crate::{Place, Result, TrainerError};
@@ -152,7 +154,7 @@ impl Kind {
 
 /// All kinds of this crate. Their order only matters for a file that mixes sections of several kinds, which all
 /// of them reject.
-pub const KINDS: [Kind; 10] = [
+pub const KINDS: [Kind; 11] = [
     Kind::of::<Pretraining>(),
     Kind::of::<LanguageModelRun>(),
     Kind::of::<AwdLstmRun>(),
@@ -160,6 +162,7 @@ pub const KINDS: [Kind; 10] = [
     Kind::of::<PermutationRun>(),
     Kind::of::<DenoisingRun>(),
     Kind::of::<MaskedPatchesRun>(),
+    Kind::of::<ContrastiveViewsRun>(),
     Kind::of::<ImageRun>(),
     Kind::of::<FineTuneRun>(),
     Kind::of::<TranslationRun>(),
@@ -174,7 +177,8 @@ pub fn plan_of(file: &ConfigFile, sets: &[String], kinds: &[Kind]) -> Result<Any
         return (kind.read)(file, sets);
     }
     // Pretraining takes a file without an objective.
-    let known = || ObjectiveSection::KINDS.into_iter().chain([MaskedPatchesSection::KIND]);
+    let of_images = [MaskedPatchesSection::KIND, ContrastiveViewsSection::KIND];
+    let known = || ObjectiveSection::KINDS.into_iter().chain(of_images);
     let found = file.kind_of("objective").unwrap_or_default();
     let hint = nearest(found, known());
     let hint = hint.map_or(String::new(), |kind| format!("; did you mean \"{kind}\"?"));

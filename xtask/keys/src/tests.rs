@@ -282,6 +282,7 @@ fn title_of(config: &toml::Table) -> &'static str {
         Some("permutation") => "XLNet",
         Some("denoising") => "Denoising",
         Some("masked-patches") => "Masked patches",
+        Some("contrastive-views") => "Contrastive views",
         _ => "Pretraining",
     }
 }

@@ -36,14 +36,17 @@ pub fn run(args: &Rounds) -> Result<()> {
         measure::output(&mut measure::peer(python, "images.py", &["make", &folder.to_string_lossy()]))?;
     }
     let folder = folder.to_string_lossy();
-    let steps = STEPS.map(|(work, what, precision, floor)| (work, vec!["step", what, TIMES, precision], floor));
-    let answers = ANSWERS
-        .map(|(work, batch, precision, floor)| (work, vec!["predict", &folder, batch, TIMES, precision], floor));
-    let has_model = python.is_some();
-    let rows = steps.into_iter().chain(answers.into_iter().filter(|_| has_model)).map(|(work, asked, floor)| {
-        let peer = python.as_ref().map(|python| measure::peer(python, "images.py", &asked));
-        Row { work, ours: measure::ours(&executable, &asked), peer: ("transformers", peer), floor }
+    let steps =
+        STEPS.map(|(work, what, precision, floor)| (work, vec!["step", what, TIMES, precision], floor));
+    let answers = ANSWERS.map(|(work, batch, precision, floor)| {
+        (work, vec!["predict", &folder, batch, TIMES, precision], floor)
     });
+    let has_model = python.is_some();
+    let rows =
+        steps.into_iter().chain(answers.into_iter().filter(|_| has_model)).map(|(work, asked, floor)| {
+            let peer = python.as_ref().map(|python| measure::peer(python, "images.py", &asked));
+            Row { work, ours: measure::ours(&executable, &asked), peer: ("transformers", peer), floor }
+        });
     let outcomes = measure::alternate(rows.collect(), args)?;
     let text = format!(
         "{}\n\nSteps: the models of `configs/cifar10-vit.toml` and `cifar10-mae.toml`; bf16 is autocast on the peer's side. Answers: random \

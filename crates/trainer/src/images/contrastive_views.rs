@@ -1,7 +1,8 @@
 //! Learning from pairs of views without labels (Chen et al. 2020, "SimCLR"): config, recipe and run.
 
 use super::config::{
-    FREE_KEYS, ImageDataSection, ImageEval, ImageTaskSection, ImageTrain, NewVit, check_data, check_steps, of_model,
+    FREE_KEYS, ImageDataSection, ImageEval, ImageTaskSection, ImageTrain, NewVit, check_data, check_steps,
+    of_model,
 };
 use super::data::{ImageSplits, Reading, pixels};
 use super::features::probe;
@@ -12,7 +13,8 @@ use crate::config::{ConfigFile, Run, layered};
 use crate::engine::origin::Input;
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{
-    Advance, Exported, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term, train_in,
+    Advance, Exported, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term,
+    train_in,
 };
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
@@ -132,7 +134,12 @@ fn validate(config: &Run<ContrastiveViewsRun>) -> Check {
     model.vit(data.size.unwrap_or_default()).validate().map_err(of_model)?;
     let key = "model.distillation_piece";
     ensure(!model.distillation_piece, key, true, "false: there is no teacher")?;
-    ensure(train.batch_size > 1, "train.batch_size", train.batch_size, "at least 2: an image is compared with others")?;
+    ensure(
+        train.batch_size > 1,
+        "train.batch_size",
+        train.batch_size,
+        "at least 2: an image is compared with others",
+    )?;
     if let Some(shots) = data.shots {
         ensure(false, "data.shots", shots, "it to be absent: classes are not read in training")?;
     }
@@ -155,7 +162,8 @@ pub fn train_contrastive_views(
     let preprocessing = config.data.preprocessing(None);
     let seed = config.common.run.seed;
     let mix = MixConfig::default();
-    let ContrastiveViewsSection::ContrastiveViews { temperature, d_projection, chunk, probe } = config.objective;
+    let ContrastiveViewsSection::ContrastiveViews { temperature, d_projection, chunk, probe } =
+        config.objective;
     let classes = ImageTaskSection::ImageClassification { labels: None, label_smoothing: 0.0 };
     let task = probe.then_some(&classes);
     let reading = Reading { task, data: &config.data, augment: &config.augment, mix: &mix, seed };
@@ -294,7 +302,11 @@ impl Recipe for ContrastiveViews<'_> {
     ) -> Result<Vec<SplitFigures>> {
         let (Some(split), Some(figures)) = (self.split(), exported.figures) else { return Ok(Vec::new()) };
         let page = exported.page(split, figures, None)?;
-        progress.note(&format!("{split}, the model after step {}\n{figures}\n{}", exported.step, page.display()));
+        progress.note(&format!(
+            "{split}, the model after step {}\n{figures}\n{}",
+            exported.step,
+            page.display()
+        ));
         Ok(vec![SplitFigures { split: split.into(), figures: figures.clone(), seconds: 0.0 }])
     }
 }

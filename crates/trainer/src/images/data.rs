@@ -32,6 +32,15 @@ pub struct ImageSplits {
     pub test: Option<ImageData>,
 }
 
+impl ImageSplits {
+    /// With so many views of each training image.
+    pub(super) fn with_views(mut self, views: u64) -> Self {
+        self.train =
+            Arc::try_unwrap(self.train).map_or_else(|shared| shared, |data| Arc::new(data.with_views(views)));
+        self
+    }
+}
+
 /// How the training images are read and changed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading<'a> {

@@ -63,11 +63,14 @@ pub(super) fn probe<E: ImageEncoder>(
     let probe = training.probe(&examples, &rows(n), None)?;
     let examples = Examples { layers: &[&asked_rows], width: asked.width, labels: &asked.classes };
     let measured = measure(&probe, &examples, &rows(asked.classes.len()), device);
-    Ok(Figures::new(asked.classes.len(), [
-        ("accuracy", measured.accuracy),
-        ("neighbours", neighbours),
-        ("loss", measured.nats / asked.classes.len() as f64),
-    ]))
+    Ok(Figures::new(
+        asked.classes.len(),
+        [
+            ("accuracy", measured.accuracy),
+            ("neighbours", neighbours),
+            ("loss", measured.nats / asked.classes.len() as f64),
+        ],
+    ))
 }
 
 /// The features of the first images that have a class.
@@ -118,7 +121,11 @@ fn neighbours(learned: &Features, asked: &Features, n_classes: usize) -> f64 {
         counts.iter().position(|count| *count == most) == Some(*class)
     };
     let vectors: Vec<&[f32]> = asked.unit.chunks_exact(width).collect();
-    let right = vectors.into_par_iter().zip(&asked.classes).filter(|(vector, class)| right((*vector, *class))).count();
+    let right = vectors
+        .into_par_iter()
+        .zip(&asked.classes)
+        .filter(|(vector, class)| right((*vector, *class)))
+        .count();
     right as f64 / asked.classes.len().max(1) as f64
 }
 

@@ -2,11 +2,13 @@
 //!
 //! [`ImageRunConfig`] describes a run, [`train_images`] runs it, as a recipe of the [engine](crate::engine):
 //! [`ImageClassification`], which takes any [`ImageEncoder`](cloze_model::vision::ImageEncoder). [`ImagePredictor`] answers
-//! with the result. [`MaskedPatchesRunConfig`] pretrains an encoder without labels.
+//! with the result. [`MaskedPatchesRunConfig`] and [`ContrastiveViewsRunConfig`] pretrain an encoder without labels.
 
 mod classification;
 mod config;
+mod contrastive_views;
 mod data;
+mod features;
 mod masked_patches;
 mod outputs;
 mod predictor;
@@ -17,6 +19,9 @@ pub use classification::ImageClassification;
 pub use config::{
     ImageDataSection, ImageDistillationSection, ImageEval, ImageModelSection, ImageRun, ImageRunConfig,
     ImageTaskSection, ImageTrain, NewVit, PretrainedImageModel,
+};
+pub use contrastive_views::{
+    ContrastiveViewsRun, ContrastiveViewsRunConfig, ContrastiveViewsSection, train_contrastive_views,
 };
 pub use data::{ImageSplits, pixels};
 pub use masked_patches::{
