@@ -6,7 +6,8 @@ use super::outputs::{outputs, predictions};
 use super::teacher::ImageTeacher;
 use crate::Result;
 use crate::engine::{
-    Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term, watched,
+    Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term, load_parameters,
+    save_parameters, watched,
 };
 use crate::finetune::{Form, figures};
 use crate::metrics::progress::RunProgress;
@@ -34,22 +35,25 @@ pub struct ImageClassification<'a, E: ImageEncoder> {
     eval: &'a ImageEval,
     loss: CrossEntropy,
     teacher: Option<(ImageTeacher, f64)>,
-    form: Box<dyn Form<ImageClassifier<E>> + Send + Sync + 'a>,
+    /// None: parameters by their paths alone.
+    form: Option<Box<dyn Form<ImageClassifier<E>> + Send + Sync + 'a>>,
 }
 
 impl<'a, E: ImageEncoder> ImageClassification<'a, E> {
-    /// A recipe on these images; `form` saves and loads its models.
+    /// A recipe on these images. Models are saved as their parameters, with [`save_parameters`], unless there is a
+    /// [form](Self::with_form).
     ///
     /// # Errors
     /// A file of the training images that cannot be read.
-    pub fn new(
-        splits: ImageSplits,
-        train: &'a ImageTrain,
-        eval: &'a ImageEval,
-        form: Box<dyn Form<ImageClassifier<E>> + Send + Sync + 'a>,
-    ) -> Result<Self> {
+    pub fn new(splits: ImageSplits, train: &'a ImageTrain, eval: &'a ImageEval) -> Result<Self> {
         let key = splits.train.checksum()?;
-        Ok(Self { splits, key, train, eval, loss: CrossEntropy::default(), teacher: None, form })
+        Ok(Self { splits, key, train, eval, loss: CrossEntropy::default(), teacher: None, form: None })
+    }
+
+    /// With what saves and loads its models.
+    pub fn with_form(mut self, form: Box<dyn Form<ImageClassifier<E>> + Send + Sync + 'a>) -> Self {
+        self.form = Some(form);
+        self
     }
 
     /// Spreads this share of the target over all classes.
@@ -154,11 +158,17 @@ impl<E: ImageEncoder> Recipe for ImageClassification<'_, E> {
     }
 
     fn save(&self, model: &Self::Model, folder: &Path) -> Result<()> {
-        self.form.save(model, folder)
+        match &self.form {
+            Some(form) => form.save(model, folder),
+            None => save_parameters(model, folder),
+        }
     }
 
     fn load(&self, model: Self::Model, folder: &Path) -> Result<Self::Model> {
-        self.form.load(model, folder)
+        match &self.form {
+            Some(form) => form.load(model, folder),
+            None => load_parameters(model, folder),
+        }
     }
 
     /// The result's metrics on each split, with every prediction in a report.

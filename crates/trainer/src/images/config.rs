@@ -325,6 +325,22 @@ pub struct ImageTrain {
     pub recompute: bool,
 }
 
+impl ImageTrain {
+    /// So many passes over the images, in steps of one batch of this size; all else is the default.
+    pub fn new(epochs: u64, batch_size: usize) -> Self {
+        Self {
+            epochs,
+            batch_size,
+            accumulate: 1,
+            workers: 1,
+            prefetch: prefetch(),
+            non_finite: NonFinite::default(),
+            precision: Precision::default(),
+            recompute: false,
+        }
+    }
+}
+
 fn one() -> usize {
     1
 }

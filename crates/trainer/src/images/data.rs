@@ -78,7 +78,7 @@ impl Reading<'_> {
         note("train", &skipped, progress);
         let (mut train, mut dev) = (examples, None);
         if let Some(share) = self.data.dev_fraction {
-            let (held, kept) = drawn(train, share, self.seed, HELD_OUT_STREAM);
+            let (held, kept) = held_out(train, share, self.seed);
             (train, dev) = (kept, Some(held));
         }
         if let Some(share) = self.data.fraction.filter(|share| *share < 1.0) {
@@ -137,6 +137,15 @@ fn note(split: &str, skipped: &SkipReport, progress: &mut dyn RunProgress) {
     if !skipped.is_empty() {
         progress.note(&format!("{split}: skipped {skipped}"));
     }
+}
+
+/// What is held out of the training images, and the others.
+pub(super) fn held_out(
+    examples: Vec<ImageExample>,
+    share: f64,
+    seed: u64,
+) -> (Vec<ImageExample>, Vec<ImageExample>) {
+    drawn(examples, share, seed, HELD_OUT_STREAM)
 }
 
 /// A share of the examples, at least one, and the others, both in order. Which they are depends on the seed and their

@@ -29,6 +29,6 @@ pub use masked_patches::{
     MaskedPatchesSection, train_masked_patches,
 };
 pub use outputs::ImageOutput;
-pub use predictor::{ImagePredictor, is_image_model};
+pub use predictor::{EvaluationSplit, ImageMeasurement, ImagePredictor, is_image_model};
 pub use start::train_images;
 pub use teacher::ImageTeacher;

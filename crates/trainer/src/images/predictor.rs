@@ -1,6 +1,7 @@
 //! Answers of a saved classifier of images.
 
-use super::data::{bad_setting, pixels};
+use super::config::ImageRunConfig;
+use super::data::{held_out, pixels};
 use super::outputs::{ImageOutput, outputs, predictions};
 use super::start::{PREPROCESSOR, read_preprocessing};
 use crate::engine::Advance;
@@ -12,7 +13,7 @@ use cloze_data::images::{
     DecodeLimits, ImageBatch, ImageData, ImageExample, ImageSource, Preprocessing, labelled_images,
     without_bad_images,
 };
-use cloze_data::labelled::{LabelSet, LabelledSource, Labels, Loaded, OnBadRow, Target};
+use cloze_data::labelled::{LabelSet, Labels, Loaded, Target};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::ClassPredictions;
 use cloze_model::blocks::{pack_weights, quantize_int8};
@@ -213,30 +214,62 @@ impl ImagePredictor {
         outputs(&logits, data, n, batch_size, &self.device, advanced)
     }
 
-    /// Predictions for labelled images, their metrics, and what was skipped. `metric`, if given, is the main one.
+    /// The model's figures on the development or test images of a config, which are found as training finds them; none if
+    /// the config names none. The config's model is ignored.
     ///
     /// # Errors
-    /// Those of the data; a class that the model lacks.
+    /// Those of the data; a class that the model lacks; a metric that there is not.
     pub fn evaluate(
         &self,
-        source: &LabelledSource,
-        on_bad_image: OnBadRow,
-        batch_size: usize,
-        metric: Option<&str>,
+        config: &ImageRunConfig,
+        split: EvaluationSplit,
         advanced: &mut dyn FnMut(Advance),
-    ) -> Result<(ClassPredictions, Figures, SkipReport)> {
-        let labels = LabelSet::given(self.labels().to_vec())?;
-        let (loaded, _) = labelled_images(source, Path::new(""), Labels::Of(&labels))?;
-        let Loaded { examples, skipped } =
-            without_bad_images(loaded, &DecodeLimits::default(), on_bad_image)?;
-        if examples.is_empty() {
-            let expected = "files with at least one image".into();
-            return Err(bad_setting("data", source.files.join(", "), expected));
+    ) -> Result<Option<ImageMeasurement>> {
+        let (data, eval) = (&config.data, &config.eval);
+        let (files, share) = match split {
+            EvaluationSplit::Dev if data.dev_fraction.is_some() => (&data.train.files, data.dev_fraction),
+            EvaluationSplit::Dev => (&data.dev, None),
+            EvaluationSplit::Test => (&data.test, None),
+        };
+        if files.is_empty() {
+            return Ok(None);
         }
-        let data = ImageData::new(examples, self.preprocessing.clone(), 0)?;
-        let outputs = self.outputs(&data, data.examples().len(), batch_size, advanced)?;
-        let predictions = predictions(self.labels(), &data, &outputs);
-        let figures = figures(&predictions, metric)?;
-        Ok((predictions, figures, skipped))
+        let labels = LabelSet::given(self.labels().to_vec())?;
+        let source = data.train.with_files(files.clone());
+        let (loaded, _) = labelled_images(&source, Path::new(""), Labels::Of(&labels))?;
+        let Loaded { mut examples, skipped } =
+            without_bad_images(loaded, &DecodeLimits::default(), data.on_bad_image)?;
+        if let Some(share) = share {
+            examples = held_out(examples, share, config.common.run.seed).0;
+        }
+        if examples.is_empty() {
+            return Err(TrainerError::NoExamples { split: "evaluation" });
+        }
+        let images = ImageData::new(examples, self.preprocessing.clone(), 0)?;
+        let outputs = self.outputs(&images, images.examples().len(), eval.batch_size, advanced)?;
+        let predictions = predictions(self.labels(), &images, &outputs);
+        let figures = figures(&predictions, eval.metric.as_deref())?;
+        Ok(Some(ImageMeasurement { predictions, figures, skipped }))
     }
+}
+
+/// The images that a model is evaluated on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvaluationSplit {
+    /// `data.dev`, or the `data.dev_fraction` that training holds out.
+    Dev,
+    /// `data.test`.
+    Test,
+}
+
+/// A model's evaluation on labelled images.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ImageMeasurement {
+    /// Every image's prediction.
+    pub predictions: ClassPredictions,
+    /// The metrics.
+    pub figures: Figures,
+    /// What was left out.
+    pub skipped: SkipReport,
 }

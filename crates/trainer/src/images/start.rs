@@ -72,7 +72,8 @@ pub fn train_images(
     }
     introduce(config, &splits, &shape, &model, settings.steps, &new, progress);
     let form = VitForm { config: shape, preprocessing: preprocessing.clone() };
-    let mut recipe = ImageClassification::new(splits, &config.train, &config.eval, Box::new(form))?
+    let mut recipe = ImageClassification::new(splits, &config.train, &config.eval)?
+        .with_form(Box::new(form))
         .with_label_smoothing(config.task.label_smoothing());
     if let Some(section) = &config.distillation {
         let teacher = ImageTeacher::open(&section.teacher, &labels, &preprocessing, &options.device)?;

@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 use cloze_evaluation::report::{Predictions, Report};
 use cloze_trainer::config::ConfigFile;
 use cloze_trainer::finetune::Advance;
-use cloze_trainer::images::{ImagePredictor, ImageRun};
+use cloze_trainer::images::{EvaluationSplit, ImageMeasurement, ImagePredictor, ImageRun};
 use cloze_trainer::runs::RunKind;
 
 use super::{Args, Split};
@@ -20,43 +20,33 @@ pub fn run(args: &Args, file: &ConfigFile) -> Result<()> {
     if args.cost {
         return Err(wrong("--cost measures models of texts; leave it out".into()).into());
     }
-    let (split, files) = match args.split {
-        Split::Dev => ("dev", &config.data.dev),
-        Split::Test => ("test", &config.data.test),
+    let (name, split) = match args.split {
+        Split::Dev => ("dev", EvaluationSplit::Dev),
+        Split::Test => ("test", EvaluationSplit::Test),
     };
-    if files.is_empty() {
-        return Err(wrong(format!("names no files in `data.{split}`")).into());
-    }
     let device = args.compute.open()?;
     let folder = model::folder(&args.model)?;
     let predictor = ImagePredictor::open(&folder, &device, args.compute.int8)?;
     let mut progress = Progress::new("images", false);
     let advanced = &mut |advance: Advance| progress.show(advance.done, Some(advance.share));
-    let (source, eval) = (config.data.train.with_files(files.clone()), &config.eval);
-    let measured = args.compute.run(|| {
-        predictor.evaluate(
-            &source,
-            config.data.on_bad_image,
-            eval.batch_size,
-            eval.metric.as_deref(),
-            advanced,
-        )
-    });
+    let measured = args.compute.run(|| predictor.evaluate(&config, split, advanced));
     progress.finish();
-    let (predictions, figures, skipped) = measured?;
+    let Some(ImageMeasurement { predictions, figures, skipped, .. }) = measured? else {
+        return Err(wrong(format!("names no files in `data.{name}`")).into());
+    };
     if !skipped.is_empty() {
-        say(format_args!("{split}: skipped {skipped}"));
+        say(format_args!("{name}: skipped {skipped}"));
     }
     if let Some(warning) = predictions.warning() {
-        say(format_args!("warning: {split}: {warning}"));
+        say(format_args!("warning: {name}: {warning}"));
     }
     if let Some(out) = &args.out {
         let facts = [
             ("model", folder.display().to_string()),
-            ("split", split.to_string()),
+            ("split", name.to_string()),
             ("multiplies in", args.compute.to_string()),
         ];
-        let title = format!("{}: {split}", config.common.run.name);
+        let title = format!("{}: {name}", config.common.run.name);
         Report { title: &title, facts: &facts, figures: &figures, predictions: Some(&predictions) }
             .write(out)?;
         say(format_args!("{}", out.join("report.html").display()));
