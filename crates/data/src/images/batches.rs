@@ -156,6 +156,17 @@ impl ImageData {
         &self.preprocessing
     }
 
+    /// An example's decoded image.
+    ///
+    /// # Errors
+    /// Those of decoding.
+    ///
+    /// # Panics
+    /// If the example is out of range.
+    pub fn decoded(&self, example: usize) -> Result<Arc<Image>> {
+        self.image(example)
+    }
+
     /// These examples, in order and without random changes. They are decoded on all cores.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ mod augment;
 mod batches;
 mod decode;
 mod digits;
+mod encode;
 mod error;
 mod example;
 mod folder;

@@ -99,6 +99,11 @@ impl MaeConfig {
         if !d_model.is_multiple_of(4) {
             return Err(ModelError::setting("decoder_width", d_model, "a multiple of 4, for its positions"));
         }
+        let ([height, width], [of_patch, across]) = (self.vit.image_size, self.vit.patch_size);
+        if !height.is_multiple_of(of_patch) || !width.is_multiple_of(across) {
+            let expected = format!("sides that are multiples of a patch's, {of_patch} × {across}");
+            return Err(ModelError::setting("image_size", format!("{height} × {width}"), expected));
+        }
         let [rows, columns] = self.vit.grid();
         if !(0.0..1.0).contains(&self.mask_ratio) || self.n_kept() == 0 || self.n_kept() == rows * columns {
             let expected =
@@ -307,8 +312,7 @@ impl Mae {
     /// # Shapes
     /// - returns the shape of `pixels`
     pub fn images(&self, pixels: Tensor<4>, restored: Tensor<3>, masked: &MaskedPatches) -> Tensor<4> {
-        let [batch, channels, height, width] = pixels.dims();
-        let device = pixels.device();
+        let (shape, device) = (pixels.dims(), pixels.device());
         let original = self.in_order(pixels);
         let restored = match self.normalised_pixels {
             true => {
@@ -318,9 +322,24 @@ impl Mae {
             false => restored,
         };
         let mask = masked.mask(&device).unsqueeze_dim::<3>(2);
-        let all = original * (mask.clone().neg() + 1.0) + restored * mask;
+        self.in_place(original * (mask.clone().neg() + 1.0) + restored * mask, shape)
+    }
+
+    /// The images with zeros in place of masked patches.
+    ///
+    /// # Shapes
+    /// - returns the shape of `pixels`
+    pub fn without_masked(&self, pixels: Tensor<4>, masked: &MaskedPatches) -> Tensor<4> {
+        let kept = masked.mask(&pixels.device()).neg() + 1.0;
+        let patches = self.in_order(pixels.clone()) * kept.unsqueeze_dim::<3>(2);
+        self.in_place(patches, pixels.dims())
+    }
+
+    /// Patches in the order of [`in_order`](Self::in_order) as images of this shape.
+    fn in_place(&self, patches: Tensor<3>, [batch, channels, height, width]: [usize; 4]) -> Tensor<4> {
         let [rows, columns] = self.patch_size;
-        all.reshape([batch, height / rows, width / columns, rows, columns, channels])
+        patches
+            .reshape([batch, height / rows, width / columns, rows, columns, channels])
             .permute([0, 5, 1, 3, 2, 4])
             .reshape([batch, channels, height, width])
     }

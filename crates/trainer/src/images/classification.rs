@@ -2,7 +2,7 @@
 
 use super::config::{ImageEval, ImageTrain};
 use super::data::{ImageSplits, pixels};
-use super::outputs::{outputs, predictions};
+use super::outputs::{outputs, picture, predictions};
 use super::teacher::ImageTeacher;
 use crate::Result;
 use crate::engine::{
@@ -15,7 +15,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::Loader;
 use cloze_data::images::{ImageBatch, ImageData};
 use cloze_evaluation::figures::Figures;
-use cloze_evaluation::report::ClassPredictions;
+use cloze_evaluation::report::{ClassPredictions, WithPictures};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::classification_loss;
 use cloze_model::vision::{ImageClassifier, ImageEncoder};
@@ -184,6 +184,7 @@ impl<E: ImageEncoder> Recipe for ImageClassification<'_, E> {
             let work = format!("measuring {split}");
             let (predictions, figures) =
                 self.measure(exported.model, data, exported.device, &mut watched(&work, progress))?;
+            let predictions = WithPictures::new(predictions, |example| picture(data, example));
             let page = exported.page(split, &figures, Some(&predictions))?;
             let step = exported.step;
             progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));

@@ -19,6 +19,7 @@ use burn::tensor::{Device, Tensor};
 use cloze_data::images::{AugmentConfig, ImageBatch, ImageData, MixConfig, Preprocessing};
 use cloze_data::{Loader, Random, derive_seed};
 use cloze_evaluation::figures::Figures;
+use cloze_evaluation::report::{Picture, Predictions, RestoredExample, RestoredPredictions, WithPictures};
 use cloze_evaluation::table::{self, grouped};
 use cloze_model::blocks::Activation;
 use cloze_model::huggingface::{FloatType, load_published_as, save_published};
@@ -28,6 +29,7 @@ use cloze_model::{ModelError, ParamInit};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// Separates the random stream of new parameters from all others of a seed.
 const INIT_STREAM: u64 = 0x1A71;
@@ -273,26 +275,50 @@ impl<'a> MaskedPatchesRecipe<'a> {
         MaskedPatches::new(&kept, n)
     }
 
-    fn mean_loss(
+    /// The loss of each image.
+    fn losses(
         &self,
         model: &Mae,
         data: &ImageData,
         device: &Device,
         advanced: &mut dyn FnMut(Advance),
-    ) -> Result<Figures> {
+    ) -> Result<RestoredPredictions> {
         let n = data.examples().len();
-        let mut sum = 0.0;
+        let mut examples = Vec::with_capacity(n);
         for start in (0..n).step_by(self.eval.batch_size) {
             let end = n.min(start + self.eval.batch_size);
             let batch = data.in_order(start..end)?;
             let masked = self.masked(&batch);
-            let loss = on_awake_cores(device, || model.loss(pixels(&batch, device), &masked).into_data());
-            sum += loss.iter::<f64>().sum::<f64>();
+            let losses = on_awake_cores(device, || {
+                let errors = model.errors(pixels(&batch, device), &masked) * masked.mask(device);
+                (errors.sum_dim(1) / masked.n_masked() as f64).into_data()
+            });
+            let losses = losses.iter::<f64>();
+            examples.extend(
+                data.examples()[start..end]
+                    .iter()
+                    .zip(losses)
+                    .map(|(example, loss)| RestoredExample { id: example.image.to_string(), loss }),
+            );
             advanced(Advance { done: end, share: end as f64 / n as f64 });
         }
-        let [rows, columns] = self.shape.vit.grid();
-        let n_masked = rows * columns - self.shape.n_kept();
-        Ok(Figures::new(n, [("loss", sum / (n * n_masked) as f64)]))
+        Ok(RestoredPredictions { examples })
+    }
+
+    /// An image, what the encoder sees of it, and what is restored; nothing of an image that does not decode any more.
+    fn pictures(&self, model: &Mae, data: &ImageData, example: usize, device: &Device) -> Vec<Picture> {
+        let Ok(batch) = data.in_order(example..example + 1) else { return Vec::new() };
+        let (masked, original) = (self.masked(&batch), pixels(&batch, device));
+        let restored = model.forward(original.clone(), &masked);
+        let restored = model.images(original.clone(), restored, &masked);
+        // Masked patches in the middle of the values.
+        let seen = model.without_masked(original.clone(), &masked);
+        let picture = |caption, pixels: Tensor<4>| {
+            let values: Vec<f32> = pixels.into_data().iter::<f32>().collect();
+            let image = self.preprocessing.image(&values, batch.height, batch.width);
+            Picture { caption, png: image.to_png() }
+        };
+        vec![picture("original", original), picture("masked", seen), picture("restored", restored)]
     }
 }
 
@@ -348,7 +374,7 @@ impl Recipe for MaskedPatchesRecipe<'_> {
     /// Each image is masked in the same way at every evaluation.
     fn evaluate(&self, model: &Mae, device: &Device, advanced: &mut dyn FnMut(Advance)) -> Result<Figures> {
         let dev = self.splits.dev.as_ref().expect("only what `split` names is measured");
-        self.mean_loss(model, dev, device, advanced)
+        Ok(self.losses(model, dev, device, advanced)?.figures())
     }
 
     fn save(&self, model: &Mae, folder: &Path) -> Result<()> {
@@ -361,19 +387,29 @@ impl Recipe for MaskedPatchesRecipe<'_> {
         Ok(load_published_as(&self.shape, folder, &mut ParamInit::new(&device, 0))?.0)
     }
 
+    /// The result's loss on each split, with images as they are, as the encoder sees them, and as they are restored.
     fn report(
         &self,
         exported: &Exported<'_, Mae>,
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
-        let (Some(split), Some(figures)) = (self.split(), exported.figures) else { return Ok(Vec::new()) };
-        let page = exported.page(split, figures, None)?;
-        progress.note(&format!(
-            "{split}, the model after step {}\n{figures}\n{}",
-            exported.step,
-            page.display()
-        ));
-        Ok(vec![SplitFigures { split: split.into(), figures: figures.clone(), seconds: 0.0 }])
+        let mut reported = Vec::new();
+        for (split, data) in [("dev", &self.splits.dev), ("test", &self.splits.test)] {
+            let Some(data) = data else { continue };
+            let start = Instant::now();
+            let (model, device) = (exported.model, exported.device);
+            let predictions =
+                self.losses(model, data, device, &mut watched(&format!("measuring {split}"), progress))?;
+            let figures = predictions.figures();
+            let predictions =
+                WithPictures::new(predictions, |example| self.pictures(model, data, example, device));
+            let page = exported.page(split, &figures, Some(&predictions))?;
+            let step = exported.step;
+            progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));
+            let seconds = start.elapsed().as_secs_f64();
+            reported.push(SplitFigures { split: split.into(), figures, seconds });
+        }
+        Ok(reported)
     }
 }
 

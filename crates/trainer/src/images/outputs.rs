@@ -4,7 +4,7 @@ use crate::finetune::{argmax, softmax};
 use burn::tensor::{Device, Tensor};
 use cloze_data::images::{ImageBatch, ImageData, ImageExample};
 use cloze_data::labelled::Target;
-use cloze_evaluation::report::{ClassExample, ClassPredictions};
+use cloze_evaluation::report::{ClassExample, ClassPredictions, Picture};
 use cloze_ops::on_awake_cores;
 
 /// What a classifier says of an image.
@@ -76,4 +76,13 @@ pub(super) fn predictions(labels: &[String], data: &ImageData, outputs: &[ImageO
         positive: (labels.len() == 2).then_some(1),
         examples: data.examples().iter().zip(outputs).map(example).collect(),
     }
+}
+
+/// The longest side of a picture on a page, in pixels.
+const SIDE: usize = 128;
+
+/// The picture of an example; none if it does not decode any more.
+pub(super) fn picture(data: &ImageData, example: usize) -> Vec<Picture> {
+    let png = data.decoded(example).map(|image| image.thumbnail(SIDE).to_png());
+    png.into_iter().map(|png| Picture { caption: "", png }).collect()
 }

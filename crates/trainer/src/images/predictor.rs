@@ -2,7 +2,7 @@
 
 use super::config::ImageRunConfig;
 use super::data::{held_out, pixels};
-use super::outputs::{ImageOutput, outputs, predictions};
+use super::outputs::{ImageOutput, outputs, picture, predictions};
 use super::start::{PREPROCESSOR, read_preprocessing};
 use crate::engine::Advance;
 use crate::finetune::{InputKey, LineFields, Predicted, figures};
@@ -15,7 +15,7 @@ use cloze_data::images::{
 };
 use cloze_data::labelled::{LabelSet, Labels, Loaded, Target};
 use cloze_evaluation::figures::Figures;
-use cloze_evaluation::report::ClassPredictions;
+use cloze_evaluation::report::{Predictions, WithPictures};
 use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::huggingface::{Format, load_published, model_type};
 use cloze_model::vision::{ImageClassifier, ImageClassifierConfig, ImageEncoder, Vit, VitConfig};
@@ -249,7 +249,8 @@ impl ImagePredictor {
         let outputs = self.outputs(&images, images.examples().len(), eval.batch_size, advanced)?;
         let predictions = predictions(self.labels(), &images, &outputs);
         let figures = figures(&predictions, eval.metric.as_deref())?;
-        Ok(Some(ImageMeasurement { predictions, figures, skipped }))
+        let predictions = WithPictures::new(predictions, move |example| picture(&images, example));
+        Ok(Some(ImageMeasurement { predictions: Box::new(predictions), figures, skipped }))
     }
 }
 
@@ -263,11 +264,10 @@ pub enum EvaluationSplit {
 }
 
 /// A model's evaluation on labelled images.
-#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ImageMeasurement {
     /// Every image's prediction.
-    pub predictions: ClassPredictions,
+    pub predictions: Box<dyn Predictions>,
     /// The metrics.
     pub figures: Figures,
     /// What was left out.

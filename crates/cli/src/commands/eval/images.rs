@@ -1,7 +1,7 @@
 //! `cloze eval` of a classifier of images.
 
 use anyhow::{Result, anyhow};
-use cloze_evaluation::report::{Predictions, Report};
+use cloze_evaluation::report::Report;
 use cloze_trainer::config::ConfigFile;
 use cloze_trainer::finetune::Advance;
 use cloze_trainer::images::{EvaluationSplit, ImageMeasurement, ImagePredictor, ImageRun};
@@ -47,7 +47,7 @@ pub fn run(args: &Args, file: &ConfigFile) -> Result<()> {
             ("multiplies in", args.compute.to_string()),
         ];
         let title = format!("{}: {name}", config.common.run.name);
-        Report { title: &title, facts: &facts, figures: &figures, predictions: Some(&predictions) }
+        Report { title: &title, facts: &facts, figures: &figures, predictions: Some(&*predictions) }
             .write(out)?;
         say(format_args!("{}", out.join("report.html").display()));
     }

@@ -145,6 +145,22 @@ impl Preprocessing {
         PixelValues { height: image.height(), width: image.width(), values }
     }
 
+    /// The image that values of this size were made of, or would have been: rounded, and from 0 to 255.
+    ///
+    /// # Panics
+    /// If there are not `3 · height · width` values.
+    pub fn image(&self, values: &[f32], height: usize, width: usize) -> Image {
+        assert_eq!(values.len(), 3 * height * width, "values of an image of {width} × {height} pixels");
+        Image::from_fn(width, height, |x, y| {
+            std::array::from_fn(|channel| {
+                let value = values[(channel * height + y) * width + x];
+                let value = self.normalise.map_or(value, |of| value * of.std[channel] + of.mean[channel]);
+                // A cast ends at 0 and 255.
+                (f64::from(value) / self.rescale.unwrap_or(1.0)).round() as u8
+            })
+        })
+    }
+
     /// In the precisions of transformers: the factor in double, the rest in single.
     fn value(&self, byte: u8, channel: usize) -> f32 {
         let value = match self.rescale {
@@ -169,6 +185,14 @@ impl Preprocessing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_turned_back_into_the_image() {
+        let image = Image::from_fn(5, 3, |x, y| [(50 * x) as u8, (100 * y) as u8, 255]);
+        let preprocessing = Preprocessing::to_size(3, 5);
+        let values = preprocessing.values(&image);
+        assert_eq!(preprocessing.image(&values.values, 3, 5), image);
+    }
 
     #[test]
     fn an_edge_keeps_the_ratio_and_has_a_limit() {
