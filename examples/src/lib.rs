@@ -2,6 +2,7 @@
 //! a killed run goes on from, and a learning curve. They use what the crates make public, and nothing else. [`requests`]
 //! has a trained model asked by many threads.
 
+pub mod image_backbone;
 pub mod left_to_right;
 pub mod linear_attention;
 pub mod neural_lm;
@@ -40,7 +41,7 @@ pub struct Example {
 }
 
 /// All of them.
-pub const EXAMPLES: [Example; 12] = [
+pub const EXAMPLES: [Example; 13] = [
     Example { name: "linear-attention", about: "a custom attention in BERT", run: linear_attention::run },
     Example { name: "rotary-positions", about: "custom positions in BERT", run: positions::run },
     Example { name: "span-masking", about: "a custom masking", run: span_masking::run },
@@ -62,6 +63,7 @@ pub const EXAMPLES: [Example; 12] = [
     Example { name: "teacher", about: "a teacher put round any task", run: teacher::run },
     Example { name: "vectors", about: "a task whose model reads vectors, not text", run: vectors::run },
     Example { name: "neural-lm", about: "a model without a Transformer", run: neural_lm::run },
+    Example { name: "image-backbone", about: "a network of one's own for images", run: image_backbone::run },
     Example { name: "pruning", about: "an extension of a run: masks on weights", run: pruning::run },
     Example { name: "run-kind", about: "a kind of run, with a config file of its own", run: run_kind::run },
     Example { name: "replicas", about: "two threads that make each step together", run: replicas::run },

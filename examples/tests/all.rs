@@ -144,6 +144,7 @@ examples! {
     teacher: "teacher",
     vectors: "vectors",
     neural_lm: "neural-lm",
+    image_backbone: "image-backbone",
     pruning: "pruning",
     run_kind: "run-kind",
     replicas: "replicas",

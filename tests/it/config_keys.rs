@@ -11,6 +11,10 @@ use cloze_trainer::config::{
     RunConfig,
 };
 use cloze_trainer::finetune::{FineTuneConfig, FineTuneRun};
+use cloze_trainer::images::{
+    ContrastiveViewsRun, ContrastiveViewsRunConfig, ImageRun, ImageRunConfig, MaskedPatchesRun,
+    MaskedPatchesRunConfig,
+};
 use cloze_trainer::probing::ProbeConfig;
 use cloze_trainer::runs::RunKind;
 use cloze_trainer::translation::{TranslationConfig, TranslationRun};
@@ -181,6 +185,25 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Translation", &["model.kind=convolutional"], "model.zzzzzzzz=1"),
     ("Translation", &[], "train.zzzzzzzz=1"),
     ("Translation", &[], "eval.zzzzzzzz=1"),
+    ("Images", &[], "task.zzzzzzzz=1"),
+    ("Images", &[], "model.zzzzzzzz=1"),
+    ("Images", &["model={ kind = \"pretrained\", path = \"a\" }"], "model.zzzzzzzz=1"),
+    ("Images", &[], "data.zzzzzzzz=1"),
+    ("Images", &[], "augment.zzzzzzzz=1"),
+    ("Images", &["augment.crop={ kind = \"padded\", padding = 1 }"], "augment.crop.zzzzzzzz=1"),
+    ("Images", &["augment.crop={ kind = \"resized\" }"], "augment.crop.zzzzzzzz=1"),
+    ("Images", &[], "augment.jitter.zzzzzzzz=1"),
+    ("Images", &[], "augment.rand_augment.zzzzzzzz=1"),
+    ("Images", &[], "augment.erasing.zzzzzzzz=1"),
+    ("Images", &[], "mix.zzzzzzzz=1"),
+    ("Images", &["distillation.teacher=a"], "distillation.zzzzzzzz=1"),
+    ("Images", &[], "train.zzzzzzzz=1"),
+    ("Images", &[], "eval.zzzzzzzz=1"),
+    ("Masked patches", &[], "objective.zzzzzzzz=1"),
+    ("Masked patches", &[], "model.zzzzzzzz=1"),
+    ("Masked patches", &[], "model.decoder.zzzzzzzz=1"),
+    ("Contrastive views", &[], "objective.zzzzzzzz=1"),
+    ("Contrastive views", &[], "model.zzzzzzzz=1"),
     ("Probing", &[], "model.zzzzzzzz=1"),
     ("Probing", &[], "data.zzzzzzzz=1"),
     ("Probing", &[], "probe.zzzzzzzz=1"),
@@ -201,6 +224,9 @@ fn keys(title: &str, sets: &[&str], unknown: &str) -> BTreeSet<String> {
         "ELMo" => ElmoRunConfig::load(file("elmo-mini-corpus.toml"), &sets).err(),
         "XLNet" => PermutationConfig::load(file("xlnet-mini-corpus.toml"), &sets).err(),
         "Probing" => ProbeConfig::load(file("probe-ud-ewt.toml"), &sets).err(),
+        "Images" => ImageRunConfig::load(file("digits-vit.toml"), &sets).err(),
+        "Masked patches" => MaskedPatchesRunConfig::load(file("cifar10-mae.toml"), &sets).err(),
+        "Contrastive views" => ContrastiveViewsRunConfig::load(file("cifar10-simclr.toml"), &sets).err(),
         "Translation" => TranslationConfig::load(file("multi30k-rnn-attention.toml"), &sets).err(),
         _ => RunConfig::load(file("bert-tiny-sample.toml"), &sets).err(),
     };
@@ -262,6 +288,9 @@ fn completed(path: &Path) -> (&'static str, toml::Table) {
         ("XLNet", of::<PermutationRun>),
         ("Denoising", of::<DenoisingRun>),
         ("Fine-tuning", of::<FineTuneRun>),
+        ("Images", of::<ImageRun>),
+        ("Masked patches", of::<MaskedPatchesRun>),
+        ("Contrastive views", of::<ContrastiveViewsRun>),
         ("Translation", of::<TranslationRun>),
     ];
     let (title, text) = match file.has("probe") {

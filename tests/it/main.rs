@@ -26,5 +26,6 @@ mod seq2seq_families;
 mod t5_translation;
 mod token_vectors;
 mod unilm;
+mod vision;
 mod xlm;
 mod xlnet;

@@ -401,6 +401,46 @@ pub enum DataError {
         problem: crate::images::ImageError,
     },
 
+    /// A folder or file of images that is unusable as a whole.
+    #[cfg(feature = "images")]
+    #[error("{}: {problem}", path.display())]
+    ImageFolder {
+        /// The folder or file.
+        path: PathBuf,
+        /// What is wrong, and what was expected.
+        problem: String,
+    },
+
+    /// Images of a batch that would have different sizes.
+    #[cfg(feature = "images")]
+    #[error(
+        "images are resized to a shortest edge, so their sizes differ; expected a size of height and width, or a centre crop"
+    )]
+    ImageSizes,
+
+    /// A value of an [`AugmentConfig`](crate::images::AugmentConfig) or [`MixConfig`](crate::images::MixConfig) is out of
+    /// range.
+    #[cfg(feature = "images")]
+    #[error("`{key}` of the augmentation is {found}; expected {expected}")]
+    AugmentSetting {
+        /// The key.
+        key: String,
+        /// Its value.
+        found: String,
+        /// What is possible.
+        expected: &'static str,
+    },
+
+    /// A setting of a `preprocessor_config.json` that is not supported, or has an invalid value.
+    #[cfg(feature = "images")]
+    #[error("`{key}` of preprocessor_config.json: {problem}")]
+    ImageSetting {
+        /// The key.
+        key: String,
+        /// Its value, and what was expected.
+        problem: String,
+    },
+
     /// An error of code outside this crate: of a custom example sampler or assembler.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),

@@ -141,7 +141,23 @@ pub enum EvaluationError {
         layers: usize,
     },
 
-    /// Translations without any line, or without a reference.
+    /// References of more or fewer images than there are captions.
+    #[error("references of {found} images for {expected} captions; expected those of one image for each")]
+    CaptionCount {
+        /// Images with references.
+        found: usize,
+        /// Captions.
+        expected: usize,
+    },
+
+    /// A caption without a reference.
+    #[error("caption {image} (counted from 0) has no reference; expected one or more")]
+    NoReference {
+        /// Its number, from 0.
+        image: usize,
+    },
+
+    /// Translations or captions without any line, or without a reference.
     #[error("nothing to score: there are no lines or no references")]
     NoLines,
 }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod captions;
 pub mod chart;
 pub mod confusion;
 pub mod correlation;

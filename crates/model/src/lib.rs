@@ -44,6 +44,7 @@ pub mod seq2seq;
 mod sequences;
 mod sizes;
 pub mod tasks;
+pub mod vision;
 pub mod weights;
 mod with_fields;
 pub mod xlnet;

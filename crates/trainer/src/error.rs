@@ -140,6 +140,15 @@ pub enum TrainerError {
         missing: String,
     },
 
+    /// A `preprocessor_config.json` that contradicts the model beside it.
+    #[error("{}: {reason}; correct it, or remove it for the usual preprocessing", path.display())]
+    UnfitPreprocessing {
+        /// The file.
+        path: PathBuf,
+        /// What contradicts what.
+        reason: String,
+    },
+
     /// An input that a model's task does not accept.
     #[error("{problem}")]
     BadInput {

@@ -6,6 +6,7 @@
 
 pub mod augment;
 pub mod awd_lstm;
+mod chunks;
 pub mod config;
 mod cutting;
 pub mod denoising;
@@ -20,6 +21,7 @@ pub mod finetune;
 mod fit;
 pub mod generate;
 pub mod gradual_unfreezing;
+pub mod images;
 mod initial_model;
 pub mod input;
 pub mod inspect;

@@ -20,6 +20,9 @@ use crate::config::{
 use crate::engine::origin::Input;
 use crate::engine::{Outcome, OverSeeds, Plan, RunOptions, RunSettings, train_seeds};
 use crate::finetune::FineTuneRun;
+use crate::images::{
+    ContrastiveViewsRun, ContrastiveViewsSection, ImageRun, MaskedPatchesRun, MaskedPatchesSection,
+};
 use crate::metrics::progress::RunProgress;
 use crate::translation::TranslationRun;
 use crate::{Place, Result, TrainerError};
@@ -151,13 +154,16 @@ impl Kind {
 
 /// All kinds of this crate. Their order only matters for a file that mixes sections of several kinds, which all
 /// of them reject.
-pub const KINDS: [Kind; 8] = [
+pub const KINDS: [Kind; 11] = [
     Kind::of::<Pretraining>(),
     Kind::of::<LanguageModelRun>(),
     Kind::of::<AwdLstmRun>(),
     Kind::of::<ElmoRun>(),
     Kind::of::<PermutationRun>(),
     Kind::of::<DenoisingRun>(),
+    Kind::of::<MaskedPatchesRun>(),
+    Kind::of::<ContrastiveViewsRun>(),
+    Kind::of::<ImageRun>(),
     Kind::of::<FineTuneRun>(),
     Kind::of::<TranslationRun>(),
 ];
@@ -171,15 +177,17 @@ pub fn plan_of(file: &ConfigFile, sets: &[String], kinds: &[Kind]) -> Result<Any
         return (kind.read)(file, sets);
     }
     // Pretraining takes a file without an objective.
-    let known = ObjectiveSection::KINDS;
+    let of_images = [MaskedPatchesSection::KIND, ContrastiveViewsSection::KIND];
+    let known = || ObjectiveSection::KINDS.into_iter().chain(of_images);
     let found = file.kind_of("objective").unwrap_or_default();
-    let hint = nearest(found, known.into_iter());
+    let hint = nearest(found, known());
     let hint = hint.map_or(String::new(), |kind| format!("; did you mean \"{kind}\"?"));
+    let listed: Vec<String> = known().map(|kind| format!("\"{kind}\"")).collect();
     Err(TrainerError::BadValue {
         place: file.place_of("objective.kind"),
         key: "objective.kind".into(),
         found: format!("\"{found}\""),
-        expected: format!("one of {}{hint}", known.map(|kind| format!("\"{kind}\"")).join(", ")),
+        expected: format!("one of {}{hint}", listed.join(", ")),
     })
 }
 

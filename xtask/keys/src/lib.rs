@@ -35,7 +35,7 @@ type Tables = BTreeMap<String, BTreeSet<String>>;
 pub const COMMON: &str = "Every run that trains";
 
 /// The Rust types of the kinds of runs, in the page's order, and their headings.
-const TITLES: [(&str, &str); 10] = [
+const TITLES: [(&str, &str); 13] = [
     ("Common", COMMON),
     ("Pretraining", "Pretraining"),
     ("LanguageModelRun", "Language models"),
@@ -45,6 +45,9 @@ const TITLES: [(&str, &str); 10] = [
     ("TranslationRun", "Translation"),
     ("DenoisingRun", "Denoising"),
     ("FineTuneRun", "Fine-tuning"),
+    ("ImageRun", "Images"),
+    ("MaskedPatchesRun", "Masked patches"),
+    ("ContrastiveViewsRun", "Contrastive views"),
     ("ProbeConfig", "Probing"),
 ];
 

@@ -271,6 +271,9 @@ fn title_of(config: &toml::Table) -> &'static str {
     let has = |section: &str| config.contains_key(section);
     match objective {
         _ if has("probe") => "Probing",
+        _ if config.get("task").is_some_and(|task| task["kind"].as_str() == Some("image-classification")) => {
+            "Images"
+        }
         _ if has("task") => "Fine-tuning",
         _ if has("parallel") => "Translation",
         Some("left-to-right") if has("streams") => "AWD-LSTM",
@@ -278,6 +281,8 @@ fn title_of(config: &toml::Table) -> &'static str {
         Some("bidirectional-language-model") => "ELMo",
         Some("permutation") => "XLNet",
         Some("denoising") => "Denoising",
+        Some("masked-patches") => "Masked patches",
+        Some("contrastive-views") => "Contrastive views",
         _ => "Pretraining",
     }
 }

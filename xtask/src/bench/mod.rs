@@ -8,6 +8,7 @@ mod embeddings;
 mod finetune;
 mod generate;
 mod gpu;
+mod images;
 mod infer;
 mod inspect;
 pub mod kept;
@@ -53,6 +54,8 @@ enum What {
     Train(measure::Rounds),
     /// Steps of ELECTRA, XLNet and BART beside those of transformers' classes.
     Steps(measure::Rounds),
+    /// Models of images beside transformers': training steps, and a ViT-B/16's answers.
+    Images(measure::Rounds),
     /// Sentence embeddings beside PyTorch's and ONNX Runtime's.
     Infer(infer::Args),
     /// Explanations of a classifier: how faithful they are, and how long they take beside Captum.
@@ -111,6 +114,7 @@ pub fn run(args: &Args) -> Result<()> {
     match &args.what {
         Some(What::Train(args)) => train::run(args),
         Some(What::Steps(args)) => steps::run(args),
+        Some(What::Images(args)) => images::run(args),
         Some(What::Infer(args)) => infer::run(args),
         Some(What::Inspect(args)) => inspect::run(args),
         Some(What::Embeddings(args)) => embeddings::run(args),

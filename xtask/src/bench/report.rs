@@ -197,6 +197,7 @@ mod tests {
         for (name, class) in [
             "train",
             "steps",
+            "images",
             "infer",
             "scaling",
             "load",

@@ -83,6 +83,7 @@ const THEMES: [Theme; 6] = [
                 "cloze predict --model deepset/bert-base-cased-squad2 --input asked.jsonl --output answered.jsonl",
                 "answer",
             ),
+            job("classify images", "cloze train configs/digits-vit.toml", "images"),
             job(
                 "fine-tune with a configuration",
                 "cloze train configs/sst2.toml --set model.path=sentence-transformers/all-MiniLM-L6-v2",

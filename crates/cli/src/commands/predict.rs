@@ -3,14 +3,16 @@
 use std::io::{self, IsTerminal};
 
 use anyhow::{Result, anyhow};
+use burn::tensor::Device;
 use clap::builder::RangedU64ValueParser;
-use cloze_trainer::finetune::{Advance, InputKey, Predictor};
+use cloze_trainer::finetune::{Advance, InputKey, Predicted, Predictor};
+use cloze_trainer::images::{ImagePredictor, is_image_model};
 use indicatif::HumanCount;
 use serde_json::{Map, Value};
 
 use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
-use crate::failure::by_option;
+use crate::failure::{WrongUsage, by_option};
 use crate::input::{Asked, InputArgs, Row};
 use crate::lines::{BATCH, Longer};
 use crate::model;
@@ -45,6 +47,8 @@ use crate::rows::RowFormat;
 /// ..., "score": ..., "scores": [...]}, the index of the best, from 0, and the probabilities. In CSV and TSV
 /// each choice has a column: --columns choices=A,choices=B.
 ///
+/// Classes of images for {"image": "..."} or "...", a path or data:image/png;base64,...: as for texts.
+///
 /// Each line of JSON has its line of output; for an empty line it is null. Empty lines of CSV and TSV are
 /// skipped; their output is UTF-8. An unusable row is an error that names it, after the rows before it are
 /// printed; no output file is created then. With --on-bad-row skip it is left out. An input column or key
@@ -76,13 +80,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
     args.input.check()?;
-    let mut predictor = Predictor::load(&model::folder(&args.model)?, &device, args.compute.int8)?;
-    if let Some(n) = args.n_best {
-        predictor.list(n).map_err(by_option)?;
-    }
-    if let Some(threshold) = args.threshold {
-        predictor.predict_above(threshold).map_err(by_option)?;
-    }
+    let predictor = AnyPredictor::open(args, &device)?;
     let keys = predictor.input_keys();
     let mut input = args.input.open(Asked {
         fields: keys,
@@ -110,7 +108,8 @@ pub fn run(args: &Args) -> Result<()> {
         // The rows after one that the model refuses are predicted in turn, if unusable rows are skipped.
         let mut done = 0;
         while done < rows.len() {
-            let predicted = args.compute.run(|| predictor.predict(&lines[done..], &mut *advanced))?;
+            let asked: Vec<&str> = lines[done..].iter().map(String::as_str).collect();
+            let predicted = args.compute.run(|| predictor.predict(&asked, &mut *advanced))?;
             for (row, value) in rows[done..].iter().zip(&predicted.values) {
                 answers.write(row, value)?;
             }
@@ -135,6 +134,73 @@ pub fn run(args: &Args) -> Result<()> {
         ));
     }
     answers.finish()
+}
+
+/// A model of texts or of images.
+enum AnyPredictor {
+    Texts(Predictor),
+    Images(ImagePredictor),
+}
+
+impl AnyPredictor {
+    fn open(args: &Args, device: &Device) -> Result<Self> {
+        let (folder, int8) = (model::folder(&args.model)?, args.compute.int8);
+        if is_image_model(&folder) {
+            for (option, is_given) in
+                [("--n-best", args.n_best.is_some()), ("--threshold", args.threshold.is_some())]
+            {
+                if is_given {
+                    let error = anyhow!("{option}: a classifier of images has one answer; leave it out");
+                    return Err(WrongUsage::new(error).into());
+                }
+            }
+            return Ok(Self::Images(ImagePredictor::open(&folder, device, int8)?));
+        }
+        let mut predictor = Predictor::load(&folder, device, int8)?;
+        if let Some(n) = args.n_best {
+            predictor.list(n).map_err(by_option)?;
+        }
+        if let Some(threshold) = args.threshold {
+            predictor.predict_above(threshold).map_err(by_option)?;
+        }
+        Ok(Self::Texts(predictor))
+    }
+
+    fn input_keys(&self) -> &'static [InputKey] {
+        match self {
+            Self::Texts(predictor) => predictor.input_keys(),
+            Self::Images(predictor) => predictor.input_keys(),
+        }
+    }
+
+    fn input(&self) -> &'static str {
+        match self {
+            Self::Texts(predictor) => predictor.input(),
+            Self::Images(predictor) => predictor.input(),
+        }
+    }
+
+    fn answer_keys(&self) -> Vec<&'static str> {
+        match self {
+            Self::Texts(predictor) => predictor.answer_keys(),
+            Self::Images(predictor) => predictor.answer_keys(),
+        }
+    }
+
+    fn predict(&self, lines: &[&str], advanced: &mut dyn FnMut(Advance)) -> Result<Predicted> {
+        Ok(match self {
+            Self::Texts(predictor) => predictor.predict(lines, advanced)?,
+            Self::Images(predictor) => predictor.predict_lines(lines, advanced)?,
+        })
+    }
+
+    /// The maximum tokens of a text.
+    fn max_len(&self) -> usize {
+        match self {
+            Self::Texts(predictor) => predictor.max_len(),
+            Self::Images(_) => usize::MAX,
+        }
+    }
 }
 
 /// The predictor's input for a row; takes the fields out of the row.

@@ -1,6 +1,6 @@
 //! Every config runs for a few steps, on a second backend too.
 
-use crate::workplace::Workplace;
+use crate::workplace::{self, Workplace};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,6 +38,11 @@ const SMALL_ELMO: [&str; 4] = [
     "model.d_hidden=24",
     "model.d_projection=16",
 ];
+
+/// The same of a run on images without labels, which has epochs.
+const SHORT_IMAGES: [&str; 3] = ["train.epochs=1", "train.batch_size=4", "schedule.warmup_steps=1"];
+/// A small Vision Transformer.
+const SMALL_VIT: [&str; 4] = ["model.d_model=32", "model.n_layers=2", "model.n_heads=2", "model.d_ff=64"];
 
 /// The same of a translation run.
 const SHORT_TRANSLATION: [&str; 6] = [
@@ -78,9 +83,13 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
     let translates = config.contains_key("parallel");
     let objective = config.get("objective").and_then(|objective| objective["kind"].as_str());
     let is_elmo = objective == Some("bidirectional-language-model");
+    let is_of_images = workplace::is_of_images(config);
     let is_of_running_text = is_elmo || matches!(objective, Some("left-to-right" | "permutation"));
     let mut sets = match (tunes, translates, is_of_running_text) {
+        // Enough of the digits, which are there, for a few steps.
+        (true, ..) if name == "digits-vit" => vec!["train.epochs=1", "data.fraction=0.05"],
         (true, ..) => vec!["train.epochs=1"],
+        _ if is_of_images => SHORT_IMAGES.to_vec(),
         (_, true, _) => SHORT_TRANSLATION.to_vec(),
         (.., true) => SHORT_LANGUAGE_MODEL.to_vec(),
         _ => SHORT.to_vec(),
@@ -97,10 +106,12 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
     let small: &[&str] = match config.contains_key("streams") {
         true => &SMALL_AWD_LSTM,
         false if is_elmo => &SMALL_ELMO,
+        false if is_of_images => &SMALL_VIT,
         false => &SMALL,
     };
     let small = small.iter().filter(|set| !set.starts_with("tokenizer.") || has("tokenizer", "vocab_size"));
-    sets.extend(small.filter(|_| !tunes && !translates && !has("model", "path")));
+    let is_new = !has("model", "path") && (!tunes || is_of_images);
+    sets.extend(small.filter(|_| is_new && !translates));
     let path = format!("configs/{name}.toml");
     let mut args = vec!["train", &path, "--out", out];
     args.extend(sets.into_iter().flat_map(|set| ["--set", set]));
@@ -229,7 +240,8 @@ fn every_pretraining_config_goes_on_after_a_kill_with_the_same_bits() {
         if tunes || config.1.get("model").is_some_and(|model| model.get("path").is_some()) {
             continue;
         }
-        let sets = ["--set", "train.steps=6", "--set", "checkpoint.every=1"];
+        let length = if workplace::is_of_images(config.1) { "train.epochs=2" } else { "train.steps=6" };
+        let sets = ["--set", length, "--set", "checkpoint.every=1"];
         let whole = run(&place, config, &format!("runs/{name}"), &sets);
         let out = format!("runs/{name}-killed");
         let mut child = command(&place, config, &out, &sets).stderr(Stdio::null()).spawn().unwrap();
@@ -274,6 +286,9 @@ fn every_config_learns_the_same_on_a_second_backend() {
         let config = &configs[name];
         let mut sets = vec!["log.every=1"];
         match tunes {
+            true if workplace::is_of_images(config) => sets.push("model.stochastic_depth=0"),
+            // Those have none.
+            false if workplace::is_of_images(config) => {}
             true if config["model"].get("recurrent").is_some() => sets.push("model.recurrent.dropout=0"),
             // Its language model was trained without dropout.
             true if name.starts_with("ulmfit") => sets.push("model.dropout.head=0"),

@@ -15,6 +15,8 @@ mod from_data;
 mod gguf;
 #[cfg(all(feature = "program", feature = "hub"))]
 mod hub;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod images;
 #[cfg(feature = "program")]
 mod inspect;
 mod library;

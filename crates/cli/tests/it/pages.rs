@@ -69,6 +69,7 @@ pages! {
     use_export: "docs/src/use/export.md",
     use_fine_tune: "docs/src/use/fine-tune.md",
     use_gpu: "docs/src/use/gpu.md",
+    use_images: "docs/src/use/images.md",
     use_inspect: "docs/src/use/inspect.md",
     use_language_models: "docs/src/use/language-models.md",
     use_map: "docs/src/use/map.md",

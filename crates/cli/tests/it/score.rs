@@ -152,6 +152,93 @@ fn what_cannot_be_scored_is_one_line() {
     }
 }
 
+/// Three captions; the third image has no second reference.
+fn captions() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        ("captions", "A dog runs on the beach.\nTwo men play chess.\nA dog runs on the beach.\n"),
+        ("tokens", "a dog runs on the beach\ntwo men play chess\na dog runs on the beach\n"),
+        (
+            "first",
+            "A dog runs along the beach.\nTwo old men play chess in a park.\nA woman's red hat lies on a chair.\n",
+        ),
+        ("second", "A brown dog is running on the sand.\nTwo men at a table, playing chess\n\n"),
+        ("empty", "\n\n\n"),
+    ];
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+// Scores of captions are those of pycocoevalcap 1.2.
+
+#[test]
+fn captions_are_scored() {
+    let folder = captions();
+    let printed = |args: &str| {
+        let args = format!("{args} --tokenize simple --input captions --reference first second");
+        let output = score(folder.path(), &args, b"");
+        assert!(output.status.success(), "{args}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stderr.is_empty(), "{args}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let end = "(3 captions, 66.7 % of them distinct)\n";
+    assert_eq!(printed("cider"), format!("CIDEr-D = 1.780 {end}"));
+    assert_eq!(printed("rouge-l --decimals 2"), format!("ROUGE-L = 0.57 {end}"));
+    assert_eq!(printed("caption-bleu"), format!("BLEU-1/2/3/4 = 0.515/0.437/0.297/0.000 {end}"));
+    assert_eq!(printed("cider --sentences"), "2.863\n2.418\n0.060\n");
+    let bleu = "1.000 0.894 0.585 0.000\n0.472 0.472 0.375 0.000\n0.202 0.000 0.000 0.000\n";
+    assert_eq!(printed("caption-bleu --sentences"), bleu);
+    let json: Value = serde_json::from_str(&printed("caption-bleu --json")).unwrap();
+    let expected = serde_json::json!({
+        "Bleu_1": 0.515, "Bleu_2": 0.437, "Bleu_3": 0.297, "Bleu_4": 0.0, "captions": 3, "distinct": 0.667,
+    });
+    assert_eq!(json, expected);
+    assert_eq!(printed("rouge-l --sentences --json").lines().next(), Some(r#"{"ROUGE_L":0.833}"#));
+}
+
+#[test]
+fn captions_that_seem_not_to_be_tokenized_are_noticed() {
+    let folder = captions();
+    let noticed = |args: &str| {
+        let output = score(folder.path(), args, b"");
+        assert!(output.status.success(), "{args}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = noticed("cider --input captions --reference first");
+    assert!(said.contains("3 captions have capitals") && said.lines().count() == 1, "{said}");
+    assert_eq!(noticed("cider --input tokens --reference tokens"), "");
+}
+
+#[test]
+fn captions_that_cannot_be_scored_are_one_line() {
+    let folder = captions();
+    for (args, input, expected) in [
+        (
+            "cider --reference first",
+            "",
+            "standard input ends after 0 lines and first does not; expected the same number of lines in each",
+        ),
+        ("cider --reference /dev/null", "", "standard input: no lines to score"),
+        (
+            "rouge-l --input captions --reference empty second",
+            "",
+            "line 3 is empty in all files of references; expected a reference in one of them",
+        ),
+        (
+            "caption-bleu --reference first",
+            "a\nb\n",
+            "standard input ends after 2 lines and first does not; expected the same number of lines in each",
+        ),
+    ] {
+        let output = score(folder.path(), args, input.as_bytes());
+        assert!(output.stdout.is_empty() && output.status.code() == Some(1), "{args}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("error: {expected}\n"), "{args}");
+    }
+    assert_eq!(score(folder.path(), "cider", b"").status.code(), Some(2));
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn memory_does_not_grow_with_the_lines_length() {

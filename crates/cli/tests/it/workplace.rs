@@ -5,9 +5,13 @@ use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::{Architecture, SaveConfig, save_pretrained};
 use cloze_tokenizer::train::WordPieceTrainer;
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempDir;
 use toml::{Table, Value};
 
@@ -115,6 +119,15 @@ impl Workplace {
             return;
         }
         let train = data["train"].as_table().unwrap();
+        if is_of_images(config) {
+            let lists = [train.get("files"), data.get("dev"), data.get("test")];
+            let files: Vec<String> = lists.into_iter().flat_map(patterns).collect();
+            // The others are in the repository.
+            for file in files.iter().filter(|file| file.ends_with(".parquet")) {
+                self.write_bytes(file, images);
+            }
+            return;
+        }
         let kind = config["task"]["kind"].as_str().unwrap();
         let lists = [train.get("files"), data.get("dev"), data.get("test")];
         for file in lists.into_iter().flat_map(patterns) {
@@ -123,12 +136,60 @@ impl Workplace {
     }
 
     fn write(&self, file: &str, text: impl FnOnce() -> String) {
+        self.write_bytes(file, || text().into_bytes());
+    }
+
+    fn write_bytes(&self, file: &str, bytes: impl FnOnce() -> Vec<u8>) {
         let path = self.root().join(file);
         if !path.exists() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text()).unwrap();
+            fs::write(path, bytes()).unwrap();
         }
     }
+}
+
+/// Whether a config is of a run on images.
+pub fn is_of_images(config: &Table) -> bool {
+    let kind =
+        |section: &str| config.get(section).and_then(|section| section.get("kind")).and_then(Value::as_str);
+    kind("task") == Some("image-classification")
+        || matches!(kind("objective"), Some("masked-patches" | "contrastive-views"))
+}
+
+/// A Parquet file of 40 images of 32 × 32 pixels as BMP, of four classes that differ in colour.
+fn images() -> Vec<u8> {
+    let schema = "message m { REQUIRED BYTE_ARRAY img; REQUIRED INT64 label; }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let bytes: Vec<ByteArray> = (0..40).map(|i| ByteArray::from(bitmap(i))).collect();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<ByteArrayType>().write_batch(&bytes, None, None).unwrap();
+    column.close().unwrap();
+    let labels: Vec<i64> = (0..40).map(|i| i % 4).collect();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int64Type>().write_batch(&labels, None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.into_inner().unwrap()
+}
+
+/// A picture in the colour of its class, darker to the right.
+pub fn bitmap(number: usize) -> Vec<u8> {
+    const SIDE: usize = 32;
+    let size = 54 + 3 * SIDE * SIDE;
+    let mut bytes = b"BM".to_vec();
+    for word in [size, 0, 54, 40, SIDE, SIDE] {
+        bytes.extend((word as u32).to_le_bytes());
+    }
+    // One plane of 24 bits a pixel, not compressed; the rest is not needed.
+    bytes.extend([1, 0, 24, 0]);
+    bytes.extend([0; 24]);
+    let colour: [usize; 3] = [[200, 40, 40], [40, 200, 40], [40, 40, 200], [120, 120, 120]][number % 4];
+    for place in 0..SIDE * SIDE {
+        bytes.extend(colour.map(|value| (value + number - place % SIDE) as u8));
+    }
+    bytes
 }
 
 /// How many columns of its training data a config names.

@@ -66,8 +66,9 @@ pub(crate) fn files(patterns: &[String], base: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// `above`: the parent folders, to which a link may lead back.
-fn walk(folder: &Path, above: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Adds the files of a folder, sorted by name, without hidden ones. `above`: the parent folders, to which a link may
+/// lead back.
+pub(crate) fn walk(folder: &Path, above: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Result<()> {
     let real = folder.canonicalize().map_err(DataError::io("read", folder))?;
     if above.contains(&real) {
         return Ok(());

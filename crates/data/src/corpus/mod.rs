@@ -12,6 +12,8 @@ mod utf16;
 mod whole;
 
 pub use files::input_files;
+#[cfg(feature = "images")]
+pub(crate) use files::walk;
 pub(crate) use files::{files, format};
 pub(crate) use jsonl::not_an_object;
 

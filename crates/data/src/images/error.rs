@@ -65,6 +65,22 @@ pub enum ImageError {
         reason: String,
     },
 
+    /// An image of such a shape that a resize by its shorter side would make it huge.
+    #[error(
+        "the image has {width} × {height} pixels: with a shorter side of {edge}, the longer one would exceed {max_side}; \
+         crop it"
+    )]
+    TooNarrow {
+        /// Pixels in a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+        /// The shorter side's new length, in pixels.
+        edge: usize,
+        /// The most pixels in a row or column.
+        max_side: usize,
+    },
+
     /// Colours that have no agreed meaning without a profile.
     #[error("a JPEG in {colours} has no agreed RGB colours; convert it to RGB")]
     Colours {
@@ -83,6 +99,7 @@ impl ImageError {
             Self::TooLarge { .. } | Self::TooLong { .. } => "too large image",
             Self::Cut { .. } => "cut image",
             Self::Damaged { .. } => "damaged image",
+            Self::TooNarrow { .. } => "too narrow image",
             Self::Colours { .. } => "image in other colours",
         }
     }

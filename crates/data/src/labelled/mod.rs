@@ -13,6 +13,8 @@ mod choices;
 mod conll;
 mod conllu;
 mod features;
+#[cfg(feature = "images")]
+mod images;
 mod labels;
 mod questions;
 mod records;
@@ -34,6 +36,8 @@ pub use features::{
     ChoiceFeatures, IGNORED, LongSentences, QuestionFeatures, TagFeatures, TagReport, TextFeatures, Windows,
     encode_choices, encode_questions, encode_tags, encode_texts, tags_of_sentences,
 };
+#[cfg(feature = "images")]
+pub use images::image_rows;
 pub use labels::LabelSet;
 pub use questions::{Answer, Question, questions};
 pub use records::{Record, RecordColumn, Records, records};

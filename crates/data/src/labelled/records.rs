@@ -22,7 +22,7 @@ pub struct RecordColumn {
 impl RecordColumn {
     pub(super) fn requested(self, named: Named) -> RequestedColumn {
         let Self { field, column, required } = self;
-        RequestedColumn { field, column, required, named }
+        RequestedColumn { field, column, required, raw: false, named }
     }
 }
 

@@ -63,7 +63,7 @@ pub struct LabelledSource {
     /// Texts have `text`, `pair` and `label`; with several labels `labels`, one column whose values are lists
     /// or texts, or a list of columns of 0 and 1. Sentences to embed have `text`, `pair`, `negatives`,
     /// `label` and `class`; choices `context`, `choices` and `label`; tagged sentences `words` and `tags`;
-    /// questions `id`, `title`, `context`, `question` and `answers`. The columns of CoNLL-U are `id`, `form`,
+    /// questions `id`, `title`, `context`, `question` and `answers`; images `image` and `label`. The columns of CoNLL-U are `id`, `form`,
     /// `lemma`, `upos`, `xpos`, `feats`, `head`, `deprel`, `deps` and `misc`; `words` are `form` and `tags`
     /// are `upos` unless they are named. Default: each field's own name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -239,6 +239,9 @@ pub(crate) enum Task {
     Choices,
     Tags,
     Questions,
+    /// Images with a class.
+    #[cfg(feature = "images")]
+    Images,
 }
 
 impl LabelledSource {
@@ -347,7 +350,7 @@ impl LabelledSource {
     }
 
     /// An error about the setting with this key.
-    pub(super) fn setting(&self, key: &str, problem: String) -> DataError {
+    pub(crate) fn setting(&self, key: &str, problem: String) -> DataError {
         let key = self.named.setting(key).trim_matches('`').to_owned();
         DataError::LabelledSetting { key, problem }
     }
@@ -364,7 +367,7 @@ impl LabelledSource {
             ("n_columns", self.n_columns.is_some() && (!any(&[Csv, Tsv]) || quoted)),
             ("comment", self.comment.is_some() && !any(&[Conll])),
             ("columns", !self.columns.is_empty() && any(&[Squad])),
-            ("label_before", self.label_before.is_some() && task != Task::Texts),
+            ("label_before", self.label_before.is_some() && !task.has_class()),
             ("label_delimiter", self.label_delimiter.is_some() && task != Task::LabelLists),
             ("first_choice", self.first_choice.is_some() && task != Task::Choices),
         ];
@@ -396,6 +399,16 @@ impl LabelledSource {
 }
 
 impl Task {
+    /// Whether the column `label` may be a class.
+    fn has_class(self) -> bool {
+        match self {
+            Self::Texts => true,
+            #[cfg(feature = "images")]
+            Self::Images => true,
+            _ => false,
+        }
+    }
+
     /// The fields that can be assigned a column.
     fn fields(self) -> &'static [&'static str] {
         match self {
@@ -406,6 +419,8 @@ impl Task {
             Self::Choices => &["context", "choices", "label"],
             Self::Tags => &["words", "tags"],
             Self::Questions => &["id", "title", "context", "question", "answers"],
+            #[cfg(feature = "images")]
+            Self::Images => &["image", "label"],
         }
     }
 }

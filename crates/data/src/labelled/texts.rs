@@ -268,7 +268,7 @@ fn known(
     })
 }
 
-fn target(
+pub(super) fn target(
     cell: Value,
     wanted: &RequestedColumn,
     line: u64,

@@ -52,6 +52,7 @@ pub(super) fn page(report: &Report<'_>, worst: &[usize], place: &InRun<'_>, curv
         summary,
         facts: &facts,
         run: place.index,
+        pictures: report.predictions.is_some_and(Predictions::has_pictures),
         ..Page::default()
     };
     page.with(content)

@@ -25,6 +25,7 @@ mod layers;
 mod map;
 mod matrix;
 mod page;
+mod pictures;
 mod runs;
 mod scatter;
 mod seeds;
@@ -47,6 +48,7 @@ pub use labels::{LabelExample, LabelPredictions};
 pub use layers::{LayerLine, LayerPanel, LayersReport};
 pub use map::MapReport;
 pub use maud::Markup;
+pub use pictures::{Picture, RestoredExample, RestoredPredictions, WithPictures};
 pub use runs::{RunCurves, RunsReport};
 pub use seeds::{SeedRun, SeedsReport};
 pub use service::ServicePage;
@@ -117,6 +119,11 @@ pub trait Predictions {
     /// Whether the page colours an example by [`is_error`](Self::is_error).
     fn is_judged(&self) -> bool {
         true
+    }
+
+    /// Whether examples are shown with pictures, which the page then holds.
+    fn has_pictures(&self) -> bool {
+        false
     }
 
     /// What a rule without a model scores on the same examples, if there is one to compare with.

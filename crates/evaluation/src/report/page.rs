@@ -9,6 +9,9 @@ use crate::chart;
 
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
+/// What a page with pictures may do: show those that it holds.
+const PICTURES: &str = "; img-src data:";
+
 /// What the page of a service may do beyond that: ask where it comes from. Its forms are read by its script alone.
 const ASKS: &str = "; connect-src 'self'; base-uri 'none'; form-action 'none'";
 
@@ -27,6 +30,8 @@ pub(super) struct Page<'a> {
     pub run: Option<&'a str>,
     /// Its own style.
     pub style: &'a str,
+    /// Whether it holds pictures.
+    pub pictures: bool,
     /// The SHA-256 in base64 of the one script that may run.
     pub script: Option<&'a str>,
     /// Whether that script may ask the service that the page comes from.
@@ -38,7 +43,8 @@ impl Page<'_> {
     pub(super) fn policy(&self) -> String {
         let script = self.script.map(|hash| format!("; script-src 'sha256-{hash}'")).unwrap_or_default();
         let asks = if self.asks { ASKS } else { "" };
-        format!("{POLICY}{script}{asks}")
+        let pictures = if self.pictures { PICTURES } else { "" };
+        format!("{POLICY}{pictures}{script}{asks}")
     }
 
     /// The page with this content after its header.

@@ -1,5 +1,6 @@
 use super::inspected::attend;
 use super::part_type::{PartKind, PartType};
+use super::stochastic_depth::stochastic_depth;
 use super::sub_layer::SubLayer;
 use super::{
     Attention, AttentionInput, AttentionOutput, FeedForward, FeedForwardConfig, Norm, NormKind,
@@ -36,6 +37,7 @@ impl EncoderLayerConfig {
             convolution: None,
             attention_output_dropout: self.attention_output_dropout,
             feed_forward_output_dropout: self.feed_forward_output_dropout,
+            stochastic_depth: 0.0,
             norm: self.norm,
             attention_type: PartType::new(PartKind::Attention),
         }
@@ -63,6 +65,7 @@ pub struct EncoderLayer<A: Attention> {
     pub convolution: Option<ResidualConvolution>,
     attention_output_dropout: f64,
     feed_forward_output_dropout: f64,
+    stochastic_depth: f64,
     #[module(skip)]
     norm: NormPlacement,
     attention_type: PartType<A>,
@@ -71,6 +74,12 @@ pub struct EncoderLayer<A: Attention> {
 linear_maps!(EncoderLayer<A: Attention> { attention, feed_forward });
 
 impl<A: Attention> EncoderLayer<A> {
+    /// Sets the probability that a sub-layer is left out for a sequence in training (Huang et al. 2016).
+    pub fn with_stochastic_depth(mut self, probability: f64) -> Self {
+        self.stochastic_depth = probability;
+        self
+    }
+
     /// Returns the layer's output as the context, with the attention probabilities if requested.
     ///
     /// If only some tokens are wanted, the output holds only these: the attention may still look at the others, but the
@@ -81,6 +90,8 @@ impl<A: Attention> EncoderLayer<A> {
     /// - returns `[batch, q_len, d_model]`, or `[1, n, d_model]` for `n` wanted tokens
     pub fn forward(&self, input: AttentionInput<'_>) -> AttentionOutput {
         let (x, wanted, mask) = (input.queries.clone(), input.wanted, input.mask);
+        let [batch, len, _] = x.dims();
+        let kept = |y| stochastic_depth(y, self.stochastic_depth, [batch, len], mask, wanted);
         let convolved = self.convolution.as_ref().map(|convolution| (convolution, x.clone()));
         let around = |norm, dropout| SubLayer { placement: self.norm, norm, dropout };
         let mut weights = None;
@@ -90,12 +101,12 @@ impl<A: Attention> EncoderLayer<A> {
             |queries| {
                 let attended = attend(&self.attention, AttentionInput { queries, ..input });
                 weights = attended.weights;
-                attended.context
+                kept(attended.context)
             },
         );
         let context =
             around(Some(&self.feed_forward_norm), self.feed_forward_output_dropout)
-                .forward(x, None, |x| self.feed_forward.forward(x));
+                .forward(x, None, |x| kept(self.feed_forward.forward(x)));
         let context = match convolved {
             Some((convolution, x)) => convolution.forward(x, context, mask, wanted),
             None => context,

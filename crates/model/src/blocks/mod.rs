@@ -31,6 +31,7 @@ mod rms_norm;
 mod rotary;
 mod rounded;
 mod scalar_mix;
+mod stochastic_depth;
 mod sub_layer;
 mod transformer_xl;
 

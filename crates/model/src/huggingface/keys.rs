@@ -93,6 +93,17 @@ pub(super) const CONFIG_KEYS: Keys = Keys {
         ],
         // Sizes that follow from others: GPT-2's, and BART's number of encoder layers.
         &["n_ctx", "num_hidden_layers"],
+        // Of parts of Vision Transformers that this crate does not build: the pooler, and the head that restores pixels.
+        &["encoder_stride", "pooler_act", "pooler_output_size"],
+        // Of MAE's decoder and its loss, for its encoder by itself.
+        &[
+            "decoder_hidden_size",
+            "decoder_intermediate_size",
+            "decoder_num_attention_heads",
+            "decoder_num_hidden_layers",
+            "mask_ratio",
+            "norm_pix_loss",
+        ],
         // Of pipelines, and of sentence-transformers, which other readers ask for.
         &["prefix", "sbert_ce_default_activation_function", "sentence_transformers", "task_specific_params"],
         // Of heads, for models that have none; of BART's the dropout in training.

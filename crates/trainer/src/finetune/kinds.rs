@@ -8,11 +8,12 @@ use super::prompt::PromptKind;
 use super::section::TaskSection;
 use super::tags::TagKind;
 use super::texts::TextKind;
+use crate::images::ImageTaskSection;
 
 impl TaskSettings for TaskSection {
-    /// All kinds: an unknown one gets an error that lists them.
-    fn is_of(_: &str) -> bool {
-        true
+    /// All kinds but that of images: an unknown one gets an error that lists them.
+    fn is_of(kind: &str) -> bool {
+        kind != ImageTaskSection::KIND
     }
 
     fn kind(&self) -> Box<dyn TaskKind + '_> {

@@ -64,6 +64,7 @@ pub use saved_model::{OpenedModel, SavedModel};
 pub use section::{PromptSection, TaggingSection, TaskSection, ValueLoss};
 pub use tags::{SentenceFeatures, SentenceTags, TagScores, TagTask, Tagger, Tags};
 pub use task::{Encoded, Features, PretrainedTask, RowKind, ScoreRows, Task, TokenFeatures, input};
+pub(crate) use task::{argmax, softmax};
 pub use task_model::{Answered, Cost, Measurement, Predicted};
 pub use task_run::TaskRun;
 pub use template::{PromptFeatures, Template};

@@ -348,7 +348,7 @@ pub(super) fn rows(values: Tensor<2>) -> Vec<Vec<f32>> {
 }
 
 /// Softmax in 64 bits.
-pub(super) fn softmax(logits: &[f32]) -> Vec<f64> {
+pub(crate) fn softmax(logits: &[f32]) -> Vec<f64> {
     let greatest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let exps: Vec<f64> = logits.iter().map(|x| f64::from(x - greatest).exp()).collect();
     let sum: f64 = exps.iter().sum();
@@ -356,7 +356,7 @@ pub(super) fn softmax(logits: &[f32]) -> Vec<f64> {
 }
 
 /// The index of the maximum, the first one on ties.
-pub(super) fn argmax(values: &[f64]) -> usize {
+pub(crate) fn argmax(values: &[f64]) -> usize {
     let mut best = 0;
     for (i, value) in values.iter().enumerate() {
         if *value > values[best] {

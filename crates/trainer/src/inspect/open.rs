@@ -14,7 +14,7 @@ use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::awd_lstm::{AwdLstmClassifierConfig, AwdLstmConfig};
 use cloze_model::bert::MlmHead;
-use cloze_model::blocks::LinearMaps;
+use cloze_model::blocks::{LinearMaps, pack_weights};
 use cloze_model::elmo::{ElmoClassifierConfig, ElmoConfig, ElmoTaggerConfig};
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{
@@ -125,6 +125,7 @@ impl Opened {
         // Parameters are constants with gradients too: they are asked for at embeddings and at attention.
         let has_integers = model.linear_maps_mut().iter().any(|map| map.is_stored());
         let tracked = (!has_integers).then(|| model.clone().train().no_grad());
+        pack_weights(&mut model);
         Self {
             folder: folder.into(),
             name,

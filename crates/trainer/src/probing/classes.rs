@@ -21,7 +21,7 @@ const MEASURED: usize = 1_024;
 
 /// A probe's inputs and labels.
 #[derive(Clone, Copy)]
-pub(super) struct Examples<'a> {
+pub(crate) struct Examples<'a> {
     /// One layer's vectors, or those of several layers to concatenate, each `[n · width]`.
     pub layers: &'a [&'a [f32]],
     pub width: usize,
@@ -50,7 +50,7 @@ impl Examples<'_> {
 }
 
 /// A classification model.
-pub(super) trait Classifier: Module {
+pub(crate) trait Classifier: Module {
     /// # Shapes
     /// - `inputs`: `[n, features]`; returns `[n, n_classes]`
     fn logits(&self, inputs: Tensor<2>) -> Tensor<2>;
@@ -69,7 +69,7 @@ impl Classifier for MixedProbe {
 }
 
 /// How and where probes are trained.
-pub(super) struct Training<'a> {
+pub(crate) struct Training<'a> {
     pub section: &'a ProbeSection,
     pub n_classes: usize,
     /// A device without autodiff.
@@ -147,7 +147,7 @@ impl Training<'_> {
 }
 
 /// The result of an evaluation.
-pub(super) struct Measured {
+pub(crate) struct Measured {
     /// The fraction of rows classified correctly.
     pub accuracy: f64,
     /// The sum of the rows' cross-entropies.
@@ -155,7 +155,7 @@ pub(super) struct Measured {
 }
 
 /// Evaluates a trained probe.
-pub(super) fn measure(
+pub(crate) fn measure(
     model: &impl Classifier,
     examples: &Examples<'_>,
     rows: &[usize],

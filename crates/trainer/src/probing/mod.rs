@@ -11,7 +11,7 @@
 //! The encoder is frozen, and its states are computed once. The result is a page and a file of metrics by layer
 //! ([`LayersReport`]). The same config, seed and device give bit-identical metrics.
 
-mod classes;
+pub(crate) mod classes;
 mod config;
 mod geometry;
 mod run;

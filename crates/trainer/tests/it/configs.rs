@@ -12,6 +12,7 @@ use cloze_trainer::config::{
 use cloze_trainer::engine::Plan;
 use cloze_trainer::engine::schedule::Schedule;
 use cloze_trainer::finetune::FineTuneRun;
+use cloze_trainer::images::{ContrastiveViewsRun, ImageRun, MaskedPatchesRun};
 use cloze_trainer::probing::ProbeConfig;
 use cloze_trainer::runs::{KINDS, RunKind, plan_of};
 use cloze_trainer::translation::TranslationRun;
@@ -80,6 +81,9 @@ fn every_config_resolves_and_reads_back_as_itself() {
         read_back::<AwdLstmRun>(),
         read_back::<ElmoRun>(),
         read_back::<PermutationRun>(),
+        read_back::<ImageRun>(),
+        read_back::<MaskedPatchesRun>(),
+        read_back::<ContrastiveViewsRun>(),
         tuned,
         translating,
     ];

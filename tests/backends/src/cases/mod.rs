@@ -3,6 +3,7 @@
 mod decoders;
 mod encoders;
 mod heads;
+mod images;
 mod operations;
 mod probes;
 mod recurrent;
@@ -63,6 +64,11 @@ pub const CASES: &[Case] = &[
     Case { name: "probe with a hidden layer", run: probes::class },
     Case { name: "probe of a mean over layers", run: probes::mixed },
     Case { name: "structural probe", run: probes::structural },
+    Case { name: "ViT", run: images::vit },
+    Case { name: "ViT, resized positions, mean of patches", run: images::resized },
+    Case { name: "DeiT, both heads", run: images::deit },
+    Case { name: "MAE", run: images::mae },
+    Case { name: "SimCLR", run: images::simclr },
     Case { name: "GPT-2", run: decoders::gpt2 },
     Case { name: "Llama", run: decoders::llama },
     Case { name: "Mistral's window", run: decoders::window },

@@ -1,6 +1,7 @@
 //! `cloze eval`.
 
 mod cost;
+mod images;
 mod side_by_side;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Report;
 use cloze_trainer::config::ConfigFile;
 use cloze_trainer::finetune::{Advance, EvaluationData, FineTuneRun, Predictor};
+use cloze_trainer::images::ImageRun;
 use cloze_trainer::runs::RunKind;
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -87,6 +89,9 @@ pub fn run(args: &Args) -> Result<()> {
     let ConfigArgs { config: path, settings } = &args.file;
     let wrong = |message: String| WrongUsage::new(anyhow!("{}: {message}", path.display()));
     let file = ConfigFile::open(path).map_err(WrongUsage::new)?;
+    if ImageRun::is_of(&file) {
+        return images::run(args, &file);
+    }
     if !<FineTuneRun>::is_of(&file) {
         return Err(wrong("not a fine-tuning configuration: it has no [task]".into()).into());
     }

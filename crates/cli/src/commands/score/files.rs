@@ -1,13 +1,12 @@
 //! Translations, references and sources, read in parallel.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use cloze_evaluation::table::grouped;
 use cloze_evaluation::translation::trimmed;
 
-use super::Common;
 use crate::lines::{Batch, Lines};
 
 /// Lines processed together: enough for all cores.
@@ -57,15 +56,21 @@ pub struct Files {
 }
 
 impl Files {
-    pub fn open(args: &Common) -> Result<Self> {
-        let systems =
-            [args.input.as_deref()].into_iter().chain(args.paired.iter().map(|path| Some(path.as_path())));
-        let others = args.reference.iter().chain(&args.by_length).map(|path| Some(path.as_path()));
-        let streams = systems.chain(others).map(|path| Stream::open(path, args.max_line_bytes));
+    /// Opens the first system's translations, by default standard input, those of the other systems, the references,
+    /// and what was translated. Lines have at most `max` bytes.
+    pub fn open(
+        input: Option<&Path>,
+        paired: &[PathBuf],
+        references: &[PathBuf],
+        source: Option<&Path>,
+        max: usize,
+    ) -> Result<Self> {
+        let others = paired.iter().chain(references).map(PathBuf::as_path).chain(source).map(Some);
+        let streams = [input].into_iter().chain(others).map(|path| Stream::open(path, max));
         Ok(Self {
             streams: streams.collect::<Result<_>>()?,
-            n_systems: 1 + args.paired.len(),
-            n_references: args.reference.len(),
+            n_systems: 1 + paired.len(),
+            n_references: references.len(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! `cloze score`.
 
+mod captions;
 mod files;
 mod reports;
 
@@ -14,30 +15,49 @@ use cloze_evaluation::translation::{
 };
 use rayon::prelude::*;
 
+use self::captions::{CaptionArgs, CaptionMetric};
 use self::files::Files;
 use self::reports::{paired, table_by_length};
 use crate::failure::WrongUsage;
 use crate::lines;
 use crate::output::{Output, say};
 
-/// Score translations by BLEU, chrF or TER, as sacreBLEU does.
+/// Score translations by BLEU, chrF or TER, as sacreBLEU does, and captions of images as pycocoevalcap does.
 ///
 /// Example: cloze score bleu --reference test.de < translations.de
 ///
-/// Translations and references are plain text, one sentence per line. A score equals sacreBLEU's with the same
-/// signature, except for the version in it. So do confidence intervals and p-values: the random numbers are
-/// sacreBLEU's too.
+/// Translations and references are plain text, one sentence per line. A translation's score equals sacreBLEU's with
+/// the same signature, except for the version in it. So do confidence intervals and p-values: the random numbers
+/// are sacreBLEU's too. A caption's score equals pycocoevalcap's on the same tokens.
 #[derive(Subcommand)]
 #[command(after_long_help = "\
 More examples:
   cloze score bleu --reference test.de --confidence --json < translations.de
   cloze score chrf --word-order 2 --reference first.de second.de < translations.de
   cloze score ter --reference test.de --paired other.de --test randomization < translations.de
-  cloze score bleu --reference test.de --by-length test.en --plot lengths.svg --input new.de --paired old.de")]
+  cloze score bleu --reference test.de --by-length test.en --plot lengths.svg --input new.de --paired old.de
+  cloze score cider --tokenize simple --reference first.txt second.txt third.txt < captions.txt
+  cloze score caption-bleu --reference first.txt second.txt --json < captions.txt")]
 pub enum Command {
     Bleu(BleuArgs),
     Chrf(ChrfArgs),
     Ter(TerArgs),
+    /// Score captions by CIDEr-D, the similarity of n-grams that are rare in other images' references (Vedantam et al.
+    /// 2015).
+    ///
+    /// Example: cloze score cider --reference first.txt second.txt < captions.txt
+    ///
+    /// From 0 to 10. The references of all images decide what is rare, so a caption's score depends on the others; of
+    /// one image alone it is 0.
+    Cider(CaptionArgs),
+    /// Score captions by ROUGE-L, the longest common subsequence of words (Lin 2004).
+    ///
+    /// Example: cloze score rouge-l --reference first.txt second.txt < captions.txt
+    RougeL(CaptionArgs),
+    /// Score captions by BLEU-1 to BLEU-4 as pycocoevalcap does, which is not sacreBLEU's.
+    ///
+    /// Example: cloze score caption-bleu --reference first.txt second.txt < captions.txt
+    CaptionBleu(CaptionArgs),
 }
 
 /// Score translations by BLEU, the precisions of n-grams up to four words (Papineni et al. 2002).
@@ -220,6 +240,9 @@ pub fn run(command: &Command) -> Result<()> {
             };
             args.common.run(&metric, false)
         }
+        Command::Cider(args) => args.run(CaptionMetric::Cider),
+        Command::RougeL(args) => args.run(CaptionMetric::RougeL),
+        Command::CaptionBleu(args) => args.run(CaptionMetric::Bleu),
     }
 }
 
@@ -238,7 +261,13 @@ impl Common {
             let error = anyhow!("`--samples` and `--seed` are for `--confidence` and `--paired`");
             return Err(WrongUsage::new(error).into());
         }
-        let mut files = Files::open(self)?;
+        let mut files = Files::open(
+            self.input.as_deref(),
+            &self.paired,
+            &self.reference,
+            self.by_length.as_deref(),
+            self.max_line_bytes,
+        )?;
         let mut output = Output::new();
         let mut systems: Vec<System> = files.systems().map(|name| self.system(name, draws)).collect();
         let mut n_tokenized = 0;

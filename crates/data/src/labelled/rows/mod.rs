@@ -24,6 +24,8 @@ pub(crate) struct RequestedColumn {
     pub column: Column,
     /// Whether a row without it is bad; otherwise its cell is null.
     pub required: bool,
+    /// Whether its cells may be bytes that are no text: Parquet's are then objects whose `bytes` are in base64.
+    pub raw: bool,
     /// How messages name settings.
     pub named: Named,
 }
@@ -119,7 +121,7 @@ pub(crate) type Read<R> = Box<dyn Iterator<Item = std::result::Result<R, Problem
 impl RequestedColumn {
     /// A required column.
     pub fn of(field: &str, column: Column, named: Named) -> Self {
-        Self { field: field.into(), column, required: true, named }
+        Self { field: field.into(), column, required: true, raw: false, named }
     }
 
     pub fn required(field: &str, source: &LabelledSource) -> Self {

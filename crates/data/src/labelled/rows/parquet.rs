@@ -5,12 +5,14 @@ use crate::corpus::{Problem, shown};
 use crate::labelled::source::Column;
 use crate::not_utf8;
 use crate::panics::guarded;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::reader::RowIter;
 use parquet::record::{Field, Row as ParquetRow};
 use parquet::schema::types::Type;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -131,12 +133,29 @@ impl Rows {
             let Some(name) = name else { return Ok(Value::Null) };
             match row.get_column_iter().find(|(column, _)| *column == name) {
                 None => Ok(Value::Null),
-                Some((_, field)) => value(field, self.prints)
-                    .map_err(|detail| wanted.bad(self.row, "column of an unsupported type", detail)),
+                Some((_, field)) if wanted.raw => raw_value(field, self.prints),
+                Some((_, field)) => value(field, self.prints),
             }
+            .map_err(|detail| wanted.bad(self.row, "column of an unsupported type", detail))
         };
         let cells = self.wanted.iter().zip(&self.names).map(cell).collect::<Result<_, _>>()?;
         Ok(Row { line: self.row, cells })
+    }
+}
+
+/// A field whose bytes, if they are some, or those of its parts, are no text: as JSON, they are in base64.
+fn raw_value(field: &Field, prints: bool) -> Result<Value, String> {
+    let encoded = |bytes: &[u8]| Value::from(BASE64_STANDARD.encode(bytes));
+    match field {
+        Field::Bytes(bytes) => Ok(json!({"bytes": encoded(bytes.data())})),
+        Field::Group(row) => {
+            let fields = row.get_column_iter().map(|(name, field)| match field {
+                Field::Bytes(bytes) => Ok((name.clone(), encoded(bytes.data()))),
+                field => Ok((name.clone(), value(field, prints)?)),
+            });
+            fields.collect::<Result<Map<_, _>, String>>().map(Value::Object)
+        }
+        field => value(field, prints),
     }
 }
 

@@ -36,6 +36,8 @@ mod seq2seq;
 mod t5;
 mod t5_encoder;
 mod transformer;
+mod vit;
+mod vit_mae;
 mod xlm;
 mod xlnet;
 

@@ -102,7 +102,8 @@ pub(super) mod tests {
         let (device, folder) = (Device::flex(), tempfile::tempdir().unwrap());
         let model = config.init(&mut ParamInit::new(&device, 4));
         save_published(folder.path(), &model, config, FloatType::F32).unwrap();
-        assert_eq!(model_type(folder.path()).unwrap().as_deref(), Some(C::MODEL_TYPES[0]));
+        let saved_as = model_type(folder.path()).unwrap();
+        assert!(saved_as.as_deref().is_some_and(|found| C::MODEL_TYPES.contains(&found)), "{saved_as:?}");
         let (read, loaded, report) =
             load_published::<C>(folder.path(), &mut ParamInit::new(&device, 5)).unwrap();
         assert_eq!(&read, config);

@@ -16,10 +16,9 @@ use super::task::{
     sequences,
 };
 use crate::Result;
-use crate::engine::gradients;
+use crate::chunks::gradients_in_chunks;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
-use cloze_data::derive_seed;
 use cloze_data::labelled::{SentenceExample, Target, TextExample, TokenSequence, encode_texts};
 use cloze_evaluation::embeddings::Similarity;
 use cloze_evaluation::report::{Predictions, SimilarityExample, SimilarityKind, SimilarityPredictions};
@@ -30,8 +29,8 @@ use cloze_model::tasks::DropoutOverrides;
 use cloze_model::{ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
-use tracing::trace_span;
 
 pub use losses::{EmbeddingBatch, EmbeddingLoss, TripletDistance, pair_features};
 pub use model::SentenceEncoder;
@@ -299,36 +298,13 @@ impl Task for EmbeddingTask {
         device: &Device,
     ) -> Option<(f64, GradientsParams)> {
         let sequences = self.ordered(batch);
-        // Where all fit into one chunk nothing is spared.
-        let chunk = self.section.chunk.filter(|chunk| *chunk < sequences.len())?.max(1);
-        // Each chunk draws the same dropout in both passes.
-        let embed = |(place, part): (usize, &[&TokenSequence])| {
-            device.seed(derive_seed(seed, &[place as u64]));
-            self.embed(model, part, device)
+        let embed = |part: Range<usize>| self.embed(model, &sequences[part], device);
+        let loss = |rows: Tensor<2>| {
+            let scores = EmbeddingScores { rows, classifier: model.classifier.clone() };
+            self.loss(scores, batch)
         };
-        let forward = trace_span!("forward").entered();
-        let rows: Vec<Tensor<2>> =
-            sequences.chunks(chunk).enumerate().map(|part| embed(part).inner()).collect();
-        let rows = Tensor::from_inner(Tensor::cat(rows, 0)).require_grad();
-        let scores = EmbeddingScores { rows: rows.clone(), classifier: model.classifier.clone() };
-        let sum = self.loss(scores, batch);
-        drop(forward);
-        let _backward = trace_span!("backward").entered();
-        let value = sum.clone().into_scalar::<f64>();
-        let gradients = (sum * factor).backward();
-        let of_rows = rows.grad(&gradients)?;
-        let [_, width] = of_rows.dims();
-        // What stands beside the encoder has its gradients by now.
-        let mut all = Some(GradientsParams::from_grads(gradients, model));
-        for (place, part) in sequences.chunks(chunk).enumerate() {
-            let from = place * chunk;
-            let of_part = of_rows.clone().slice([from..from + part.len(), 0..width]);
-            // Its gradient by the parameters is the loss's by way of these embeddings.
-            let product = (embed((place, part)) * Tensor::from_inner(of_part)).sum();
-            let more = GradientsParams::from_grads(product.backward(), model);
-            all = Some(gradients::add(model, all, more));
-        }
-        Some((value, all.unwrap_or_default()))
+        let sizes = (sequences.len(), self.section.chunk?);
+        gradients_in_chunks(model, sizes, embed, loss, (factor, seed), device)
     }
 
     fn mixes_lengths(&self) -> bool {

@@ -8,6 +8,7 @@ use super::*;
 use crate::engine::gradients::global_norm;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tolerance;
+use cloze_data::derive_seed;
 use cloze_model::HasBackbone;
 use cloze_model::bert::Pooling;
 use serde_json::Value;

@@ -91,7 +91,7 @@ pub struct InputKey {
 
 impl InputKey {
     /// A required text.
-    pub(super) const fn text(name: &'static str) -> Self {
+    pub(crate) const fn text(name: &'static str) -> Self {
         Self { name, required: true, list: false }
     }
 

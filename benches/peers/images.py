@@ -1,0 +1,97 @@
+"""Models of images by transformers, as `cargo xtask bench images` runs them beside ours.
+
+    python benches/peers/images.py step vit|mae STEPS f32|bf16
+    python benches/peers/images.py predict FOLDER BATCH ROUNDS f32|bf16|int8
+    python benches/peers/images.py make FOLDER
+
+`step`: a step with fused AdamW and clipping, at the sizes of `configs/cifar10-vit.toml` and `configs/cifar10-mae.toml`. `bf16` is
+torch's autocast. `predict`: the logits of a batch of images of the model's size, each made from bytes by the processor's
+arithmetic; `bf16` are weights of that type, `int8` is torch's dynamic quantization of linear maps. `make` writes a ViT-B/16 of
+random weights. Prints one JSON line with the median and the process's peak memory; a rate counts images. Threads are torch's
+default; set OMP_NUM_THREADS to choose.
+
+    pip install torch==2.9.0 transformers==4.57.6
+"""
+
+import json
+import resource
+import statistics
+import sys
+import time
+
+import torch
+from transformers.models.vit import ViTConfig, ViTForImageClassification
+from transformers.models.vit_mae import ViTMAEConfig, ViTMAEForPreTraining
+
+SIZES = dict(image_size=32, patch_size=4, num_hidden_layers=6, hidden_size=192, num_attention_heads=3, intermediate_size=384,
+             layer_norm_eps=1e-6, attn_implementation="sdpa")
+
+
+def values(*shape):
+    n = 1
+    for size in shape:
+        n *= size
+    return ((torch.arange(n) * 7919 % 2003) / 1001.0 - 1.0).view(shape)
+
+
+def report(times, n_images):
+    ms = statistics.median(times)
+    print(json.dumps({"ms": round(ms, 2), "per_s": round(n_images / ms * 1e3, 2),
+                      "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1)}))
+
+
+def steps_of(what, steps, precision):
+    if what == "vit":
+        n, model = 128, ViTForImageClassification(ViTConfig(**SIZES, num_labels=10))
+        pixels, labels = values(n, 3, 32, 32), torch.arange(n) % 10
+        loss_of = lambda: torch.nn.functional.cross_entropy(model(pixels).logits, labels)
+    else:
+        n, model = 256, ViTMAEForPreTraining(ViTMAEConfig(
+            **SIZES, decoder_hidden_size=96, decoder_num_hidden_layers=2, decoder_num_attention_heads=3,
+            decoder_intermediate_size=192, norm_pix_loss=True))
+        pixels = values(n, 3, 32, 32)
+        loss_of = lambda: model(pixels).loss
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, eps=1e-6, weight_decay=0.01, fused=True)
+    times = []
+    for step in range(steps + 2):
+        start = time.perf_counter()
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            loss = loss_of()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if step >= 2:
+            times.append((time.perf_counter() - start) * 1e3)
+    report(times, n)
+
+
+def predict(folder, batch, rounds, precision):
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    model = ViTForImageClassification.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa").eval()
+    if precision == "int8":
+        model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
+    side = model.config.image_size
+    grey = (torch.arange(side * side) * 7919 % 256).to(torch.uint8).view(1, 1, side, side).expand(batch, 3, side, side)
+    times = []
+    with torch.inference_mode():
+        for round in range(rounds + 1):
+            start = time.perf_counter()
+            pixels = ((grey * (1 / 255)) - 0.5) / 0.5
+            model(pixels.to(dtype)).logits.float().softmax(-1).tolist()
+            if round > 0:
+                times.append((time.perf_counter() - start) * 1e3)
+    report(times, batch)
+
+
+torch.manual_seed(0)
+match sys.argv[1:]:
+    case ["step", what, steps, precision]:
+        steps_of(what, int(steps), precision)
+    case ["predict", folder, batch, rounds, precision]:
+        predict(folder, int(batch), int(rounds), precision)
+    case ["make", folder]:
+        ViTForImageClassification(ViTConfig(num_labels=1000)).save_pretrained(folder)
+    case _:
+        sys.exit(__doc__)

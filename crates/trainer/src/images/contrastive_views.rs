@@ -1,0 +1,312 @@
+//! Learning from pairs of views without labels (Chen et al. 2020, "SimCLR"): config, recipe and run.
+
+use super::config::{
+    FREE_KEYS, ImageDataSection, ImageEval, ImageTaskSection, ImageTrain, NewVit, check_data, check_steps,
+    of_model,
+};
+use super::data::{ImageSplits, Reading, pixels};
+use super::features::probe;
+use super::start::{PREPROCESSOR, settings};
+use crate::chunks::gradients_in_chunks;
+use crate::config::validate::{Check, at_least, ensure, positive};
+use crate::config::{ConfigFile, Run, layered};
+use crate::engine::origin::Input;
+use crate::engine::run_folder::RunFolder;
+use crate::engine::{
+    Advance, Exported, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term,
+    train_in,
+};
+use crate::metrics::progress::RunProgress;
+use crate::runs::RunKind;
+use crate::{Result, recompute};
+use burn::module::Module;
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor};
+use cloze_data::images::{AugmentConfig, ImageBatch, MixConfig, Preprocessing};
+use cloze_data::{Loader, derive_seed};
+use cloze_evaluation::figures::Figures;
+use cloze_evaluation::table::{self, grouped};
+use cloze_model::ParamInit;
+use cloze_model::huggingface::{FloatType, load_published_as, save_published};
+use cloze_model::vision::{SimClr, Vit, VitConfig, nt_xent};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// Separates the random stream of new parameters from all others of a seed.
+const INIT_STREAM: u64 = 0x1A72;
+
+/// Configures a run that trains a Vision Transformer on pairs of views: `objective.kind = "contrastive-views"`.
+pub type ContrastiveViewsRunConfig = Run<ContrastiveViewsRun>;
+
+/// The sections of a [`ContrastiveViewsRunConfig`] besides those common to all runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ContrastiveViewsRun {
+    /// `[objective]`: how views are compared.
+    pub objective: ContrastiveViewsSection,
+    /// `[model]`: the network; the result is it alone.
+    pub model: NewVit,
+    /// `[data]`: images for training and evaluation. Classes are used in evaluations alone.
+    pub data: ImageDataSection,
+    /// `[augment]`: the random changes that make a view. Default none, which teaches nothing.
+    #[serde(default)]
+    pub augment: AugmentConfig,
+    /// `[train]`: epochs and batches; a batch of `N` images has `2N` views.
+    pub train: ImageTrain,
+    /// `[eval]`: when to evaluate, by which metric, and when to stop.
+    #[serde(default)]
+    pub eval: ImageEval,
+}
+
+/// `[objective]` of training on pairs of views.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum ContrastiveViewsSection {
+    /// Two views of an image are to be nearer to one another than to all other views of the batch (Chen et al. 2020).
+    ContrastiveViews {
+        /// The temperature τ. Default 0.5.
+        #[serde(default = "half")]
+        temperature: f64,
+        /// Features of the projection, which is not kept. Default 128.
+        #[serde(default = "projection")]
+        d_projection: usize,
+        /// Images whose graph is in memory at the same time: the same gradients in less memory, for one more forward pass.
+        /// Default: all of a batch.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chunk: Option<usize>,
+        /// Whether evaluations measure what the features know of the images' classes, which the data then have to have: the
+        /// `accuracy` of a linear probe, and that of the nearest training images, `neighbours`. Otherwise nothing is
+        /// measured. Default true.
+        #[serde(default = "yes")]
+        probe: bool,
+    },
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+fn projection() -> usize {
+    128
+}
+
+impl ContrastiveViewsSection {
+    /// Its name in configs.
+    pub(crate) const KIND: &'static str = "contrastive-views";
+}
+
+impl RunKind for ContrastiveViewsRun {
+    const FREE_KEYS: &'static [&'static str] = FREE_KEYS;
+
+    fn is_of(file: &ConfigFile) -> bool {
+        file.kind_of("objective") == Some(ContrastiveViewsSection::KIND)
+    }
+
+    fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
+        layered::read(file, sets, |config: &mut Run<Self>| validate(config))
+    }
+
+    /// Images, of which there may be millions, are known by the checkpoint's hash of them.
+    fn inputs(&self) -> Result<Vec<Input>> {
+        Ok(Vec::new())
+    }
+
+    fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        train_contrastive_views(run, options, progress)
+    }
+}
+
+fn validate(config: &Run<ContrastiveViewsRun>) -> Check {
+    let ContrastiveViewsRun { objective, model, data, augment, train, eval } = &config.kind;
+    let ContrastiveViewsSection::ContrastiveViews { temperature, d_projection, chunk, .. } = objective;
+    positive("objective.temperature", *temperature)?;
+    at_least(1, "objective.d_projection", *d_projection)?;
+    at_least(1, "objective.chunk", chunk.unwrap_or(1))?;
+    ensure(data.size.is_some(), "data.size", "absent", "height and width of the model's input: `[32, 32]`")?;
+    model.vit(data.size.unwrap_or_default()).validate().map_err(of_model)?;
+    let key = "model.distillation_piece";
+    ensure(!model.distillation_piece, key, true, "false: there is no teacher")?;
+    ensure(
+        train.batch_size > 1,
+        "train.batch_size",
+        train.batch_size,
+        "at least 2: an image is compared with others",
+    )?;
+    if let Some(shots) = data.shots {
+        ensure(false, "data.shots", shots, "it to be absent: classes are not read in training")?;
+    }
+    check_data(data, augment)?;
+    check_steps(data, train, eval, &config.common)
+}
+
+/// Trains a network on pairs of views as configured.
+///
+/// # Errors
+/// Invalid data or run folder; a non-finite loss if the config says to stop on one.
+pub fn train_contrastive_views(
+    config: &ContrastiveViewsRunConfig,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    let folder = RunFolder::open(&options.folder, config, options.resume)?;
+    let device = options.device.clone().autodiff();
+    recompute::check(config.train.recompute, &device)?;
+    let preprocessing = config.data.preprocessing(None);
+    let seed = config.common.run.seed;
+    let mix = MixConfig::default();
+    let ContrastiveViewsSection::ContrastiveViews { temperature, d_projection, chunk, probe } =
+        config.objective;
+    let classes = ImageTaskSection::ImageClassification { labels: None, label_smoothing: 0.0 };
+    let task = probe.then_some(&classes);
+    let reading = Reading { task, data: &config.data, augment: &config.augment, mix: &mix, seed };
+    let found = reading.find(progress)?;
+    let splits = reading.prepare(found, &preprocessing)?.with_views(2);
+    if options.stop.load(Ordering::Relaxed) {
+        return Ok(Outcome::Stopped { step: 0 });
+    }
+    let shape = config.model.vit(config.data.size.unwrap_or_default());
+    shape.validate()?;
+    let init = &mut ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM]));
+    let mut model = SimClr::new(shape.init(init), d_projection, init);
+    model.encoder.encoder.recompute = config.train.recompute;
+    let settings = settings(&config.common, &config.train, &config.eval, splits.train.examples().len());
+    progress.note(&table::facts(
+        "images",
+        [
+            ("train", grouped(splits.train.examples().len() as u64)),
+            ("views a step", grouped((2 * config.train.batch_size * config.train.accumulate) as u64)),
+            ("steps", grouped(settings.steps)),
+            ("parameters", grouped(model.num_params() as u64)),
+        ],
+    ));
+    let recipe = ContrastiveViews {
+        key: splits.train.checksum()?,
+        splits,
+        train: &config.train,
+        eval: &config.eval,
+        shape,
+        preprocessing,
+        temperature,
+        chunk,
+        seed,
+    };
+    train_in(&folder, &recipe, model, &settings, options, progress)
+}
+
+/// The training of a [`SimClr`]: the mean of [`nt_xent`] over all views.
+#[derive(Debug)]
+struct ContrastiveViews<'a> {
+    splits: ImageSplits,
+    /// Identifies the training images.
+    key: String,
+    train: &'a ImageTrain,
+    eval: &'a ImageEval,
+    shape: VitConfig,
+    preprocessing: Preprocessing,
+    temperature: f64,
+    chunk: Option<usize>,
+    seed: u64,
+}
+
+impl Objective for ContrastiveViews<'_> {
+    type Model = SimClr<Vit>;
+    type Batch = ImageBatch;
+
+    fn terms(&self, _: u64) -> Vec<Term> {
+        vec![Term::new("loss")]
+    }
+
+    fn counts(&self, batch: &ImageBatch) -> Vec<f64> {
+        vec![batch.n_images() as f64]
+    }
+
+    fn sums(&self, model: &Self::Model, batch: &ImageBatch, device: &Device) -> Vec<Tensor<1>> {
+        vec![nt_xent(model.forward(pixels(batch, device)), self.temperature).sum()]
+    }
+
+    fn gradients(
+        &self,
+        model: &Self::Model,
+        batch: &ImageBatch,
+        factors: &[f64],
+        seed: u64,
+        device: &Device,
+    ) -> Option<(Vec<f64>, GradientsParams)> {
+        let all = pixels(batch, device);
+        let rows = |views: Range<usize>| model.forward(all.clone().narrow(0, views.start, views.len()));
+        let loss = |rows| nt_xent(rows, self.temperature).sum();
+        let sizes = (batch.n_images(), self.chunk?);
+        let (sum, gradients) = gradients_in_chunks(model, sizes, rows, loss, (factors[0], seed), device)?;
+        Some((vec![sum], gradients))
+    }
+}
+
+impl Recipe for ContrastiveViews<'_> {
+    fn data(&self) -> String {
+        self.key.clone()
+    }
+
+    fn steps(&self, from: Position) -> Box<dyn Iterator<Item = Result<StepBatches<ImageBatch>>> + '_> {
+        let loader = Loader::new(self.splits.train.clone(), self.train.batch_size)
+            .with_workers(self.train.workers)
+            .with_ahead(self.train.prefetch);
+        StepBatches::from_loader(&loader, from, self.train.accumulate, |batch: &ImageBatch| {
+            batch.n_images() as u64
+        })
+    }
+
+    fn split(&self) -> Option<&str> {
+        self.splits.dev.as_ref().filter(|_| !self.splits.labels.is_empty()).map(|_| "dev")
+    }
+
+    fn evaluate(
+        &self,
+        model: &Self::Model,
+        device: &Device,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<Figures> {
+        let dev = self.splits.dev.as_ref().expect("only what `split` names is measured");
+        let data = [&*self.splits.train, dev];
+        let (n_classes, batch_size) = (self.splits.labels.len(), self.eval.batch_size);
+        let figures = probe(&model.encoder, data, n_classes, batch_size, self.seed, device, advanced)?;
+        match &self.eval.metric {
+            Some(name) => Ok(figures.with_main(name)?),
+            None => Ok(figures),
+        }
+    }
+
+    /// The network alone.
+    fn save(&self, model: &Self::Model, folder: &Path) -> Result<()> {
+        save_published(folder, &model.encoder, &self.shape, FloatType::F32)?;
+        Ok(self.preprocessing.write(&folder.join(PREPROCESSOR))?)
+    }
+
+    fn load(&self, model: Self::Model, folder: &Path) -> Result<Self::Model> {
+        let device = model.output.weight.lazy_device();
+        let (encoder, _) = load_published_as(&self.shape, folder, &mut ParamInit::new(&device, 0))?;
+        Ok(SimClr { encoder, ..model })
+    }
+
+    fn report(
+        &self,
+        exported: &Exported<'_, Self::Model>,
+        progress: &mut dyn RunProgress,
+    ) -> Result<Vec<SplitFigures>> {
+        let (Some(split), Some(figures)) = (self.split(), exported.figures) else { return Ok(Vec::new()) };
+        let page = exported.page(split, figures, None)?;
+        progress.note(&format!(
+            "{split}, the model after step {}\n{figures}\n{}",
+            exported.step,
+            page.display()
+        ));
+        Ok(vec![SplitFigures { split: split.into(), figures: figures.clone(), seconds: 0.0 }])
+    }
+}

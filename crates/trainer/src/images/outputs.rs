@@ -1,0 +1,88 @@
+use crate::Result;
+use crate::engine::Advance;
+use crate::finetune::{argmax, softmax};
+use burn::tensor::{Device, Tensor};
+use cloze_data::images::{ImageBatch, ImageData, ImageExample};
+use cloze_data::labelled::Target;
+use cloze_evaluation::report::{ClassExample, ClassPredictions, Picture};
+use cloze_ops::on_awake_cores;
+
+/// What a classifier says of an image.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ImageOutput {
+    /// The most probable class.
+    pub class: usize,
+    /// The probability of each class.
+    pub probabilities: Vec<f64>,
+}
+
+impl ImageOutput {
+    /// The output for each row of logits.
+    pub(super) fn of(logits: Tensor<2>) -> Vec<Self> {
+        let [_, n_classes] = logits.dims();
+        let logits: Vec<f32> = logits.into_data().iter::<f32>().collect();
+        let output = |logits: &[f32]| {
+            let probabilities = softmax(logits);
+            Self { class: argmax(&probabilities), probabilities }
+        };
+        logits.chunks_exact(n_classes.max(1)).map(output).collect()
+    }
+}
+
+/// The logits of a batch of images.
+pub(super) type Logits<'a> = dyn Fn(&ImageBatch, &Device) -> Tensor<2> + Sync + 'a;
+
+/// A model's outputs for the first `n` images, in order.
+///
+/// # Errors
+/// Those of decoding.
+pub(super) fn outputs(
+    logits: &Logits<'_>,
+    data: &ImageData,
+    n: usize,
+    batch_size: usize,
+    device: &Device,
+    advanced: &mut dyn FnMut(Advance),
+) -> Result<Vec<ImageOutput>> {
+    let mut all = Vec::with_capacity(n);
+    for start in (0..n).step_by(batch_size) {
+        let end = n.min(start + batch_size);
+        let batch = data.in_order(start..end)?;
+        all.extend(on_awake_cores(device, || ImageOutput::of(logits(&batch, device))));
+        advanced(Advance { done: end, share: end as f64 / n as f64 });
+    }
+    Ok(all)
+}
+
+/// Outputs beside the classes of their images.
+pub(super) fn predictions(labels: &[String], data: &ImageData, outputs: &[ImageOutput]) -> ClassPredictions {
+    let example = |(example, output): (&ImageExample, &ImageOutput)| {
+        let gold = match example.target {
+            Target::Class(class) => class,
+            _ => 0,
+        };
+        ClassExample {
+            id: String::new(),
+            texts: vec![example.image.to_string()],
+            gold,
+            predicted: output.class,
+            score: output.probabilities[output.class],
+            loss: -output.probabilities[gold].max(f64::MIN_POSITIVE).ln(),
+        }
+    };
+    ClassPredictions {
+        labels: labels.to_vec(),
+        positive: (labels.len() == 2).then_some(1),
+        examples: data.examples().iter().zip(outputs).map(example).collect(),
+    }
+}
+
+/// The longest side of a picture on a page, in pixels.
+const SIDE: usize = 128;
+
+/// The picture of an example; none if it does not decode any more.
+pub(super) fn picture(data: &ImageData, example: usize) -> Vec<Picture> {
+    let png = data.decoded(example).map(|image| image.thumbnail(SIDE).to_png());
+    png.into_iter().map(|png| Picture { caption: "", png }).collect()
+}

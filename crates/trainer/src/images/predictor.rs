@@ -1,0 +1,275 @@
+//! Answers of a saved classifier of images.
+
+use super::config::ImageRunConfig;
+use super::data::{held_out, pixels};
+use super::outputs::{ImageOutput, outputs, picture, predictions};
+use super::start::{PREPROCESSOR, read_preprocessing};
+use crate::engine::Advance;
+use crate::finetune::{InputKey, LineFields, Predicted, figures};
+use crate::{Result, TrainerError};
+use burn::tensor::{Device, Tensor};
+use cloze_data::SkipReport;
+use cloze_data::images::{
+    DecodeLimits, ImageBatch, ImageData, ImageExample, ImageSource, Preprocessing, labelled_images,
+    without_bad_images,
+};
+use cloze_data::labelled::{LabelSet, Labels, Loaded, Target};
+use cloze_evaluation::figures::Figures;
+use cloze_evaluation::report::{Predictions, WithPictures};
+use cloze_model::blocks::{pack_weights, quantize_int8};
+use cloze_model::huggingface::{Format, load_published, model_type};
+use cloze_model::vision::{ImageClassifier, ImageClassifierConfig, ImageEncoder, Vit, VitConfig};
+use cloze_model::{HasBackbone, ParamInit};
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+
+/// Images that are answered at a time.
+const BATCH: usize = 64;
+
+/// Whether a folder has a model of images.
+pub fn is_image_model(folder: &Path) -> bool {
+    matches!(model_type(folder), Ok(Some(kind)) if VitConfig::MODEL_TYPES.contains(&kind.as_str()))
+}
+
+/// A saved classifier of images. Can be shared between threads.
+#[derive(Debug)]
+pub struct ImagePredictor {
+    model: ImageClassifier<Vit>,
+    config: ImageClassifierConfig,
+    preprocessing: Preprocessing,
+    folder: PathBuf,
+    device: Device,
+}
+
+impl ImagePredictor {
+    /// The classifier in a folder: its model, and how images become its inputs. With `int8` the encoder's layers multiply
+    /// in 8 bits. `device` is without autodiff.
+    ///
+    /// # Errors
+    /// Those of reading the folder; a `preprocessor_config.json` that contradicts the model.
+    pub fn open(folder: &Path, device: &Device, int8: bool) -> Result<Self> {
+        let (config, mut model, report) =
+            load_published::<ImageClassifierConfig>(folder, &mut ParamInit::new(device, 0))?;
+        if let Some(missing) = report.missing.into_iter().next() {
+            return Err(TrainerError::NoTaskHead { folder: folder.into(), missing });
+        }
+        match int8 {
+            true => quantize_int8(model.backbone_mut()),
+            false => pack_weights(model.backbone_mut()),
+        }
+        let [height, width] = config.vit.image_size;
+        let preprocessing =
+            read_preprocessing(folder)?.unwrap_or_else(|| Preprocessing::to_size(height, width));
+        let unfit = |reason: String| {
+            let path = folder.join(PREPROCESSOR);
+            TrainerError::UnfitPreprocessing { path, reason }
+        };
+        match preprocessing.input_size() {
+            None => {
+                Err(unfit(format!("images keep their ratio, but the model takes {height} × {width} pixels")))
+            }
+            Some(found) if found != (height, width) => Err(unfit(format!(
+                "inputs have {} × {} pixels, but the model takes {height} × {width}",
+                found.0, found.1
+            ))),
+            Some(_) if config.vit.n_channels != 3 => Err(unfit(format!(
+                "inputs have 3 numbers for each pixel, but the model takes {}",
+                config.vit.n_channels
+            ))),
+            Some(_) => {
+                Ok(Self { model, config, preprocessing, folder: folder.into(), device: device.clone() })
+            }
+        }
+    }
+
+    /// The model's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The configuration of the model.
+    pub fn config(&self) -> &ImageClassifierConfig {
+        &self.config
+    }
+
+    /// The names of the classes.
+    pub fn labels(&self) -> &[String] {
+        &self.config.labels
+    }
+
+    /// How images become inputs.
+    pub fn preprocessing(&self) -> &Preprocessing {
+        &self.preprocessing
+    }
+
+    /// The logits of images, `[batch, classes]`, from `[batch, 3, height, width]`.
+    pub(super) fn logits(&self, pixels: Tensor<4>) -> Tensor<2> {
+        self.model.forward(pixels)
+    }
+
+    /// A vector for each image: what the head sees. `[batch, d_model]`
+    pub fn summaries(&self, batch: &ImageBatch) -> Tensor<2> {
+        self.model.encoder.summaries(pixels(batch, &self.device)).class
+    }
+
+    /// The keys read from an input line.
+    pub fn input_keys(&self) -> &'static [InputKey] {
+        const KEYS: [InputKey; 1] = [InputKey::text("image")];
+        &KEYS
+    }
+
+    /// The expected form of an input line, for error messages.
+    pub fn input(&self) -> &'static str {
+        r#"{"image": "path"}, {"image": "data:image/png;base64,…"} or "path""#
+    }
+
+    /// The keys of an answer.
+    pub fn answer_keys(&self) -> Vec<&'static str> {
+        vec!["label", "score", "scores"]
+    }
+
+    /// The answers to input lines, up to the first invalid line, as a classifier of texts gives them. Relative paths begin
+    /// at the current directory.
+    ///
+    /// # Errors
+    /// Inputs of different sizes.
+    pub fn predict_lines(&self, lines: &[&str], advanced: &mut dyn FnMut(Advance)) -> Result<Predicted> {
+        let (mut places, mut examples, mut refused) = (Vec::new(), Vec::new(), None);
+        for (place, line) in lines.iter().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            match self.read_line(line) {
+                Ok(image) => {
+                    places.push(place);
+                    examples.push(ImageExample { image, target: Target::None });
+                }
+                Err(error) => {
+                    refused = Some((place, error));
+                    break;
+                }
+            }
+        }
+        let data = ImageData::new(examples, self.preprocessing.clone(), 0)?;
+        let bad = data.first_bad();
+        let n = bad.as_ref().map_or(places.len(), |(example, _)| *example);
+        let refused = bad.map(|(example, error)| (places[example], error.into())).or(refused);
+        let mut values = vec![Value::Null; refused.as_ref().map_or(lines.len(), |(place, _)| *place)];
+        let outputs = self.outputs(&data, n, BATCH, advanced)?;
+        for (place, output) in places.into_iter().zip(outputs) {
+            values[place] = self.answer(&output);
+        }
+        Ok(Predicted { values, truncated: 0, refused: refused.map(|(_, error)| error) })
+    }
+
+    fn read_line(&self, line: &str) -> Result<ImageSource> {
+        let bad = |found: String| {
+            let problem = format!("{found}; expected {}", self.input());
+            TrainerError::BadInput { problem }
+        };
+        let value = serde_json::from_str(line).map_err(|error| bad(format!("not JSON ({error})")))?;
+        let text = match value {
+            Value::String(text) => text,
+            other => {
+                let mut fields = LineFields::of(other).map_err(bad)?;
+                let text = fields.text("image").map_err(bad)?;
+                fields.end().map_err(bad)?;
+                text.ok_or_else(|| bad("`image` is missing".into()))?
+            }
+        };
+        ImageSource::of_text(text.trim(), Path::new(""), "the line's image").map_err(bad)
+    }
+
+    fn answer(&self, output: &ImageOutput) -> Value {
+        let number = |p: f64| (p as f32).to_string().parse::<f64>().map_or(Value::Null, Value::from);
+        let scores = self.labels().iter().zip(&output.probabilities);
+        let scores: Map<String, Value> = scores.map(|(label, p)| (label.clone(), number(*p))).collect();
+        json!({
+            "label": self.labels()[output.class],
+            "score": number(output.probabilities[output.class]),
+            "scores": scores,
+        })
+    }
+
+    /// The outputs for images, in order, in batches of this size.
+    ///
+    /// # Errors
+    /// Those of decoding.
+    pub fn predict(
+        &self,
+        examples: Vec<ImageExample>,
+        batch_size: usize,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<Vec<ImageOutput>> {
+        let data = ImageData::new(examples, self.preprocessing.clone(), 0)?;
+        self.outputs(&data, data.examples().len(), batch_size, advanced)
+    }
+
+    /// The outputs for the first `n` images.
+    fn outputs(
+        &self,
+        data: &ImageData,
+        n: usize,
+        batch_size: usize,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<Vec<ImageOutput>> {
+        let logits = |batch: &ImageBatch, device: &Device| self.logits(pixels(batch, device));
+        outputs(&logits, data, n, batch_size, &self.device, advanced)
+    }
+
+    /// The model's figures on the development or test images of a config, which are found as training finds them; none if
+    /// the config names none. The config's model is ignored.
+    ///
+    /// # Errors
+    /// Those of the data; a class that the model lacks; a metric that there is not.
+    pub fn evaluate(
+        &self,
+        config: &ImageRunConfig,
+        split: EvaluationSplit,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<Option<ImageMeasurement>> {
+        let (data, eval) = (&config.data, &config.eval);
+        let (files, share) = match split {
+            EvaluationSplit::Dev if data.dev_fraction.is_some() => (&data.train.files, data.dev_fraction),
+            EvaluationSplit::Dev => (&data.dev, None),
+            EvaluationSplit::Test => (&data.test, None),
+        };
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let labels = LabelSet::given(self.labels().to_vec())?;
+        let source = data.train.with_files(files.clone());
+        let (loaded, _) = labelled_images(&source, Path::new(""), Labels::Of(&labels))?;
+        let Loaded { mut examples, skipped } =
+            without_bad_images(loaded, &DecodeLimits::default(), data.on_bad_image)?;
+        if let Some(share) = share {
+            examples = held_out(examples, share, config.common.run.seed).0;
+        }
+        if examples.is_empty() {
+            return Err(TrainerError::NoExamples { split: "evaluation" });
+        }
+        let images = ImageData::new(examples, self.preprocessing.clone(), 0)?;
+        let outputs = self.outputs(&images, images.examples().len(), eval.batch_size, advanced)?;
+        let predictions = predictions(self.labels(), &images, &outputs);
+        let figures = figures(&predictions, eval.metric.as_deref())?;
+        let predictions = WithPictures::new(predictions, move |example| picture(&images, example));
+        Ok(Some(ImageMeasurement { predictions: Box::new(predictions), figures, skipped }))
+    }
+}
+
+/// The images that a model is evaluated on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvaluationSplit {
+    /// `data.dev`, or the `data.dev_fraction` that training holds out.
+    Dev,
+    /// `data.test`.
+    Test,
+}
+
+/// A model's evaluation on labelled images.
+#[non_exhaustive]
+pub struct ImageMeasurement {
+    /// Every image's prediction.
+    pub predictions: Box<dyn Predictions>,
+    /// The metrics.
+    pub figures: Figures,
+    /// What was left out.
+    pub skipped: SkipReport,
+}

@@ -1,0 +1,248 @@
+//! A run on images from the config to the saved model.
+
+use super::classification::ImageClassification;
+use super::config::{ImageEval, ImageModelSection, ImageRunConfig, ImageTrain, PretrainedImageModel};
+use super::data::{ImageSplits, Reading, bad_setting};
+use super::teacher::ImageTeacher;
+use crate::config::Common;
+use crate::engine::run_folder::RunFolder;
+use crate::engine::{
+    Cadence, CheckpointSection, Epochs, Export, LogSection, Outcome, RunOptions, RunSettings, train_in,
+};
+use crate::finetune::Form;
+use crate::layer_decay::layer_decay;
+use crate::metrics::progress::RunProgress;
+use crate::{Result, recompute};
+use burn::module::Module;
+use burn::tensor::Device;
+use cloze_data::derive_seed;
+use cloze_data::images::{ImageData, Preprocessing};
+use cloze_evaluation::table::{self, grouped};
+use cloze_model::blocks::merge_lora;
+use cloze_model::huggingface::{FloatType, load_published_as, read_published, save_published};
+use cloze_model::vision::{ImageClassifier, ImageClassifierConfig, PatchPositions, Vit, VitConfig};
+use cloze_model::{Backbone, HasBackbone, ParamInit, first_layers, freeze};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// Separates the random stream of new parameters from all others of a seed.
+const INIT_STREAM: u64 = 0x1A6D;
+
+/// The file that says how images become inputs.
+pub(super) const PREPROCESSOR: &str = "preprocessor_config.json";
+
+/// Trains a classifier of images as configured: data, steps, evaluations, the best model, its report.
+///
+/// # Errors
+/// Invalid data, checkpoint or run folder; a non-finite loss if the config says to stop on one.
+pub fn train_images(
+    config: &ImageRunConfig,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    let folder = RunFolder::open(&options.folder, config, options.resume)?;
+    let device = options.device.clone().autodiff();
+    recompute::check(config.train.recompute, &device)?;
+    let own = match config.model.as_pretrained() {
+        Some(section) => read_preprocessing(&section.path)?,
+        None => None,
+    };
+    let preprocessing = config.data.preprocessing(own);
+    let reading = Reading {
+        task: Some(&config.task),
+        data: &config.data,
+        augment: &config.augment,
+        mix: &config.mix,
+        seed: config.common.run.seed,
+    };
+    let found = reading.find(progress)?;
+    let labels = found.labels.clone();
+    let splits = reading.prepare(found, &preprocessing)?;
+    if options.stop.load(Ordering::Relaxed) {
+        return Ok(Outcome::Stopped { step: 0 });
+    }
+    let size = preprocessing.input_size().map(|(height, width)| [height, width]).unwrap_or_default();
+    let mut init = ParamInit::new(&device, derive_seed(config.common.run.seed, &[INIT_STREAM]));
+    let (shape, mut model, new) = initial_model(config, &labels, size, &mut init)?;
+    model.encoder.encoder.recompute = config.train.recompute;
+
+    let mut settings = settings(&config.common, &config.train, &config.eval, splits.train.examples().len());
+    if let Some(decay) = config.model.as_pretrained().and_then(|section| section.layer_decay) {
+        settings.optimizer.groups.extend(layer_decay(&model, decay));
+    }
+    introduce(config, &splits, &shape, &model, settings.steps, &new, progress);
+    let form = VitForm { config: shape, preprocessing: preprocessing.clone() };
+    let mut recipe = ImageClassification::new(splits, &config.train, &config.eval)?
+        .with_form(Box::new(form))
+        .with_label_smoothing(config.task.label_smoothing());
+    if let Some(section) = &config.distillation {
+        let teacher = ImageTeacher::open(&section.teacher, &labels, &preprocessing, &options.device)?;
+        recipe = recipe.with_teacher(teacher, section.weight);
+    }
+    train_in(&folder, &recipe, model, &settings, options, progress)
+}
+
+/// The preprocessing that a folder has, if it has one.
+///
+/// # Errors
+/// An unreadable file, or one that this crate does not support.
+pub(super) fn read_preprocessing(folder: &Path) -> Result<Option<Preprocessing>> {
+    let path = folder.join(PREPROCESSOR);
+    match path.exists() {
+        true => Ok(Some(Preprocessing::read(&path)?)),
+        false => Ok(None),
+    }
+}
+
+/// The configured model, and what is new in it.
+fn initial_model(
+    config: &ImageRunConfig,
+    labels: &[String],
+    size: [usize; 2],
+    init: &mut ParamInit,
+) -> Result<(ImageClassifierConfig, ImageClassifier<Vit>, String)> {
+    let section = match &config.model {
+        ImageModelSection::Pretrained(section) => section,
+        ImageModelSection::Vit(section) => {
+            let shape =
+                ImageClassifierConfig::new(section.vit(size), labels.len()).with_labels(labels.to_vec());
+            let model = shape.init(init);
+            return Ok((shape, model, "all".into()));
+        }
+    };
+    let saved: VitConfig = read_published(&section.path)?;
+    let mut vit = saved.clone().with_pooling(section.pooling);
+    vit.hidden_dropout = section.hidden_dropout.unwrap_or(vit.hidden_dropout);
+    vit.attention_dropout = section.attention_dropout.unwrap_or(vit.attention_dropout);
+    vit.stochastic_depth = section.stochastic_depth;
+    if vit.positions == PatchPositions::Sinusoidal {
+        // As in transformers, a checkpoint's are learned further; MAE's own fine-tuning does so too.
+        vit.positions = PatchPositions::Learned;
+    }
+    let mut shape = ImageClassifierConfig::new(vit, labels.len()).with_labels(labels.to_vec());
+    shape.distillation_head = shape.vit.distillation_piece && config.distillation.is_some();
+    // A head of the same classes is the checkpoint's.
+    let same_head = read_published::<ImageClassifierConfig>(&section.path)
+        .is_ok_and(|saved| saved.labels == labels && saved.distillation_head == shape.distillation_head);
+    let (model, new) = match same_head {
+        true => (load_published_as(&shape, &section.path, init)?.0, String::new()),
+        false => {
+            let (vit, _) = load_published_as(&shape.vit, &section.path, init)?;
+            let mut model = shape.init(init);
+            model.encoder = vit;
+            (model, "head".into())
+        }
+    };
+    let model = ImageClassifier { encoder: model.encoder.with_image_size(size), ..model };
+    shape.vit = shape.vit.with_image_size(size);
+    shape.validate()?;
+    let model = prepare(section, model, init)?;
+    Ok((shape, model, new))
+}
+
+/// Attaches adapters and freezes parts, as configured.
+fn prepare(
+    section: &PretrainedImageModel,
+    mut model: ImageClassifier<Vit>,
+    init: &mut ParamInit,
+) -> Result<ImageClassifier<Vit>> {
+    if let Some(adapters) = &section.lora {
+        model.encoder = adapters.attach(model.encoder, init)?;
+    }
+    let mut frozen = section.freeze.clone();
+    if let Some(n_layers) = section.freeze_layers {
+        let most = model.backbone().layer_paths().len();
+        if n_layers > most {
+            let expected = format!("at most {most}, the checkpoint's layers");
+            return Err(bad_setting("model.freeze_layers", n_layers, expected));
+        }
+        frozen.extend(first_layers(&model, n_layers));
+    }
+    match frozen.is_empty() {
+        true => Ok(model),
+        false => Ok(freeze(model, &frozen)?),
+    }
+}
+
+/// The engine's settings of a run on so many images. The result is the best model on the development images, which is kept
+/// as exported.
+pub(super) fn settings(
+    common: &Common,
+    train: &ImageTrain,
+    eval: &ImageEval,
+    n_images: usize,
+) -> RunSettings {
+    let (n, per_step) = (n_images as u64, (train.batch_size * train.accumulate) as u64);
+    // Batches go on from one epoch to the next.
+    let end = |epoch: u64| (epoch * n).div_ceil(per_step);
+    let epochs = Epochs::Ends((1..=train.epochs).map(end).collect());
+    let steps = end(train.epochs);
+    let mut settings = RunSettings::new(&common.run.name, steps, common.optimizer.lr);
+    settings.seed = common.run.seed;
+    settings.non_finite = train.non_finite;
+    settings.precision = train.precision;
+    settings.evaluate_untrained = false;
+    settings.evaluate = Cadence::OfEpoch { epochs, parts: eval.per_epoch };
+    settings.patience = eval.patience;
+    settings.export = Export::Best;
+    settings.optimizer = common.optimizer.clone();
+    settings.schedule = common.schedule.clone();
+    settings.average = common.average.clone();
+    settings.checkpoint = CheckpointSection { keep_best: false, ..common.checkpoint.clone() };
+    settings.log = LogSection { every: common.log.every.min(steps.div_ceil(20)).max(1) };
+    settings
+}
+
+/// Prints the data and the model before the first step.
+fn introduce(
+    config: &ImageRunConfig,
+    splits: &ImageSplits,
+    shape: &ImageClassifierConfig,
+    model: &ImageClassifier<Vit>,
+    steps: u64,
+    new: &str,
+    progress: &mut dyn RunProgress,
+) {
+    let n =
+        |data: Option<&ImageData>| data.map_or(String::new(), |data| grouped(data.examples().len() as u64));
+    let [height, width] = shape.vit.image_size;
+    let [rows, columns] = shape.vit.grid();
+    let checkpoint = config.model.as_pretrained().map(|section| section.path.display().to_string());
+    progress.note(&table::facts(
+        "images",
+        [
+            ("train", n(Some(&splits.train))),
+            ("dev", n(splits.dev.as_ref())),
+            ("test", n(splits.test.as_ref())),
+            ("classes", shape.labels.join(", ")),
+            ("input", format!("{height} × {width}, {rows} × {columns} patches")),
+            ("steps", grouped(steps)),
+            ("layers", shape.vit.n_layers.to_string()),
+            ("width", shape.vit.d_model.to_string()),
+            ("parameters", grouped(model.num_params() as u64)),
+            ("checkpoint", checkpoint.unwrap_or_default()),
+            ("new", new.to_owned()),
+        ]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty()),
+    ));
+}
+
+/// A classifier with a ViT, in transformers' format.
+struct VitForm {
+    config: ImageClassifierConfig,
+    preprocessing: Preprocessing,
+}
+
+impl Form<ImageClassifier<Vit>> for VitForm {
+    fn save(&self, model: &ImageClassifier<Vit>, folder: &Path) -> Result<()> {
+        save_published(folder, &merge_lora(model.clone()), &self.config, FloatType::F32)?;
+        Ok(self.preprocessing.write(&folder.join(PREPROCESSOR))?)
+    }
+
+    fn load(&self, model: ImageClassifier<Vit>, folder: &Path) -> Result<ImageClassifier<Vit>> {
+        let device: Device = model.head.weight.lazy_device();
+        let (loaded, _) = load_published_as(&self.config, folder, &mut ParamInit::new(&device, 0))?;
+        Ok(loaded)
+    }
+}

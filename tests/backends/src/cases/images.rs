@@ -1,0 +1,61 @@
+//! Models of images.
+
+use crate::Values;
+use crate::values::{classified, trained};
+use burn::tensor::{Device, Tensor, TensorData};
+use cloze_model::vision::{
+    ImageClassifierConfig, ImagePooling, Mae, MaeConfig, MaeDecoderConfig, MaskedPatches, PatchPositions,
+    SimClr, VitConfig, nt_xent,
+};
+
+fn config() -> VitConfig {
+    VitConfig::new(12, 4, 2, 24).with_n_heads(4).with_init_std(0.3)
+}
+
+/// So many images of this height and width.
+fn pixels(n: usize, height: usize, width: usize, device: &Device) -> Tensor<4> {
+    let values: Vec<f32> = (0..n * 3 * height * width).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect();
+    Tensor::from_data(TensorData::new(values, [n, 3, height, width]), device)
+}
+
+fn of(config: &ImageClassifierConfig, [height, width]: [usize; 2], device: &Device) -> Values {
+    classified(
+        device,
+        |init| config.init(init),
+        |model, device| model.forward(pixels(3, height, width, device)),
+    )
+}
+
+pub fn vit(device: &Device) -> Values {
+    of(&ImageClassifierConfig::new(config(), 5), [12, 12], device)
+}
+
+/// Positions resized to a rectangle, and the mean of the patches.
+pub fn resized(device: &Device) -> Values {
+    let config = config().with_class_piece(false).with_pooling(ImagePooling::Mean);
+    of(&ImageClassifierConfig::new(config, 5), [8, 20], device)
+}
+
+pub fn deit(device: &Device) -> Values {
+    of(&ImageClassifierConfig::new(config().with_distillation_piece(true), 5), [12, 12], device)
+}
+
+/// The errors of the patches as logits, of which the mean is the loss.
+pub fn mae(device: &Device) -> Values {
+    let config = MaeConfig::new(config(), MaeDecoderConfig::new(1, 16, 2)).with_mask_ratio(0.7);
+    let masked = MaskedPatches::new(&[&[7, 2], &[0, 5]], 9);
+    let errors =
+        |model: &Mae, device: &Device| model.errors(pixels(2, 12, 12, device), &masked) * masked.mask(device);
+    trained(device, |init| config.init(init), errors, |_, errors| errors.sum())
+}
+
+/// Projections of two views each of three images, and NT-Xent.
+pub fn simclr(device: &Device) -> Values {
+    let config = config().with_positions(PatchPositions::Sinusoidal);
+    trained(
+        device,
+        |init| SimClr::new(config.init(init), 8, init),
+        |model, device| model.forward(pixels(6, 12, 12, device)),
+        |_, projections| nt_xent(projections, 0.5),
+    )
+}
