@@ -9,7 +9,7 @@ use crate::engine::origin::Input;
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{
     Advance, Exported, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term,
-    train_in,
+    train_in, watched,
 };
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
