@@ -34,7 +34,7 @@ pub struct Run {
 const RECURRENT: &str = "model={kind=\"recurrent\",d_embedding=8,d_model=16,dropout=0.2}";
 
 /// The runs that are killed, filled disks under, resumed.
-pub const RUNS: [Run; 32] = [
+pub const RUNS: [Run; 33] = [
     Run { name: "pretraining", config: "pretrain.toml", sets: &[] },
     Run { name: "pretraining-lamb", config: "pretrain.toml", sets: &["optimizer.algorithm=\"lamb\""] },
     Run {
@@ -142,6 +142,17 @@ pub const RUNS: [Run; 32] = [
         sets: &["task.loss={kind=\"simcse\",temperature=0.05}", "model.dropout.hidden=0.1"],
     },
     Run { name: "bilstm", config: "bilstm.toml", sets: &[] },
+    Run {
+        name: "images",
+        config: "images.toml",
+        sets: &[
+            "train.workers=2",
+            "augment.flip=0.5",
+            "mix={mixup_alpha=0.5,cutmix_alpha=1.0}",
+            "model.stochastic_depth=0.2",
+            "model.n_layers=2",
+        ],
+    },
     Run { name: "ulmfit", config: "classification.toml", sets: &["model.path=\"seeds/awd-lstm\""] },
     Run {
         name: "elmo-tagging",
@@ -160,6 +171,22 @@ impl Run {
         Attempt::new(args)
     }
 }
+
+/// A picture of 32 × 24 pixels in every format; the first two are sound for every program.
+pub const PICTURES: [(&str, &[u8]); 12] = [
+    ("colour.png", include_bytes!("pictures/colour.png")),
+    ("grey.png", include_bytes!("pictures/grey.png")),
+    ("colour.bmp", include_bytes!("pictures/colour.bmp")),
+    ("colour.jpg", include_bytes!("pictures/colour.jpg")),
+    ("turned.jpg", include_bytes!("pictures/turned.jpg")),
+    ("cmyk.jpg", include_bytes!("pictures/cmyk.jpg")),
+    ("colour.webp", include_bytes!("pictures/colour.webp")),
+    ("exact.webp", include_bytes!("pictures/exact.webp")),
+    ("palette.gif", include_bytes!("pictures/palette.gif")),
+    ("moving.gif", include_bytes!("pictures/moving.gif")),
+    ("alpha.png", include_bytes!("pictures/alpha.png")),
+    ("sixteen.png", include_bytes!("pictures/sixteen.png")),
+];
 
 /// What makes a pretraining and a fine-tuning run as short as they get. The world's own models are made so, which
 /// shows that such runs succeed when nothing is wrong.
@@ -329,6 +356,32 @@ train = { source = ["seeds/train.en"], target = ["seeds/train.de"] }
 dev = { source = ["seeds/dev.en"], target = ["seeds/dev.de"] }
 "#;
 
+const IMAGES: &str = r#"task.kind = "image-classification"
+model = { kind = "vit", patch_size = 4, n_layers = 1, d_model = 16, n_heads = 2, d_ff = 24 }
+optimizer.lr = 1e-3
+train = { epochs = 5, batch_size = 2 }
+schedule = { kind = "linear", warmup_steps = 5 }
+checkpoint = { every = 4, keep_last = 2 }
+eval.per_epoch = 2
+[data]
+train.files = ["seeds/train-images-idx3-ubyte"]
+dev = ["seeds/dev-images-idx3-ubyte"]
+test = ["seeds/dev-images-idx3-ubyte"]
+size = [8, 8]
+"#;
+
+/// MNIST's two files: so many images of 6 × 5 pixels, and their classes.
+fn digits(n: usize) -> [Vec<u8>; 2] {
+    let header = |magic: u32, sizes: &[usize]| {
+        let sizes = sizes.iter().map(|size| *size as u32);
+        std::iter::once(magic).chain(sizes).flat_map(u32::to_be_bytes).collect::<Vec<u8>>()
+    };
+    let pixels = (0..n * 30).map(|at| (at / 30 % 3 * 80 + at % 30) as u8);
+    let images = header(2051, &[n, 6, 5]).into_iter().chain(pixels).collect();
+    let classes = header(2049, &[n]).into_iter().chain((0..n).map(|at| (at % 3) as u8)).collect();
+    [images, classes]
+}
+
 /// A fine-tuning configuration.
 fn tuning(task: &str, data: &str) -> String {
     format!(
@@ -467,6 +520,12 @@ impl World {
         self.write("bilstm.toml", bilstm.replace("model.path = \"seeds/mlm\"", recurrent))?;
         self.write("classification.toml", tuning("kind = \"classification\"", "tsv"))?;
         self.write("tagging.toml", tuning("kind = \"tagging\"", "conll"))?;
+        self.write("images.toml", IMAGES)?;
+        for (split, n) in [("train", 16), ("dev", 6)] {
+            let [images, classes] = digits(n);
+            self.write(&format!("{split}-images-idx3-ubyte"), images)?;
+            self.write(&format!("{split}-labels-idx1-ubyte"), classes)?;
+        }
         self.write("answers.toml", tuning("kind = \"answers\", stride = 8, max_question = 16", "json"))?;
         self.write("choices.toml", tuning("kind = \"multiple-choice\"", "choices.jsonl"))?;
         let prompt = "kind = \"prompt\", template = \"{text} It was {mask}.\", verbaliser = { no = [\"law\"], yes = [\"debt\", \"road\"] }";
@@ -499,7 +558,7 @@ impl World {
         }
         self.cloze(&["train", "seeds/pretrain.toml", "--out", "runs/mlm", "--set", SHORT.0])?;
         case::copy(&self.path("runs/mlm/model"), &self.path("seeds/mlm"))?;
-        for task in ["classification", "tagging", "answers", "choices", "regression", "prompt"] {
+        for task in ["classification", "tagging", "answers", "choices", "regression", "prompt", "images"] {
             let (config, run) = (format!("seeds/{task}.toml"), format!("runs/{task}"));
             self.cloze(&["train", &config, "--out", &run, "--set", SHORT.1])?;
             case::copy(&self.path(&format!("{run}/model")), &self.path(&format!("models/{task}")))?;

@@ -7,8 +7,15 @@ pub mod zstd;
 
 use std::io::Write;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+
+/// In base64.
+pub fn base64(bytes: &[u8]) -> String {
+    BASE64_STANDARD.encode(bytes)
+}
 
 /// Compressed with gzip.
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {

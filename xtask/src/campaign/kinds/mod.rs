@@ -10,6 +10,7 @@ mod disks;
 mod embeddings;
 mod folders;
 mod hub;
+mod images;
 mod kills;
 mod labelled;
 mod model_files;
@@ -47,7 +48,7 @@ pub struct Kind {
 }
 
 /// All of them, in the order of their first cases.
-pub const KINDS: [Kind; 38] = [
+pub const KINDS: [Kind; 39] = [
     Kind { name: "tokenizer-json", attack: tokenizers::json },
     Kind { name: "tokenizer-files", attack: tokenizers::files },
     Kind { name: "sentencepiece", attack: sentencepiece::attack },
@@ -62,6 +63,7 @@ pub const KINDS: [Kind; 38] = [
     Kind { name: "run-config", attack: configs::file },
     Kind { name: "run-settings", attack: configs::settings },
     Kind { name: "labelled", attack: labelled::attack },
+    Kind { name: "images", attack: images::attack },
     Kind { name: "corpora", attack: corpora::attack },
     Kind { name: "checkpoints", attack: checkpoints::attack },
     Kind { name: "prepared-cache", attack: cache::attack },
