@@ -9,7 +9,8 @@
 //!
 //! ```
 //! use burn::tensor::{Device, Tensor};
-//! use cloze_model::{ParamInit, vision::VitConfig};
+//! use cloze_model::ParamInit;
+//! use cloze_model::vision::{ImageEncoder, VitConfig};
 //!
 //! let device = Device::flex();
 //! let config = VitConfig::new(32, 4, 6, 192);
