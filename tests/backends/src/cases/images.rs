@@ -40,13 +40,13 @@ pub fn deit(device: &Device) -> Values {
     of(&ImageClassifierConfig::new(config().with_distillation_piece(true), 5), [12, 12], device)
 }
 
-/// The errors of the patches as logits, of which the mean is the loss.
+/// The errors of the patches as logits; the loss is the mean of the four that are masked.
 pub fn mae(device: &Device) -> Values {
     let config = MaeConfig::new(config(), MaeDecoderConfig::new(1, 16, 2)).with_mask_ratio(0.7);
     let masked = MaskedPatches::new(&[&[7, 2], &[0, 5]], 9);
     let errors =
         |model: &Mae, device: &Device| model.errors(pixels(2, 12, 12, device), &masked) * masked.mask(device);
-    trained(device, |init| config.init(init), errors, |_, errors| errors.sum())
+    trained(device, |init| config.init(init), errors, |_, errors| errors.sum().div_scalar(4.0))
 }
 
 /// Projections of two views each of three images, and NT-Xent.
