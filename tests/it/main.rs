@@ -4,6 +4,7 @@
 mod activations;
 mod awd_lstm;
 mod bert_parity;
+mod captions;
 mod config_keys;
 mod decoders;
 mod decoding;

@@ -3,7 +3,7 @@
 //! Everything takes a [`Device`](burn::tensor::Device) and runs on whatever backend the program was built
 //! with; this crate enables none. A model is assembled from [`blocks`], which use [`ops`] for heavy
 //! arithmetic; [`bert`] is such an assembly, [`tasks`] puts heads on it, [`xlnet`] has its own attention,
-//! [`awd_lstm`] and [`elmo`] are recurrent, and [`huggingface`] reads and writes them in Hugging Face's
+//! [`awd_lstm`] and [`elmo`] are recurrent, [`captions`] describe images, and [`huggingface`] reads and writes them in Hugging Face's
 //! format.
 //!
 //! ```
@@ -27,6 +27,7 @@ pub mod awd_lstm;
 mod backbone;
 pub mod bert;
 pub mod blocks;
+pub mod captions;
 pub mod distillation;
 pub mod elmo;
 mod error;

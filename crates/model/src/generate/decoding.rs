@@ -1,9 +1,11 @@
 use super::active::{Active, Choice, Listener};
 use super::beam::Line;
-use super::read_input::{Continuing, ReadInput, Rows, Running, Translating};
+use super::read_input::{Continuing, Describing, ReadInput, Rows, Running, Translating};
 use super::{DecodeConfig, Hypothesis, LanguageModel, Request, StepOutput};
+use crate::captions::CaptionDecoder;
 use crate::ops;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
+use crate::vision::ImageStates;
 use crate::{ModelError, Result, Sequences};
 use burn::tensor::{DType, Device, Tensor};
 use rayon::prelude::*;
@@ -82,6 +84,18 @@ impl<'m> Decoding<'m> {
         device: &'m Device,
     ) -> Self {
         Self::new(Translating { model, start_id, options, device }, options.alignment)
+    }
+
+    /// Describes images. The input of a request is the number of its image, `[n]`; settings that look at inputs do not apply.
+    /// `start_id` is the token that begins every caption and is not part of the output.
+    pub fn describing<D: CaptionDecoder>(
+        decoder: &'m D,
+        images: ImageStates,
+        start_id: i32,
+        options: DecodeOptions,
+        device: &'m Device,
+    ) -> Self {
+        Self::new(Describing { decoder, images, start_id, options, device }, options.alignment)
     }
 
     /// Continues prompts with a language model.

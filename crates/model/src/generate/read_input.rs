@@ -2,7 +2,9 @@
 
 use super::{LanguageModel, NextToken, StepOutput};
 use crate::Sequences;
+use crate::captions::CaptionDecoder;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
+use crate::vision::ImageStates;
 use burn::tensor::Device;
 
 /// How a model reads inputs and begins to write.
@@ -63,6 +65,46 @@ impl<M: EncoderDecoder> ReadInput for Translating<'_, M> {
 
     fn room(&self, _: &[i32]) -> Option<usize> {
         self.model.max_tokens()
+    }
+}
+
+/// A decoder that describes images. An input is the number of an image.
+pub(super) struct Describing<'m, D> {
+    pub decoder: &'m D,
+    pub images: ImageStates,
+    pub start_id: i32,
+    pub options: DecodeOptions,
+    pub device: &'m Device,
+}
+
+impl<D: CaptionDecoder> ReadInput for Describing<'_, D> {
+    type Model = D;
+
+    fn model(&self) -> &D {
+        self.decoder
+    }
+
+    fn begin(&self, inputs: &Sequences) -> (D::State, StepOutput) {
+        let numbers: Vec<usize> = inputs.iter().map(|input| input[0] as usize).collect();
+        let mut state = self.decoder.begin(&self.images.clone().select(&numbers), self.options);
+        let output = self.decoder.step(&vec![self.start_id; inputs.len()], &mut state);
+        (state, output)
+    }
+
+    fn max_input(&self) -> Option<usize> {
+        None
+    }
+
+    fn device(&self) -> &Device {
+        self.device
+    }
+
+    fn before<'a>(&'a self, _: &'a [i32]) -> &'a [i32] {
+        std::slice::from_ref(&self.start_id)
+    }
+
+    fn room(&self, _: &[i32]) -> Option<usize> {
+        self.decoder.max_tokens()
     }
 }
 

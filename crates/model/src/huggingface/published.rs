@@ -110,8 +110,9 @@ pub fn read_published<C: Format>(folder: &Path) -> Result<C> {
             CONFIG_KEYS.check_left_over(&fields)?;
             let untied = config.untied().filter(|_| has_weights(folder));
             let Some(untied) = untied else { return Ok(config) };
-            let found =
-                config.rules().own_projection(&tensors_of(folder)?.floats, |copy| copy == OUTPUT_PROJECTION);
+            let found = config
+                .rules()
+                .own_projection(&tensors_of(folder)?.floats, |copy| copy.ends_with(OUTPUT_PROJECTION));
             tell_own_projection(folder, found.as_ref());
             Ok(if found.is_some() { untied } else { config })
         }

@@ -3,7 +3,7 @@
 mod any;
 mod convolutional;
 mod encoder_decoder;
-mod recurrent;
+pub(crate) mod recurrent;
 mod tied;
 mod tokens;
 mod transformer;
@@ -14,6 +14,7 @@ pub use convolutional::{
     ConvolutionalEncoderDecoderConfig, MultiStepAttention,
 };
 pub use encoder_decoder::{DecodeOptions, EncoderDecoder};
+pub(crate) use recurrent::time_major::TimeMajor;
 pub use recurrent::{
     Bridge, BridgeKind, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig, Wiring,
 };

@@ -44,7 +44,7 @@ impl SpecialTokens {
     ///
     /// # Errors
     /// [`ModelError::Setting`] for an id beyond them, by its key.
-    pub(super) fn validate(&self, vocab_size: usize) -> Result<()> {
+    pub(crate) fn validate(&self, vocab_size: usize) -> Result<()> {
         let Self { pad, bos, eos, decoder_start, forced_bos, forced_eos, suppressed } = self;
         let ids = [
             ("tokens.pad", Some(*pad)),

@@ -1,6 +1,6 @@
 use crate::Backbone;
 use burn::module::ModuleDisplay;
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 
 /// A network that turns images into states, on which heads and decoders are put: the trait to implement for a backbone of
 /// one's own.
@@ -44,6 +44,16 @@ impl ImageStates {
     /// The states of the places, `[batch, rows · columns, d_model]`.
     pub fn places(&self) -> Tensor<3> {
         self.states.clone().narrow(1, self.n_pieces, self.grid[0] * self.grid[1])
+    }
+
+    /// The states of these images, which may be named several times.
+    ///
+    /// # Panics
+    /// If there is no such image.
+    pub fn select(self, images: &[usize]) -> Self {
+        let images: Vec<i32> = images.iter().map(|image| *image as i32).collect();
+        let images = Tensor::<1, Int>::from_data(images.as_slice(), &self.states.device());
+        Self { states: self.states.select(0, images), ..self }
     }
 
     /// The mean of the places, `[batch, d_model]`.

@@ -21,6 +21,7 @@
 //! assert_eq!(classifier.encoder.forward(Tensor::zeros([1, 3, 24, 40], &device)).grid, [6, 10]);
 //! ```
 
+mod any;
 mod classifier;
 mod image_encoder;
 mod mae;
@@ -30,6 +31,7 @@ mod simclr;
 mod vit;
 mod vit_config;
 
+pub use any::{AnyImageEncoder, AnyImageEncoderConfig};
 pub use classifier::{ImageClassifier, ImageClassifierConfig};
 pub use image_encoder::{ImageEncoder, ImageStates, Summaries};
 pub use mae::{Mae, MaeConfig, MaeDecoder, MaeDecoderConfig, MaskedPatches};

@@ -30,10 +30,15 @@ pub(super) fn key_of(field: &'static str) -> &'static str {
 }
 
 pub(super) fn read(fields: &Fields) -> Result<GptConfig> {
+    fields.fixed("add_cross_attention", false)?;
+    read_sizes(fields)
+}
+
+/// The configuration without what is between its layers' sub-layers.
+pub(super) fn read_sizes(fields: &Fields) -> Result<GptConfig> {
     // Options that this crate does not support.
     fields.fixed("scale_attn_weights", true)?;
     fields.fixed("scale_attn_by_inverse_layer_idx", false)?;
-    fields.fixed("add_cross_attention", false)?;
     let (d_model, n_heads) = (fields.positive("n_embd", 768)?, fields.positive("n_head", 12)?);
     if !d_model.is_multiple_of(n_heads) {
         let expected = format!("a divisor of `n_embd`, which is {d_model}");

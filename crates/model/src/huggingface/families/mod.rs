@@ -36,6 +36,7 @@ mod seq2seq;
 mod t5;
 mod t5_encoder;
 mod transformer;
+mod vision_encoder_decoder;
 mod vit;
 mod vit_mae;
 mod xlm;

@@ -17,7 +17,7 @@ const DEIT: &str = "deit";
 pub(super) const MAE: &str = "vit_mae";
 
 /// This project's own format, whose configuration is below [`VIT`].
-const OWN: &str = "cloze-vit";
+pub(super) const OWN: &str = "cloze-vit";
 
 /// DeiT's class with a second head.
 const WITH_TEACHER: &str = "DeiTForImageClassificationWithTeacher";

@@ -6,7 +6,7 @@ mod model;
 mod step;
 #[cfg(test)]
 mod tests;
-mod time_major;
+pub(crate) mod time_major;
 
 pub use bridge::{Bridge, BridgeKind};
 pub use config::{RecurrentEncoderDecoderConfig, Wiring};

@@ -5,7 +5,7 @@ use burn::tensor::{Device, Int, Tensor};
 use std::cmp::Reverse;
 
 /// The order of the tokens in a loop over time steps.
-pub(super) struct TimeMajor {
+pub(crate) struct TimeMajor {
     /// The sequences, longest first.
     pub order: Vec<usize>,
     /// The number of sequences in each step.
@@ -49,6 +49,15 @@ impl TimeMajor {
     pub fn in_token_order(&self, x: Tensor<2>) -> Tensor<2> {
         let places = Tensor::<1, Int>::from_data(self.places.as_slice(), &x.device());
         x.select(0, places)
+    }
+
+    /// Puts a number of each token, in the sequences' original order, in that of the steps; 0 after the end of a sequence.
+    pub fn in_step_order(&self, numbers: &[f32]) -> Vec<f32> {
+        let mut ordered = vec![0.0; self.ids.len()];
+        for (place, number) in self.places.iter().zip(numbers) {
+            ordered[*place as usize] = *number;
+        }
+        ordered
     }
 
     /// The row of each sequence.
