@@ -6,6 +6,7 @@
 
 pub mod augment;
 pub mod awd_lstm;
+pub mod captions;
 mod chunks;
 pub mod config;
 mod cutting;

@@ -1,7 +1,7 @@
 //! Images as data: files to pixels, pixels to a model's input, and random changes for training.
 //!
 //! ```text
-//! image_folder, image_rows, digits ─► ImageExample (an ImageSource, a class)
+//! image_folder, image_rows, digits ─► ImageExample (an ImageSource, a class); captioned_images ─► CaptionedImage
 //!   ─ decode ─► Image (8-bit RGB) ─ Preprocessing (resize, crop), AugmentConfig ─► Image
 //!   ─ Preprocessing (rescale, normalise) ─► PixelValues [3, height, width] ─ MixConfig ─► mixed with another's
 //!   ─ ImageData, on the workers of a Loader ─► ImageBatch
@@ -28,7 +28,7 @@ mod resize;
 pub mod scenes;
 mod source;
 
-pub use crate::labelled::image_rows;
+pub use crate::labelled::{CaptionedImage, captioned_images, image_rows};
 pub use augment::{
     AugmentConfig, CropConfig, DrawKey, ErasingConfig, ImageOperation, JitterConfig, MixConfig, Mixing,
     RandAugmentConfig,

@@ -67,7 +67,7 @@ pub fn image_rows(
     Ok((loaded, set))
 }
 
-fn image(
+pub(super) fn image(
     cell: Value,
     column: &RequestedColumn,
     table: &Path,

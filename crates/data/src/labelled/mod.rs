@@ -9,6 +9,8 @@
 
 mod answers;
 mod buckets;
+#[cfg(feature = "images")]
+mod captions;
 mod choices;
 mod conll;
 mod conllu;
@@ -31,6 +33,8 @@ mod texts;
 pub use crate::tokens::TokenSequence;
 pub use answers::{AnswerConfig, Candidate, PredictedAnswer, WindowScores, best_answer};
 pub use buckets::{BatchSize, Buckets, Step, restore};
+#[cfg(feature = "images")]
+pub use captions::{CaptionedImage, captioned_images};
 pub use choices::{ChoiceExample, choices};
 pub use features::{
     ChoiceFeatures, IGNORED, LongSentences, QuestionFeatures, TagFeatures, TagReport, TextFeatures, Windows,

@@ -63,7 +63,7 @@ pub struct LabelledSource {
     /// Texts have `text`, `pair` and `label`; with several labels `labels`, one column whose values are lists
     /// or texts, or a list of columns of 0 and 1. Sentences to embed have `text`, `pair`, `negatives`,
     /// `label` and `class`; choices `context`, `choices` and `label`; tagged sentences `words` and `tags`;
-    /// questions `id`, `title`, `context`, `question` and `answers`; images `image` and `label`. The columns of CoNLL-U are `id`, `form`,
+    /// questions `id`, `title`, `context`, `question` and `answers`; images `image`, and `label` or `caption`. The columns of CoNLL-U are `id`, `form`,
     /// `lemma`, `upos`, `xpos`, `feats`, `head`, `deprel`, `deps` and `misc`; `words` are `form` and `tags`
     /// are `upos` unless they are named. Default: each field's own name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -242,6 +242,9 @@ pub(crate) enum Task {
     /// Images with a class.
     #[cfg(feature = "images")]
     Images,
+    /// Images with captions.
+    #[cfg(feature = "images")]
+    Captions,
 }
 
 impl LabelledSource {
@@ -421,6 +424,8 @@ impl Task {
             Self::Questions => &["id", "title", "context", "question", "answers"],
             #[cfg(feature = "images")]
             Self::Images => &["image", "label"],
+            #[cfg(feature = "images")]
+            Self::Captions => &["image", "caption"],
         }
     }
 }

@@ -93,6 +93,17 @@ pub enum ImageModelSection {
 }
 
 impl ImageModelSection {
+    /// Checks a new network for images of this height and width; the width of its states.
+    pub(crate) fn check(&self, size: [usize; 2]) -> std::result::Result<usize, Complaint> {
+        match self {
+            Self::Pretrained(_) => Ok(0),
+            Self::Vit(section) => {
+                section.vit(size).validate().map_err(of_model)?;
+                Ok(section.d_model)
+            }
+        }
+    }
+
     /// The checkpoint's settings, if there is one.
     pub fn as_pretrained(&self) -> Option<&PretrainedImageModel> {
         match self {
@@ -257,8 +268,30 @@ pub struct ImageDataSection {
 }
 
 impl ImageDataSection {
+    /// These training images; all else is the default.
+    pub fn new(train: LabelledSource) -> Self {
+        Self {
+            train,
+            dev: Vec::new(),
+            dev_fraction: None,
+            test: Vec::new(),
+            shots: None,
+            fraction: None,
+            size: None,
+            filter: None,
+            mean: None,
+            std: None,
+            on_bad_image: OnBadRow::default(),
+        }
+    }
+
+    /// Whether there are images for evaluation during training.
+    pub(super) fn is_measured(&self) -> bool {
+        !self.dev.is_empty() || self.dev_fraction.is_some()
+    }
+
     /// How images become inputs; `own` is the checkpoint's way, if there is one.
-    pub(super) fn preprocessing(&self, own: Option<Preprocessing>) -> Preprocessing {
+    pub(crate) fn preprocessing(&self, own: Option<Preprocessing>) -> Preprocessing {
         let mut all = own.unwrap_or_else(|| {
             let [height, width] = self.size.unwrap_or([224; 2]);
             Preprocessing::to_size(height, width)
@@ -374,7 +407,7 @@ impl Default for ImageEval {
 }
 
 /// Keys or key prefixes that do not affect the weights.
-pub(super) const FREE_KEYS: &[&str] = &[
+pub(crate) const FREE_KEYS: &[&str] = &[
     "run.name",
     "train.workers",
     "train.prefetch",
@@ -467,7 +500,7 @@ fn validate(config: &Run<ImageRun>) -> Check {
             )?;
         }
     }
-    check_steps(data, train, eval, &config.common)
+    check_steps(data.is_measured(), train, eval, &config.common)
 }
 
 /// A complaint of the data crate about a value in this section.
@@ -481,9 +514,14 @@ fn of_data(section: &str, error: DataError) -> Complaint {
     }
 }
 
+/// Checks `[augment]`.
+pub(crate) fn check_augment(augment: &AugmentConfig) -> Check {
+    augment.check().map_err(|error| of_data("augment", error))
+}
+
 /// Checks `[data]` and `[augment]`.
 pub(super) fn check_data(data: &ImageDataSection, augment: &AugmentConfig) -> Check {
-    augment.check().map_err(|error| of_data("augment", error))?;
+    check_augment(augment)?;
     ensure(!data.train.files.is_empty(), "data.train.files", "[]", "a folder, or files")?;
     if let Some([height, width]) = data.size {
         ensure(height > 0 && width > 0, "data.size", format!("{height} × {width}"), "at least 1 × 1")?;
@@ -518,8 +556,8 @@ pub(super) fn check_data(data: &ImageDataSection, augment: &AugmentConfig) -> Ch
 }
 
 /// Checks `[train]`, `[eval]` and what all runs have.
-pub(super) fn check_steps(
-    data: &ImageDataSection,
+pub(crate) fn check_steps(
+    is_measured: bool,
     train: &ImageTrain,
     eval: &ImageEval,
     common: &Common,
@@ -532,7 +570,6 @@ pub(super) fn check_steps(
     at_least(1, "eval.per_epoch", eval.per_epoch)?;
     at_least(1, "eval.batch_size", eval.batch_size)?;
     at_least(1, "eval.patience", eval.patience.unwrap_or(1))?;
-    let is_measured = !data.dev.is_empty() || data.dev_fraction.is_some();
     if let Some(patience) = eval.patience {
         ensure(is_measured, "eval.patience", patience, "it to be absent: there is no `data.dev`")?;
     }
@@ -542,7 +579,7 @@ pub(super) fn check_steps(
 }
 
 /// The error of a model's setting, as one of `[model]`; the images' size is `data.size`.
-pub(super) fn of_model(error: ModelError) -> Complaint {
+pub(crate) fn of_model(error: ModelError) -> Complaint {
     match error {
         ModelError::Setting { key: "image_size", found, expected } => {
             Complaint { key: "data.size".into(), found, expected }

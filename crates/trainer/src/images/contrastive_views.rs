@@ -144,7 +144,7 @@ fn validate(config: &Run<ContrastiveViewsRun>) -> Check {
         ensure(false, "data.shots", shots, "it to be absent: classes are not read in training")?;
     }
     check_data(data, augment)?;
-    check_steps(data, train, eval, &config.common)
+    check_steps(data.is_measured(), train, eval, &config.common)
 }
 
 /// Trains a network on pairs of views as configured.

@@ -133,29 +133,20 @@ impl Reading<'_> {
     }
 }
 
-fn note(split: &str, skipped: &SkipReport, progress: &mut dyn RunProgress) {
+pub(crate) fn note(split: &str, skipped: &SkipReport, progress: &mut dyn RunProgress) {
     if !skipped.is_empty() {
         progress.note(&format!("{split}: skipped {skipped}"));
     }
 }
 
 /// What is held out of the training images, and the others.
-pub(super) fn held_out(
-    examples: Vec<ImageExample>,
-    share: f64,
-    seed: u64,
-) -> (Vec<ImageExample>, Vec<ImageExample>) {
+pub(crate) fn held_out<T>(examples: Vec<T>, share: f64, seed: u64) -> (Vec<T>, Vec<T>) {
     drawn(examples, share, seed, HELD_OUT_STREAM)
 }
 
 /// A share of the examples, at least one, and the others, both in order. Which they are depends on the seed and their
 /// places alone.
-fn drawn(
-    examples: Vec<ImageExample>,
-    share: f64,
-    seed: u64,
-    stream: u64,
-) -> (Vec<ImageExample>, Vec<ImageExample>) {
+fn drawn<T>(examples: Vec<T>, share: f64, seed: u64, stream: u64) -> (Vec<T>, Vec<T>) {
     let n = examples.len();
     let count = ((share * n as f64).round() as usize).clamp(1, n.max(1));
     let mut places: Vec<usize> = (0..n).collect();
@@ -194,7 +185,7 @@ fn of_each_class(
 }
 
 /// The error of a split whose files are missing names its key.
-fn missing(split: &str, error: TrainerError) -> TrainerError {
+pub(crate) fn missing(split: &str, error: TrainerError) -> TrainerError {
     match error {
         TrainerError::Data(DataError::NoLabelledFiles { pattern, .. }) => {
             let expected = "an existing file or folder, or a pattern that matches files".into();
@@ -205,7 +196,7 @@ fn missing(split: &str, error: TrainerError) -> TrainerError {
 }
 
 /// The error of a setting that is only wrong for this data or model.
-pub(super) fn bad_setting(key: &str, found: impl std::fmt::Display, expected: String) -> TrainerError {
+pub(crate) fn bad_setting(key: &str, found: impl std::fmt::Display, expected: String) -> TrainerError {
     TrainerError::Setting { key: key.into(), found: found.to_string(), expected }
 }
 

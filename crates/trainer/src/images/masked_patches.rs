@@ -194,7 +194,7 @@ fn validate(config: &Run<MaskedPatchesRun>) -> Check {
         ensure(false, "data.shots", shots, "it to be absent: classes are not read")?;
     }
     check_data(data, augment)?;
-    check_steps(data, train, eval, &config.common)
+    check_steps(data.is_measured(), train, eval, &config.common)
 }
 
 /// Pretrains a masked autoencoder as configured.

@@ -5,14 +5,14 @@
 //! with the result. [`MaskedPatchesRunConfig`] and [`ContrastiveViewsRunConfig`] pretrain an encoder without labels.
 
 mod classification;
-mod config;
+pub(crate) mod config;
 mod contrastive_views;
-mod data;
+pub(crate) mod data;
 mod features;
 mod masked_patches;
-mod outputs;
+pub(crate) mod outputs;
 mod predictor;
-mod start;
+pub(crate) mod start;
 mod teacher;
 
 pub use classification::ImageClassification;

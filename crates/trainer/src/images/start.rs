@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 const INIT_STREAM: u64 = 0x1A6D;
 
 /// The file that says how images become inputs.
-pub(super) const PREPROCESSOR: &str = "preprocessor_config.json";
+pub(crate) const PREPROCESSOR: &str = "preprocessor_config.json";
 
 /// Trains a classifier of images as configured: data, steps, evaluations, the best model, its report.
 ///
@@ -86,7 +86,7 @@ pub fn train_images(
 ///
 /// # Errors
 /// An unreadable file, or one that this crate does not support.
-pub(super) fn read_preprocessing(folder: &Path) -> Result<Option<Preprocessing>> {
+pub(crate) fn read_preprocessing(folder: &Path) -> Result<Option<Preprocessing>> {
     let path = folder.join(PREPROCESSOR);
     match path.exists() {
         true => Ok(Some(Preprocessing::read(&path)?)),
@@ -166,7 +166,7 @@ fn prepare(
 
 /// The engine's settings of a run on so many images. The result is the best model on the development images, which is kept
 /// as exported.
-pub(super) fn settings(
+pub(crate) fn settings(
     common: &Common,
     train: &ImageTrain,
     eval: &ImageEval,

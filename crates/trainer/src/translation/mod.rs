@@ -11,7 +11,7 @@ mod memory;
 pub(crate) mod model;
 mod recipe;
 mod run;
-mod validate;
+pub(crate) mod validate;
 pub(crate) mod vocabulary;
 
 pub use crate::pairs::{ModelFormat, OwnParameters, inputs};

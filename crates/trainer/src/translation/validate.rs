@@ -61,7 +61,7 @@ fn tokenizers(config: &TranslationConfig) -> Check {
     }
 }
 
-fn vocabulary(key: &'static str, section: &VocabularySection) -> Check {
+pub(crate) fn vocabulary(key: &'static str, section: &VocabularySection) -> Check {
     match *section {
         // Four special tokens and an alphabet are the least a vocabulary can do with; of bytes there are 256.
         VocabularySection::TrainBpe { vocab_size, .. }

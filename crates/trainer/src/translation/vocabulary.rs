@@ -189,7 +189,7 @@ pub(super) fn run_vocabularies(
     Vocabularies::separate(source, target)
 }
 
-fn load(path: &Path) -> Result<Tokenizer> {
+pub(crate) fn load(path: &Path) -> Result<Tokenizer> {
     let mut tokenizer = Tokenizer::load(path)?;
     // What it was last used for may have been shorter texts than the model takes.
     tokenizer.set_truncation(None)?;
@@ -220,7 +220,7 @@ fn train(
 }
 
 /// Trains a tokenizer whose texts end with `</s>`.
-fn train_on(
+pub(crate) fn train_on(
     section: &VocabularySection,
     texts: impl Iterator<Item = cloze_data::Result<String>>,
     report: &mut dyn FnMut(TrainProgress),

@@ -1,0 +1,188 @@
+//! A trained captioner, to use.
+
+use super::recipe::decode_config;
+use super::run::AnyCaptioner;
+use super::vocabulary::CaptionVocabulary;
+use super::written::{WrittenCaption, in_words, write};
+use crate::fit::check_vocabulary;
+use crate::generate::of_search;
+use crate::images::pixels;
+use crate::images::start::{PREPROCESSOR, read_preprocessing};
+use crate::translation::vocabulary::load;
+use crate::{Result, TrainerError};
+use burn::tensor::Device;
+use cloze_data::images::{ImageData, ImageExample, ImageSource, Preprocessing};
+use cloze_data::labelled::Target;
+use cloze_model::ParamInit;
+use cloze_model::blocks::{pack_weights, quantize_int8};
+use cloze_model::captions::CaptionerConfig;
+use cloze_model::generate::{BeamSearch, DecodeConfig, Search};
+use cloze_model::huggingface::{DecodeOptions, Format, load_published, model_type, read_decode_settings};
+use cloze_model::vision::AnyImageEncoderConfig;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Overrides for the settings in a model folder.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct DescribeConfig {
+    /// Decoding settings that override or remove those of the model folder. If neither sets beams, there are five; if neither
+    /// sets a maximum length, it is the model's positions, or [`MAX_NEW`](Self::MAX_NEW).
+    pub decoding: DecodeOptions,
+    /// Number of captions of each image, the best first.
+    pub n_best: usize,
+    /// Whether the places that the model looked at are wanted.
+    pub attention: bool,
+    /// Whether linear layers multiply in 8 bits: faster and slightly less exact.
+    pub int8: bool,
+}
+
+impl DescribeConfig {
+    /// The maximum of new tokens of a model without positions.
+    pub const MAX_NEW: usize = 64;
+    /// The beams if nothing else is said.
+    pub const BEAMS: usize = 5;
+}
+
+impl Default for DescribeConfig {
+    fn default() -> Self {
+        Self { decoding: DecodeOptions::default(), n_best: 1, attention: false, int8: false }
+    }
+}
+
+/// Whether a folder has a model that describes images.
+pub fn is_captioner(folder: &Path) -> bool {
+    matches!(model_type(folder), Ok(Some(kind)) if CaptionerConfig::MODEL_TYPES.contains(&kind.as_str()))
+}
+
+/// What a model says of an image.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Described {
+    /// The captions, the best first.
+    pub captions: Vec<WrittenCaption>,
+    /// Rows and columns of the places that it looks at.
+    pub grid: [usize; 2],
+}
+
+/// A trained model that describes images, from one folder. Can be shared between threads.
+#[derive(Debug)]
+pub struct ImageDescriber {
+    model: AnyCaptioner,
+    vocabulary: CaptionVocabulary,
+    preprocessing: Preprocessing,
+    decode: DecodeConfig,
+    max_new: usize,
+    folder: PathBuf,
+    device: Device,
+}
+
+impl ImageDescriber {
+    /// The model in a folder: of `cloze train`, or of transformers' `VisionEncoderDecoderModel` with a ViT and a GPT-2.
+    /// `device` is without autodiff.
+    ///
+    /// # Errors
+    /// Those of reading the folder; a `preprocessor_config.json` that contradicts the model; a tokenizer with more pieces than
+    /// the model; [`TrainerError::Setting`] for an invalid `config`.
+    pub fn open(folder: &Path, config: &DescribeConfig, device: &Device) -> Result<Self> {
+        let (shape, mut model, report) =
+            load_published::<CaptionerConfig>(folder, &mut ParamInit::new(device, 0))?;
+        if let Some(missing) = report.missing.into_iter().next() {
+            let reason = format!("it lacks `{missing}`");
+            return Err(TrainerError::BadWeights { path: folder.into(), reason });
+        }
+        let tokenizer = load(folder)?;
+        check_vocabulary(&tokenizer, folder, shape.decoder.vocab_size())?;
+        match config.int8 {
+            true => quantize_int8(&mut model),
+            false => pack_weights(&mut model),
+        }
+        let preprocessing = preprocessing_of(folder, &shape.encoder)?;
+        let mut tokens = shape.tokens.clone();
+        let settings = read_decode_settings(folder, &config.decoding)?;
+        if let Some(start) = settings.start_id {
+            tokens.decoder_start = usize::try_from(start).unwrap_or_default();
+        }
+        let vocabulary = CaptionVocabulary { tokenizer: Arc::new(tokenizer), tokens };
+        let search = settings.search(Search::Beam(BeamSearch::new(DescribeConfig::BEAMS)));
+        let mut decode = settings.config(search);
+        let usual = decode_config(&vocabulary, 1);
+        if decode.stop_ids.is_empty() {
+            decode.stop_ids = usual.stop_ids;
+        }
+        let never = usual.forbidden_ids.into_iter().filter(|id| !decode.stop_ids.contains(id));
+        decode.forbidden_ids.extend(never.collect::<Vec<_>>());
+        if decode.no_repeat_input_ngram > 0 || decode.input_repetition_penalty != 1.0 {
+            return Err(TrainerError::Setting {
+                key: "encoder_no_repeat_ngram_size, encoder_repetition_penalty".into(),
+                found: "set".into(),
+                expected: "neither: an image has no pieces that could be repeated".into(),
+            });
+        }
+        decode.n_best = config.n_best;
+        if let Search::Beam(beam) = &mut decode.search
+            && config.decoding.settings.beams.is_none()
+        {
+            beam.beams = beam.beams.max(config.n_best);
+        }
+        decode.alignment = config.attention;
+        decode.validate().map_err(of_search)?;
+        // In transformers `max_length` counts the start token too.
+        let max_new = settings.max_new.or(settings.max_length.map(|most| most.saturating_sub(1).max(1)));
+        let max_new = max_new.unwrap_or(DescribeConfig::MAX_NEW);
+        let (folder, device) = (folder.into(), device.clone());
+        Ok(Self { model, vocabulary, preprocessing, decode, max_new, folder, device })
+    }
+
+    /// The model's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// How images become inputs.
+    pub fn preprocessing(&self) -> &Preprocessing {
+        &self.preprocessing
+    }
+
+    /// Describes images, which are computed together.
+    ///
+    /// # Errors
+    /// Those of decoding an image; outputs that are not finite.
+    pub fn describe(&self, images: Vec<ImageSource>) -> Result<Vec<Described>> {
+        let examples = images.into_iter().map(|image| ImageExample { image, target: Target::None });
+        let data = ImageData::new(examples.collect(), self.preprocessing.clone(), 0)?;
+        let n = data.examples().len();
+        if n == 0 {
+            return Ok(Vec::new());
+        }
+        let batch = data.in_order(0..n)?;
+        let start = self.vocabulary.tokens.decoder_start as i32;
+        let pixels = pixels(&batch, &self.device);
+        let written = write(&self.model, pixels, start, &self.decode, self.max_new, &self.device)?;
+        let described = written.captions.iter().map(|captions| {
+            let captions = captions.iter().map(|caption| in_words(&self.vocabulary, caption));
+            Ok(Described { captions: captions.collect::<Result<_>>()?, grid: written.grid })
+        });
+        described.collect()
+    }
+}
+
+/// How images become inputs of an encoder.
+fn preprocessing_of(folder: &Path, encoder: &AnyImageEncoderConfig) -> Result<Preprocessing> {
+    let found = read_preprocessing(folder)?;
+    let unfit = |reason: String| TrainerError::UnfitPreprocessing { path: folder.join(PREPROCESSOR), reason };
+    let Some([height, width]) = encoder.image_size() else {
+        // A network of convolutions takes images of any size.
+        return found.ok_or_else(|| unfit("it is missing, and the model takes images of any size".into()));
+    };
+    let preprocessing = found.unwrap_or_else(|| Preprocessing::to_size(height, width));
+    match preprocessing.input_size() {
+        Some(found) if found == (height, width) => Ok(preprocessing),
+        Some((found_height, found_width)) => Err(unfit(format!(
+            "inputs have {found_height} × {found_width} pixels, but the model takes {height} × {width}"
+        ))),
+        None => {
+            Err(unfit(format!("images keep their ratio, but the model takes {height} × {width} pixels")))
+        }
+    }
+}
