@@ -10,10 +10,12 @@ mod contrastive_views;
 mod data;
 mod features;
 mod masked_patches;
+mod memory;
 mod outputs;
 mod predictor;
 mod start;
 mod teacher;
+mod without_classifier;
 
 pub use classification::ImageClassification;
 pub use config::{
