@@ -127,6 +127,13 @@ fn delimiter(text: &str) -> Result<char, String> {
     }
 }
 
+/// The options' default values.
+impl Default for BadRowArgs {
+    fn default() -> Self {
+        Self { on_bad_row: BadRow::Error, max_line_bytes: lines::MAX_LINE_BYTES }
+    }
+}
+
 impl BadRowArgs {
     /// The setting of a [`LabelledSource`].
     pub fn setting(&self) -> OnBadRow {
