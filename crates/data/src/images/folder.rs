@@ -133,13 +133,24 @@ fn classes(folder: &Path, top: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(classes)
 }
 
+/// Whether a path has the extension of an image. The file need not be one.
+///
+/// ```
+/// use cloze_data::images::has_image_extension;
+///
+/// assert!(has_image_extension("photos/*.JPG".as_ref()) && !has_image_extension("photos.csv".as_ref()));
+/// ```
+pub fn has_image_extension(path: &Path) -> bool {
+    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    EXTENSIONS.contains(&extension.as_str())
+}
+
 /// The files with an image's extension.
 fn images(folder: &Path, above: &mut Vec<PathBuf>, skipped: &mut SkipReport) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     walk(folder, above, &mut files)?;
     files.retain(|path| {
-        let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-        let is_image = EXTENSIONS.contains(&extension.as_str());
+        let is_image = has_image_extension(path);
         if !is_image {
             skipped.count("file without an image's extension");
         }

@@ -101,7 +101,7 @@ impl ImageEmbedder {
     ///
     /// # Errors
     /// What is wrong with the line.
-    pub fn source_of_line(&self, line: &str) -> Result<ImageSource> {
+    pub fn source_of_line(line: &str) -> Result<ImageSource> {
         source_of_line(line)
     }
 

@@ -117,7 +117,7 @@ fn ranges(args: &Args, path: &Path, embedder: &ImageEmbedder) -> Result<VectorRa
     while lines.read(BATCH, &mut batch)? {
         let place = |index: usize| lines.place(batch.first() + index);
         let source = |(index, line): (usize, &str)| match line.trim().starts_with(['{', '"']) {
-            true => embedder.source_of_line(line).with_context(|| place(index)),
+            true => ImageEmbedder::source_of_line(line).with_context(|| place(index)),
             false => ImageSource::of_text(line.trim(), Path::new(""), "the line's image")
                 .map_err(|problem| anyhow!("{}: {problem}", place(index))),
         };
