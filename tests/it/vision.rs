@@ -12,6 +12,7 @@ use cloze_model::vision::{
     ImageClassifier, ImageClassifierConfig, ImageEncoder, Mae, MaeConfig, MaskedPatches, Vit, VitConfig,
 };
 use cloze_model::{ParamInit, freeze, weights};
+use cloze_trainer::images::{ImageEmbedConfig, ImageEmbedder};
 use std::path::Path;
 
 /// Largest error allowed, relative to the largest absolute value of the tensor.
@@ -137,6 +138,23 @@ fn an_encoder_is_read_from_a_folder_with_heads() {
         let [a, b] =
             [&encoder, &model.encoder].map(|encoder| encoder.summaries(pixels.clone()).class.into_data());
         assert_eq!(a, b);
+    }
+}
+
+#[test]
+fn the_vector_of_an_image_is_the_class_pieces_last_state() {
+    for class in CLASSES {
+        for device in devices(false) {
+            let golden = Golden::open(&fixture("vision").join(class));
+            let embedder =
+                ImageEmbedder::open(&fixture("vision").join(class), ImageEmbedConfig::default(), &device)
+                    .unwrap();
+            let found = embedder.vectors(golden.float::<4>("pixels", &device)).into_data();
+            let states = golden.float::<3>("states", &device);
+            let expected = states.narrow(1, 0, 1).squeeze_dim::<2>(1).into_data();
+            assert_close(class, &found, &expected, TOLERANCE);
+            assert_eq!(found.shape()[1], embedder.width());
+        }
     }
 }
 

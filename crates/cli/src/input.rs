@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
+use std::vec;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use cloze_data::SkipReport;
@@ -18,6 +19,9 @@ use crate::rows::{self, BadRowArgs, RowArgs, RowFormat};
 
 /// The field of commands that read one text per row.
 pub const TEXT: [InputKey; 1] = [InputKey { name: "text", required: true, list: false }];
+
+/// The field of commands that read one image per row: a path, or a data URI.
+pub const IMAGE: [InputKey; 1] = [InputKey { name: "image", required: true, list: false }];
 
 #[derive(clap::Args)]
 pub struct InputArgs {
@@ -76,6 +80,11 @@ impl Row {
         Self { place: "row".into(), fields, kept: Kept::Nothing, goes_on: false, bytes: 0 }
     }
 
+    /// A row that is in no file.
+    pub fn made(place: String, fields: Vec<Value>, kept: Kept) -> Self {
+        Self { place, fields: Some(fields), kept, goes_on: false, bytes: 0 }
+    }
+
     /// The text of a single-text command; empty for an empty line.
     pub fn text(&self) -> &str {
         self.fields.as_ref().and_then(|fields| fields.first()?.as_str()).unwrap_or_default()
@@ -108,6 +117,8 @@ enum Source {
     Table(Table, Columns, Option<Layout>),
     /// The requested columns of a file whose rows have no others in common.
     Records(Records, Columns),
+    /// Rows that are in no file, with their name for messages.
+    Made(&'static str, vec::IntoIter<Row>),
 }
 
 /// The columns to read, with the index of the field that each is for.
@@ -123,6 +134,13 @@ impl InputArgs {
             Some(path) => fs::metadata(path).map(drop).with_context(|| cannot_read(path)),
             None => Ok(()),
         }
+    }
+
+    /// Whether neither a file nor an option of its rows is given, but for what happens to unusable ones.
+    pub fn is_default(&self) -> bool {
+        let mut rows = self.rows.clone();
+        rows.bad = BadRowArgs::default();
+        self.input.is_none() && rows.is_default()
     }
 
     /// Opens the input.
@@ -241,6 +259,13 @@ impl InputArgs {
 }
 
 impl Input {
+    /// Rows that are in no file; `name` is theirs for messages.
+    pub fn made(name: &'static str, rows: Vec<Row>, asked: Asked, bad: &BadRowArgs) -> Self {
+        let own = asked.fields.iter().map(|key| key.name).collect();
+        let source = Source::Made(name, rows.into_iter());
+        Self { source, asked, own, failed: None, skips: bad.skips(), refused: SkipReport::default() }
+    }
+
     /// The next rows, `most` at most; none at the end.
     ///
     /// # Errors
@@ -260,6 +285,10 @@ impl Input {
             }
             Source::Records(records, columns) => {
                 of_records(records, columns, &self.asked, most, &mut rows, bad)
+            }
+            Source::Made(_, made) => {
+                rows.extend(made.take(most));
+                Ok(())
             }
         };
         match read {
@@ -282,7 +311,9 @@ impl Input {
 
     /// Reports the rows that were left out.
     fn say_skipped(&self) {
+        let none = SkipReport::default();
         let (name, skipped) = match &self.source {
+            Source::Made(name, _) => ((*name).to_owned(), &none),
             Source::Lines(lines, _) => (lines.name().to_owned(), lines.skipped()),
             Source::Table(table, ..) => (table.path().display().to_string(), table.skipped()),
             Source::Records(records, _) => {
@@ -303,7 +334,7 @@ impl Input {
     pub fn layout(&self) -> Option<Layout> {
         match &self.source {
             Source::Table(_, _, layout) => *layout,
-            Source::Lines(..) | Source::Records(..) => None,
+            Source::Lines(..) | Source::Records(..) | Source::Made(..) => None,
         }
     }
 
@@ -311,7 +342,7 @@ impl Input {
     pub fn table(&self) -> Option<&Table> {
         match &self.source {
             Source::Table(table, ..) => Some(table),
-            Source::Lines(..) | Source::Records(..) => None,
+            Source::Lines(..) | Source::Records(..) | Source::Made(..) => None,
         }
     }
 
@@ -324,7 +355,7 @@ impl Input {
     pub fn size(&self) -> Option<u64> {
         match &self.source {
             Source::Lines(lines, _) => lines.size(),
-            Source::Table(..) | Source::Records(..) => None,
+            Source::Table(..) | Source::Records(..) | Source::Made(..) => None,
         }
     }
 

@@ -1,10 +1,12 @@
 //! Rows of text or of tables: the options that every command which reads rows takes, and the rows of files,
 //! read in batches.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::vec;
 
 use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
+use cloze_data::images::{has_image_extension, image_files};
 use cloze_data::labelled::{
     Column, DataFormat, LabelledSource, Named, OnBadRow, RecordColumn, Records, found_delimiter, records,
 };
@@ -124,6 +126,13 @@ fn delimiter(text: &str) -> Result<char, String> {
     match (chars.next(), chars.next()) {
         (Some(c), None) if c.is_ascii() && !matches!(c, '\n' | '\r' | '"') => Ok(c),
         _ => Err("expected one ASCII character, no line break and no quotation mark".to_owned()),
+    }
+}
+
+/// The options' default values.
+impl Default for BadRowArgs {
+    fn default() -> Self {
+        Self { on_bad_row: BadRow::Error, max_line_bytes: lines::MAX_LINE_BYTES }
     }
 }
 
@@ -333,7 +342,8 @@ fn no_columns(named_by: &str) -> Error {
 /// Files of rows, or standard input.
 #[derive(clap::Args)]
 pub struct RowFiles {
-    /// Files with one text per row (default: standard input, one text per line).
+    /// Files with one text per row (default: standard input, one text per line). With a model of images: files with one
+    /// path or data URI per row, images, and folders of images.
     #[arg(value_name = "FILE")]
     files: Vec<String>,
     #[command(flatten)]
@@ -346,6 +356,8 @@ pub struct RowColumns {
     pub columns: Vec<RecordColumn>,
     /// The option that named columns, which lines of text do not have.
     pub named_by: Option<&'static str>,
+    /// Whether rows are images: folders, and files with an image's extension, are then rows themselves.
+    pub images: bool,
 }
 
 impl RowArgs {
@@ -368,6 +380,9 @@ pub struct Placed {
 
 /// What is wrong with a row whose text is missing or not a string.
 pub const NO_TEXT: &str = "the text is not a string; name its column with --columns text=COLUMN";
+/// The same of a row of images.
+pub const NO_IMAGE: &str =
+    "the image is not a path or data URI in a string; name its column with --columns image=COLUMN";
 
 /// Rows, read in batches.
 pub struct Rows {
@@ -382,6 +397,8 @@ pub struct Rows {
 enum Source {
     Lines(Lines<Box<dyn std::io::Read>>, Batch),
     Records(Records),
+    /// Rows that are files themselves, and what else is in their folder.
+    Files(vec::IntoIter<PathBuf>, SkipReport),
 }
 
 impl RowFiles {
@@ -425,6 +442,11 @@ impl RowFiles {
     fn source(&self, file: &str, columns: &RowColumns) -> Result<Source> {
         let path = Path::new(file);
         check_no_spreadsheet(path)?;
+        if columns.images && (path.is_dir() || has_image_extension(path)) {
+            self.check_lines(columns)?;
+            let (files, skipped) = image_files(&[file.to_owned()], Path::new(""))?;
+            return Ok(Source::Files(files.into_iter(), skipped));
+        }
         let is_text = self.rows.has_format() || path.is_file();
         if is_text && self.rows.format(Some(path), RowFormat::Lines) == RowFormat::Lines {
             self.check_lines(columns)?;
@@ -459,6 +481,17 @@ impl Rows {
                         continue;
                     }
                     records.skipped()
+                }
+                Source::Files(files, skipped) => {
+                    if let Some(path) = files.next() {
+                        let place = path.display().to_string();
+                        let Some(path) = path.to_str() else {
+                            bail!("{place}: the path is not UTF-8; rename the file");
+                        };
+                        found.push(Placed { place, cells: vec![Value::String(path.to_owned())] });
+                        continue;
+                    }
+                    skipped
                 }
             };
             self.skipped.add(skipped);

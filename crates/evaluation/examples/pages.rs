@@ -369,6 +369,7 @@ fn map(folder: &Path) -> Result<()> {
         texts: &texts,
         labels: &labels,
         positions: &positions,
+        pictures: &[],
     };
     Ok(fs::write(folder.join("map.html"), report.to_html())?)
 }

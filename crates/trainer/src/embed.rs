@@ -613,7 +613,7 @@ pub(crate) fn batches(
 }
 
 /// Scales a vector to length 1. A zero vector stays zero.
-fn normalize(embedding: &mut [f32]) {
+pub(crate) fn normalize(embedding: &mut [f32]) {
     let norm = embedding.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-12);
     embedding.iter_mut().for_each(|x| *x /= norm);
 }

@@ -95,7 +95,7 @@ impl MemoryEstimate {
     }
 
     /// Adds the activations of a second encoder in the same steps, whose parameters are counted with the first.
-    fn with_activations_of(self, other: &Self) -> Self {
+    pub(crate) fn with_activations_of(self, other: &Self) -> Self {
         Self {
             activations: self.activations.saturating_add(other.activations),
             recomputed: self.recomputed.saturating_add(other.recomputed),

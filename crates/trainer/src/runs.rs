@@ -13,15 +13,17 @@
 //! Another crate adds a kind by implementing [`RunKind`] for its config sections, and adds [`Kind::of`] them to
 //! the table.
 
+use crate::captions::{CaptionRun, CaptionTaskSection};
 use crate::config::{
     Averaging, AwdLstmRun, ConfigFile, DenoisingRun, ElmoRun, FolderConfig, LanguageModelRun,
     ObjectiveSection, Pace, PermutationRun, Pretraining, Run,
 };
 use crate::engine::origin::Input;
 use crate::engine::{Outcome, OverSeeds, Plan, RunOptions, RunSettings, train_seeds};
-use crate::finetune::FineTuneRun;
+use crate::finetune::{FineTuneRun, TaskSection};
 use crate::images::{
-    ContrastiveViewsRun, ContrastiveViewsSection, ImageRun, MaskedPatchesRun, MaskedPatchesSection,
+    ContrastiveViewsRun, ContrastiveViewsSection, ImageRun, ImageTaskSection, MaskedPatchesRun,
+    MaskedPatchesSection,
 };
 use crate::metrics::progress::RunProgress;
 use crate::translation::TranslationRun;
@@ -154,7 +156,7 @@ impl Kind {
 
 /// All kinds of this crate. Their order only matters for a file that mixes sections of several kinds, which all
 /// of them reject.
-pub const KINDS: [Kind; 11] = [
+pub const KINDS: [Kind; 12] = [
     Kind::of::<Pretraining>(),
     Kind::of::<LanguageModelRun>(),
     Kind::of::<AwdLstmRun>(),
@@ -164,6 +166,7 @@ pub const KINDS: [Kind; 11] = [
     Kind::of::<MaskedPatchesRun>(),
     Kind::of::<ContrastiveViewsRun>(),
     Kind::of::<ImageRun>(),
+    Kind::of::<CaptionRun>(),
     Kind::of::<FineTuneRun>(),
     Kind::of::<TranslationRun>(),
 ];
@@ -171,21 +174,26 @@ pub const KINDS: [Kind; 11] = [
 /// The run described by a config file overridden by the `sets`: of the first of `kinds` that matches.
 ///
 /// # Errors
-/// Those of reading a config; an unknown objective.
+/// Those of reading a config; an unknown task or objective.
 pub fn plan_of(file: &ConfigFile, sets: &[String], kinds: &[Kind]) -> Result<AnyPlan> {
     if let Some(kind) = kinds.iter().find(|kind| (kind.is_of)(file)) {
         return (kind.read)(file, sets);
     }
-    // Pretraining takes a file without an objective.
-    let of_images = [MaskedPatchesSection::KIND, ContrastiveViewsSection::KIND];
-    let known = || ObjectiveSection::KINDS.into_iter().chain(of_images);
-    let found = file.kind_of("objective").unwrap_or_default();
-    let hint = nearest(found, known());
+    let (table, known) = match file.kind_of("task") {
+        Some(_) => ("task", [&TaskSection::KINDS[..], &[ImageTaskSection::KIND, CaptionTaskSection::KIND]].concat()),
+        // Pretraining takes a file without an objective.
+        None => {
+            let of_images = [MaskedPatchesSection::KIND, ContrastiveViewsSection::KIND];
+            ("objective", [&ObjectiveSection::KINDS[..], &of_images].concat())
+        }
+    };
+    let (key, found) = (format!("{table}.kind"), file.kind_of(table).unwrap_or_default());
+    let hint = nearest(found, known.iter().copied());
     let hint = hint.map_or(String::new(), |kind| format!("; did you mean \"{kind}\"?"));
-    let listed: Vec<String> = known().map(|kind| format!("\"{kind}\"")).collect();
+    let listed: Vec<String> = known.iter().map(|kind| format!("\"{kind}\"")).collect();
     Err(TrainerError::BadValue {
-        place: file.place_of("objective.kind"),
-        key: "objective.kind".into(),
+        place: file.place_of(&key),
+        key,
         found: format!("\"{found}\""),
         expected: format!("one of {}{hint}", listed.join(", ")),
     })

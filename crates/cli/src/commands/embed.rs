@@ -1,5 +1,7 @@
 //! `cloze embed`.
 
+mod images;
+mod sink;
 mod tokens;
 
 use std::io::{self, IsTerminal};
@@ -11,20 +13,20 @@ use clap::builder::RangedU64ValueParser;
 use cloze_tokenizer::{Error, Sequence};
 use cloze_trainer::TrainerError;
 use cloze_trainer::embed::{self, EmbedConfig, Embedder, Prompt, SentencePooling, VectorRanges, VectorType};
+use cloze_trainer::images::is_image_model;
 use cloze_trainer::token_vectors::Layers;
 use indicatif::HumanCount;
-use serde::Serialize;
 
-use crate::answers::{AnswerArgs, Answers};
+use crate::answers::AnswerArgs;
 use crate::compute::Compute;
 use crate::failure::{WrongUsage, by_option};
 use crate::input::{Asked, Input, InputArgs, Row, TEXT};
 use crate::lines::{BATCH, Batch, Lines, Longer};
 use crate::model;
-use crate::npy::{Element, Npy};
 use crate::output::say;
 use crate::progress::Progress;
 use crate::rows::RowFormat;
+use sink::Sink;
 
 /// Turn texts into vectors that are close when their meanings are.
 ///
@@ -38,6 +40,10 @@ use crate::rows::RowFormat;
 /// Pooling, normalization, maximum length and the prompt before each text are read from the folder's
 /// sentence-transformers files, if it has them. Every text gets a vector; an empty text gets that of its
 /// special tokens alone. With --tokens, each token or word of a line gets its own vector.
+///
+/// With --images, the vector of an image is what a head of classes sees: after the last normalization, the state of the
+/// class token, or the mean of the patches if the model is trained so. The folder's preprocessor_config.json says how
+/// images are resized. An image of a path gets a row {"image": "a.png", "embedding": [...]}.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 More examples:
@@ -45,10 +51,20 @@ More examples:
   cloze embed --model sentence-transformers/all-MiniLM-L6-v2 --columns text=title --input articles.csv > embedded.csv
   cloze embed --model bert-base-uncased --tokens --words mean --layers last-four-mean < sentences.txt
   cloze embed --model runs/tiny/model --pooling cls --normalize < sentences.txt
+  cloze embed --model google/vit-base-patch16-224-in21k --images photos --format npy --output photos.npy
   cloze embed --model nomic-ai/nomic-embed-text-v1.5 --prompt-text 'search_query: ' < questions.txt")]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,
+    /// Embed images with a ViT, a DeiT or an MAE: those of these files, folders and patterns, or of rows of the input, an
+    /// {"image": "..."} or "..." each, a path or data:image/png;base64,...
+    #[arg(
+        long,
+        value_name = "PATH",
+        num_args = 0..,
+        conflicts_with_all = ["pooling", "prompt", "prompt_text", "tokens", "language", "batch_tokens"]
+    )]
+    images: Option<Vec<String>>,
     /// How a text's states become one vector (default: from the folder, else mean).
     #[arg(long, value_enum)]
     pooling: Option<Pooling>,
@@ -93,8 +109,8 @@ pub struct Args {
     /// The type of the vectors' numbers.
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = Vectors::F32, conflicts_with = "tokens")]
     vectors: Vectors,
-    /// Texts, one per line, whose vectors give the range of each feature for --vectors int8 and uint8: a thousand
-    /// like those to be embedded. Vectors that are compared need the same ones.
+    /// Texts or images, one per line, whose vectors give the range of each feature for --vectors int8 and uint8: a
+    /// thousand like those to be embedded. Vectors that are compared need the same ones.
     #[arg(long, value_name = "FILE", conflicts_with = "tokens")]
     calibrate: Option<PathBuf>,
     /// Tokens processed at a time.
@@ -169,9 +185,14 @@ enum Format {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    match args.tokens {
-        true => tokens::run(args),
-        false => run_on_lines(args),
+    let reads_images = is_image_model(&model::folder(&args.model)?);
+    let wrong = |problem: &str| Err(WrongUsage::new(anyhow!("{}: {problem}", args.model)).into());
+    match (&args.images, reads_images) {
+        (Some(paths), true) => images::run(args, paths),
+        (Some(_), false) => wrong("the model reads texts; leave out --images"),
+        (None, true) => wrong("the model reads images; add --images"),
+        (None, false) if args.tokens => tokens::run(args),
+        (None, false) => run_on_lines(args),
     }
 }
 
@@ -199,17 +220,7 @@ fn run_on_lines(args: &Args) -> Result<()> {
     let embedder = Embedder::load(&model::folder(&args.model)?, config, &device).map_err(by_option)?;
     let ranges = args.calibrate.as_deref().map(|path| ranges(args, path, &embedder)).transpose()?;
     let mut input = args.input.open(asked(Longer::Cut))?;
-    let mut sink = match args.format {
-        Format::Jsonl => Sink::Rows(Answers::new(&args.answers, &input, vec!["embedding"])?),
-        Format::Npy => {
-            let element = match quantized.map(VectorType::is_signed) {
-                None => Element::F32,
-                Some(true) => Element::I8,
-                Some(false) => Element::U8,
-            };
-            Sink::Npy(Npy::new(element, "embeddings", args.answers.output()?)?)
-        }
-    };
+    let mut sink = Sink::new(args, &input, embedder.width(), ranges)?;
     let mut progress = Progress::new("lines", args.answers.is_stdout() && io::stdout().is_terminal());
     let (mut count, mut truncated) = (0, 0);
     loop {
@@ -219,15 +230,7 @@ fn run_on_lines(args: &Args) -> Result<()> {
         }
         let embed = |texts: &[Sequence]| args.compute.run(|| embedder.embed_sequences(texts));
         let (embeddings, failed) = embedded(&mut input, &mut rows, embed)?;
-        for (row, embedding) in rows.iter().zip(embeddings.values.chunks_exact(embedder.width())) {
-            match quantized {
-                None => sink.embedding(row, embedding)?,
-                Some(kind) => {
-                    sink.integers(row, kind, &kind.quantize(embedding, ranges.as_ref()))?;
-                }
-            }
-        }
-        sink.flush()?;
+        sink.write(&rows, &embeddings.values)?;
         if let Some(error) = failed {
             return Err(error);
         }
@@ -244,15 +247,15 @@ fn run_on_lines(args: &Args) -> Result<()> {
             embedder.max_len()
         ));
     }
-    sink.finish(quantized.map_or(embedder.width(), |kind| kind.n_bytes(embedder.width())))
+    sink.finish()
 }
 
 /// Checks that there are texts to calibrate with where they are needed, and only there.
 fn check_calibration(quantized: Option<VectorType>, file: Option<&Path>) -> Result<()> {
     let problem = match (quantized.is_some_and(VectorType::needs_ranges), file.is_some()) {
         (true, false) => {
-            "--vectors int8 and uint8 need the range of each feature: give --calibrate FILE, a thousand texts like \
-             those to be embedded, one per line"
+            "--vectors int8 and uint8 need the range of each feature: give --calibrate FILE, a thousand texts or \
+             images like those to be embedded, one per line"
         }
         (false, true) => "--calibrate is for --vectors int8 and uint8; leave it out, or set one of them",
         _ => return Ok(()),
@@ -262,8 +265,6 @@ fn check_calibration(quantized: Option<VectorType>, file: Option<&Path>) -> Resu
 
 /// The ranges of the vectors of a file's lines.
 fn ranges(args: &Args, path: &Path, embedder: &Embedder) -> Result<VectorRanges> {
-    /// Fewer texts leave ranges that others will often exceed.
-    const FEW: usize = 100;
     let mut lines = Lines::of(Some(path), args.input.rows.bad.max_line_bytes)?.with_longer(Longer::Cut);
     let (mut ranges, mut batch, mut n_lines) = (VectorRanges::new(embedder.width()), Batch::default(), 0);
     while lines.read(BATCH, &mut batch)? {
@@ -272,17 +273,28 @@ fn ranges(args: &Args, path: &Path, embedder: &Embedder) -> Result<VectorRanges>
         let embeddings = args.compute.run(|| embedder.embed_sequences(&texts))?;
         embeddings.values.chunks_exact(embedder.width()).for_each(|vector| ranges.widen(vector));
     }
+    few_to_calibrate(path, n_lines, "texts")?;
+    Ok(ranges)
+}
+
+/// Says that a file has few texts or images to calibrate with.
+///
+/// # Errors
+/// It has none.
+fn few_to_calibrate(path: &Path, n_lines: usize, what: &str) -> Result<()> {
+    /// Fewer leave ranges that others will often exceed.
+    const FEW: usize = 100;
     match n_lines {
-        0 => bail!("{}: it has no line; expected texts to calibrate with", path.display()),
+        0 => bail!("{}: it has no line; expected {what} to calibrate with", path.display()),
         n if n < FEW => {
             say(format_args!(
-                "{}: {n} texts are few to calibrate with; a thousand are better",
+                "{}: {n} {what} are few to calibrate with; a thousand are better",
                 path.display()
             ));
         }
         _ => {}
     }
-    Ok(ranges)
+    Ok(())
 }
 
 /// The fields to read from the input.
@@ -324,66 +336,5 @@ fn embedded<T>(
             }
             Err(error) => return Err(error.into()),
         }
-    }
-}
-
-/// Where embeddings are written.
-enum Sink {
-    Rows(Answers),
-    Npy(Npy),
-}
-
-#[derive(Serialize)]
-struct Object<T> {
-    embedding: T,
-}
-
-impl Sink {
-    fn embedding(&mut self, row: &Row, values: &[f32]) -> Result<()> {
-        match self {
-            Self::Rows(answers) => answers.write(row, &Object { embedding: values }),
-            Self::Npy(array) => {
-                let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-                array.append(&bytes)
-            }
-        }
-    }
-
-    /// Writes a vector of bytes, which may have a sign.
-    fn integers(&mut self, row: &Row, kind: VectorType, bytes: &[u8]) -> Result<()> {
-        let number = |byte: &u8| if kind.is_signed() { i16::from(*byte as i8) } else { i16::from(*byte) };
-        match self {
-            Self::Rows(answers) => {
-                answers.write(row, &Object { embedding: bytes.iter().map(number).collect::<Vec<_>>() })
-            }
-            Self::Npy(array) => array.append(bytes),
-        }
-    }
-
-    /// Flushes what has been written so far.
-    fn flush(&mut self) -> Result<()> {
-        match self {
-            Self::Rows(answers) => answers.flush(),
-            Self::Npy(_) => Ok(()),
-        }
-    }
-
-    /// Finishes the output of vectors of `width` features.
-    fn finish(self, width: usize) -> Result<()> {
-        match self {
-            Self::Rows(answers) => answers.finish(),
-            Self::Npy(array) => array.finish(Some(width)),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_json_with_as_many_digits_as_needed() {
-        let line = serde_json::to_string(&Object { embedding: [0.1f32, -2.0, 1e-9] }).unwrap();
-        assert_eq!(line, r#"{"embedding":[0.1,-2.0,1e-9]}"#);
     }
 }

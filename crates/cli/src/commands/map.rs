@@ -2,32 +2,36 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
-use cloze_data::Random;
+use cloze_data::images::{DecodeLimits, ImageSource};
 use cloze_data::labelled::Column;
+use cloze_data::{Random, SkipReport};
 use cloze_evaluation::EvaluationError;
 use cloze_evaluation::embeddings::Vectors;
 use cloze_evaluation::report::MapReport;
 use cloze_evaluation::vectors::{TsneConfig, directions, principal_components, tsne};
 use cloze_search::Index;
 use cloze_trainer::embed::EmbedConfig;
+use cloze_trainer::images::{ImageEmbedConfig, ImageEmbedder, ImageEmbeddings, is_image_model};
+use indicatif::HumanCount;
 use serde_json::Value;
 
+use super::search::is_of_images;
 use crate::compute::Compute;
 use crate::failure::WrongUsage;
 use crate::model;
 use crate::npy;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::progress::Progress;
-use crate::rows::{NO_TEXT, Placed, RowColumns, RowFiles};
+use crate::rows::{NO_IMAGE, NO_TEXT, Placed, RowColumns, RowFiles, say_skipped};
 use crate::text_vectors::{Model, PromptArgs};
 
 /// The class shown for texts without a label if others have one.
 const UNLABELLED: &str = "(none)";
 
-/// Draw a map of texts: a page with a point per text, close to those of similar texts.
+/// Draw a map of texts or images: a page with a point per text, close to those of similar texts.
 ///
 /// Example: cloze map --model sentence-transformers/all-MiniLM-L6-v2 --output map.html texts.txt
 ///
@@ -38,12 +42,16 @@ const UNLABELLED: &str = "(none)";
 /// the points whose texts match, and a legend toggles classes. Texts come from lines or tables and are
 /// embedded by a model; or texts and vectors come from an index; or vectors come from a NumPy file with one
 /// per text. The same input and seed give the same page, byte for byte.
+///
+/// With a model of images, the fields of a row are its image, a path or data:image/png;base64,..., and its label; folders
+/// and images are rows themselves. Hovering shows a thumbnail, for up to 5,000 images.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 More examples:
   cloze map --model MODEL --columns text=title,label=topic --method pca --output map.html articles.jsonl
   cloze map --index my-index --columns label=year --output map.html
-  cloze map --vectors embeddings.npy --output map.html sentences.txt")]
+  cloze map --vectors embeddings.npy --output map.html sentences.txt
+  cloze map --model google/vit-base-patch16-224-in21k --output map.html photos")]
 pub struct Args {
     #[command(flatten)]
     source: Source,
@@ -126,6 +134,16 @@ enum MetricName {
 /// The fields of a row.
 const FIELDS: [&str; 2] = ["text", "label"];
 
+/// The fields of a row with a model of images.
+const IMAGE_FIELDS: [&str; 2] = ["image", "label"];
+
+/// The longest side of a thumbnail, in pixels, and how many a page holds: about 8 kB each.
+const THUMBNAIL: usize = 96;
+const MOST_THUMBNAILS: usize = 5_000;
+
+/// Images read at a time.
+const BATCH: usize = 64;
+
 fn number(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| "expected a number".to_owned())
 }
@@ -143,6 +161,16 @@ struct Drawn {
     labels: Vec<String>,
     values: Vec<f32>,
     width: usize,
+    /// Where rows of images are from.
+    places: Vec<String>,
+    /// The images' thumbnails.
+    pictures: Vec<Vec<u8>>,
+}
+
+impl Drawn {
+    fn is_of_images(&self) -> bool {
+        !self.pictures.is_empty()
+    }
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -170,9 +198,9 @@ pub fn run(args: &Args) -> Result<()> {
         Method::Tsne => by_tsne(vectors, args)?,
     };
     facts.insert(0, args.source.fact());
-    let title = "Map of texts";
-    let (texts, labels) = (&drawn.texts, &drawn.labels);
-    let page = MapReport { title, facts: &facts, texts, labels, positions: &positions }.to_html();
+    let title = if drawn.is_of_images() { "Map of images" } else { "Map of texts" };
+    let Drawn { texts, labels, pictures, .. } = &drawn;
+    let page = MapReport { title, facts: &facts, texts, labels, positions: &positions, pictures }.to_html();
     output.bytes(page.as_bytes())?;
     output.finish()
 }
@@ -225,12 +253,81 @@ fn by_tsne(vectors: Vectors<'_>, args: &Args) -> Result<(Vec<f64>, Facts)> {
 
 /// The texts of the files or of standard input, embedded by a model.
 fn of_model(args: &Args, name: &str) -> Result<Drawn> {
+    let folder = model::folder(name)?;
+    if is_image_model(&folder) {
+        return of_images(args, &folder);
+    }
     let drawn = texts(args)?;
     let texts: Vec<&str> = drawn.texts.iter().map(String::as_str).collect();
     let embedded =
         Model::open(name, args.batch_tokens, &args.compute)?.embed(&texts, args.prompt.prompt())?;
     let (values, width) = embedded.into_values();
     Ok(Drawn { values, width, ..drawn })
+}
+
+/// The images of the files or of standard input, embedded by a model.
+fn of_images(args: &Args, folder: &Path) -> Result<Drawn> {
+    if args.prompt.prompt().is_some() {
+        let error = anyhow!("--prompt and --prompt-text: a model of images reads no text; leave them out");
+        return Err(WrongUsage::new(error).into());
+    }
+    let read = read(args, true)?;
+    let config = ImageEmbedConfig { int8: args.compute.int8, ..ImageEmbedConfig::default() };
+    let embedder = ImageEmbedder::open(folder, config, &args.compute.open()?)?;
+    let has_thumbnails = read.texts.len() <= MOST_THUMBNAILS;
+    if !has_thumbnails {
+        say(format_args!(
+            "no thumbnails: a page holds those of {} images",
+            HumanCount(MOST_THUMBNAILS as u64)
+        ));
+    }
+    let mut drawn = Drawn { width: embedder.width(), ..Drawn::default() };
+    let (mut skipped, mut progress) = (SkipReport::default(), Progress::new("images", false));
+    let n = read.texts.len();
+    let mut next = 0;
+    while next < n {
+        let end = n.min(next + BATCH);
+        let (mut sources, mut unread) = (Vec::new(), None);
+        for text in &read.texts[next..end] {
+            match ImageSource::of_text(text.trim(), Path::new(""), "the image") {
+                Ok(source) => sources.push(source),
+                Err(problem) => {
+                    unread = Some(anyhow!("{problem}"));
+                    break;
+                }
+            }
+        }
+        let ImageEmbeddings { values, refused } = args.compute.run(|| embedder.embed(sources.clone()))?;
+        let good = values.len() / drawn.width;
+        for (source, row) in sources[..good].iter().zip(next..) {
+            let (text, place) = (&read.texts[row], &read.places[row]);
+            // Bytes say nothing to a reader.
+            drawn.texts.push(if text.starts_with("data:") { place.clone() } else { text.clone() });
+            drawn.labels.extend(read.labels.get(row).cloned());
+            if has_thumbnails {
+                drawn.pictures.push(thumbnail(source));
+            }
+        }
+        drawn.values.extend(values);
+        next += good;
+        if let Some(error) = refused.map(Error::new).or(unread) {
+            match args.files.rows.bad.skips() {
+                true => skipped.count("unusable image"),
+                false => return Err(error.context(read.places[next].clone())),
+            }
+            next += 1;
+        }
+        progress.show(next, Some(next as f64 / n as f64));
+    }
+    progress.finish();
+    say_skipped("all files", &skipped);
+    several(drawn)
+}
+
+/// The picture of a point; empty if it does not decode.
+fn thumbnail(source: &ImageSource) -> Vec<u8> {
+    let image = source.decode(&DecodeLimits::default());
+    image.map_or_else(|_| Vec::new(), |image| image.thumbnail(THUMBNAIL).to_png())
 }
 
 /// The same texts, with vectors from a file.
@@ -281,15 +378,33 @@ fn of_index(args: &Args, folder: &Path) -> Result<Drawn> {
         bail!("{}: no row has the field `{field}`", folder.display());
     }
     drawn.labels = all_or_none(labels);
+    if is_of_images(&index) && drawn.texts.len() <= MOST_THUMBNAILS {
+        let source = |text: &String| ImageSource::of_text(text.trim(), Path::new(""), "the image");
+        drawn.pictures = drawn
+            .texts
+            .iter()
+            .map(|text| source(text).map_or_else(|_| Vec::new(), |it| thumbnail(&it)))
+            .collect();
+        for text in drawn.texts.iter_mut().filter(|text| text.starts_with("data:")) {
+            *text = "(an image in the index)".into();
+        }
+    }
     several(drawn)
 }
 
 /// The texts of the files or of standard input, with their labels.
 fn texts(args: &Args) -> Result<Drawn> {
+    read(args, false)
+}
+
+/// The texts, or the images, of the files or of standard input, with their labels.
+fn read(args: &Args, images: bool) -> Result<Drawn> {
     let rows = &args.files.rows;
-    rows.check_fields(&FIELDS)?;
+    let fields = if images { IMAGE_FIELDS } else { FIELDS };
+    rows.check_fields(&fields)?;
     let columns = RowColumns {
-        columns: vec![rows.record_column("text", true), rows.record_column("label", false)],
+        images,
+        columns: vec![rows.record_column(fields[0], true), rows.record_column("label", false)],
         named_by: (!rows.columns.is_empty()).then_some("--columns"),
     };
     let mut rows = args.files.open(&columns)?;
@@ -302,7 +417,8 @@ fn texts(args: &Args) -> Result<Drawn> {
         for Placed { place, cells } in batch {
             let mut cells = cells.into_iter();
             let Some(Value::String(text)) = cells.next() else {
-                rows.refuse(&place, "no text", NO_TEXT)?;
+                let (reason, problem) = if images { ("no image", NO_IMAGE) } else { ("no text", NO_TEXT) };
+                rows.refuse(&place, reason, problem)?;
                 continue;
             };
             match label(cells.next().unwrap_or(Value::Null)) {
@@ -313,6 +429,9 @@ fn texts(args: &Args) -> Result<Drawn> {
                 }
             }
             drawn.texts.push(text);
+            if images {
+                drawn.places.push(place);
+            }
         }
     }
     drawn.labels = all_or_none(labels);

@@ -16,6 +16,8 @@ mod gguf;
 #[cfg(all(feature = "program", feature = "hub"))]
 mod hub;
 #[cfg(all(feature = "program", feature = "flex"))]
+mod image_vectors;
+#[cfg(all(feature = "program", feature = "flex"))]
 mod images;
 #[cfg(feature = "program")]
 mod inspect;

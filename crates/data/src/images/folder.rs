@@ -1,7 +1,7 @@
 //! Folders of images, one for each class.
 
 use super::{ImageExample, ImageSource};
-use crate::corpus::{SkipReport, walk};
+use crate::corpus::{SkipReport, files, walk};
 use crate::labelled::{LabelSet, Labels, Loaded, Target};
 use crate::{DataError, Result};
 use std::fs;
@@ -64,6 +64,51 @@ pub fn image_folder(folder: &Path, labels: Labels) -> Result<(Loaded<ImageExampl
     Ok((Loaded { examples: examples.collect(), skipped }, Some(set)))
 }
 
+/// The files that these paths and patterns name, in order: files as they are, and of folders, which are read as
+/// [`image_folder`] reads them, those with an image's extension; the others are counted. Relative paths begin at `base`.
+///
+/// # Errors
+/// [`DataError::Io`]; [`DataError::NoLabelledFiles`] for a path or pattern without a file; a folder without an image.
+///
+/// # Examples
+/// ```
+/// use cloze_data::images::image_files;
+///
+/// let folder = tempfile::tempdir()?;
+/// for name in ["b.png", "a.JPG", "notes.txt"] {
+///     std::fs::write(folder.path().join(name), "")?;
+/// }
+/// let named = |patterns: &[&str]| {
+///     let patterns: Vec<String> = patterns.iter().map(|pattern| pattern.to_string()).collect();
+///     let (files, skipped) = image_files(&patterns, folder.path()).unwrap();
+///     let names = files.iter().map(|file| file.file_name().unwrap().to_string_lossy().into_owned());
+///     (names.collect::<Vec<_>>(), skipped.to_string())
+/// };
+/// assert_eq!(named(&["."]).0, ["a.JPG", "b.png"]);
+/// assert!(named(&["."]).1.contains("file without an image's extension"));
+/// assert_eq!(named(&["*.png", "notes.txt"]).0, ["b.png", "notes.txt"]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn image_files(patterns: &[String], base: &Path) -> Result<(Vec<PathBuf>, SkipReport)> {
+    let (mut all, mut skipped) = (Vec::new(), SkipReport::default());
+    for pattern in patterns {
+        let path = base.join(pattern);
+        if path.is_dir() {
+            let found = images(&path, &mut Vec::new(), &mut skipped)?;
+            if found.is_empty() {
+                return Err(problem(&path, "there is no image in the folder".into()));
+            }
+            all.extend(found);
+        } else {
+            all.extend(files(std::slice::from_ref(pattern), base).map_err(|error| match error {
+                DataError::NoFiles { pattern, base } => DataError::NoLabelledFiles { pattern, base },
+                other => other,
+            })?);
+        }
+    }
+    Ok((all, skipped))
+}
+
 /// The folders of classes, with their names.
 fn classes(folder: &Path, top: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut classes = Vec::new();
@@ -88,13 +133,24 @@ fn classes(folder: &Path, top: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(classes)
 }
 
+/// Whether a path has the extension of an image. The file need not be one.
+///
+/// ```
+/// use cloze_data::images::has_image_extension;
+///
+/// assert!(has_image_extension("photos/*.JPG".as_ref()) && !has_image_extension("photos.csv".as_ref()));
+/// ```
+pub fn has_image_extension(path: &Path) -> bool {
+    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    EXTENSIONS.contains(&extension.as_str())
+}
+
 /// The files with an image's extension.
 fn images(folder: &Path, above: &mut Vec<PathBuf>, skipped: &mut SkipReport) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     walk(folder, above, &mut files)?;
     files.retain(|path| {
-        let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-        let is_image = EXTENSIONS.contains(&extension.as_str());
+        let is_image = has_image_extension(path);
         if !is_image {
             skipped.count("file without an image's extension");
         }

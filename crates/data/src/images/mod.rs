@@ -38,7 +38,7 @@ pub use decode::{DecodeLimits, decode_image, read_image};
 pub use digits::digits;
 pub use error::ImageError;
 pub use example::{ImageExample, ImageSource, without_bad_images};
-pub use folder::image_folder;
+pub use folder::{has_image_extension, image_files, image_folder};
 pub use image::Image;
 pub use preprocess::{Normalisation, PixelValues, Preprocessing, TargetSize};
 pub use resize::{Filter, resize};

@@ -2,8 +2,9 @@
 // The map: points on a canvas, without an element for each of them. Texts come in as data and go out as `textContent`.
 (() => {
   const byId = (id) => document.getElementById(id);
-  // {"points": [x, y, …], "texts": […], "classes": ["name", …], "of": [class of each point, …]}; y grows upwards.
-  const { points, texts, classes, of } = JSON.parse(byId("data").textContent);
+  // {"points": [x, y, …], "texts": […], "classes": ["name", …], "of": [class of each point, …], "pictures": [PNG in
+  // base64, …] or none}; y grows upwards.
+  const { points, texts, classes, of, pictures } = JSON.parse(byId("data").textContent);
   const n = texts.length;
   const canvas = byId("map");
   const context = canvas.getContext("2d");
@@ -119,7 +120,9 @@
     const [label, text] = [document.createElement("strong"), document.createElement("span")];
     label.textContent = name(i);
     text.textContent = texts[i];
-    element.replaceChildren(...(classes.length ? [label, text] : [text]));
+    const picture = pictures && pictures[i] && document.createElement("img");
+    if (picture) picture.src = `data:image/png;base64,${pictures[i]}`;
+    element.replaceChildren(...(picture ? [picture] : []), ...(classes.length ? [label, text] : [text]));
   };
 
   const hover = (atX, atY) => {

@@ -38,6 +38,8 @@ pub struct MapReport<'a> {
     pub labels: &'a [String],
     /// `[texts · 2]`: their positions, finite numbers.
     pub positions: &'a [f64],
+    /// A PNG file for each text, which is shown above it and may be empty; or none at all.
+    pub pictures: &'a [Vec<u8>],
 }
 
 /// The data for the script.
@@ -49,24 +51,31 @@ struct Data<'a> {
     classes: Vec<&'a str>,
     /// The class of each point; empty if there are none.
     of: Vec<usize>,
+    /// The picture of each point in base64; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pictures: Vec<String>,
 }
 
 impl MapReport<'_> {
     /// The whole page. The same report makes the same bytes.
     ///
     /// # Panics
-    /// If the numbers of texts, labels and positions differ.
+    /// If the numbers of texts, labels, positions and pictures differ.
     pub fn to_html(&self) -> String {
         assert_eq!(self.positions.len(), 2 * self.texts.len(), "a position for each text");
         assert!(self.labels.is_empty() || self.labels.len() == self.texts.len(), "a label for each text");
+        let n = self.pictures.len();
+        assert!(n == 0 || n == self.texts.len(), "a picture for each text");
         let other = "other classes".to_owned();
         let (classes, of) = self.classes(&other);
         let texts = self.texts.iter().map(|text| html::clipped(text)).collect();
-        let data = Data { points: self.points(), texts, classes, of };
+        let pictures = self.pictures.iter().map(|png| BASE64_STANDARD.encode(png)).collect();
+        let data = Data { points: self.points(), texts, classes, of, pictures };
         let json = html::in_script(&serde_json::to_string(&data).expect("numbers and strings"));
         let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT));
+        let noun = if self.pictures.is_empty() { "texts" } else { "images" };
         let facts: Vec<(&str, String)> =
-            self.facts.iter().cloned().chain([("texts", grouped(self.texts.len() as u64))]).collect();
+            self.facts.iter().cloned().chain([(noun, grouped(self.texts.len() as u64))]).collect();
         let style = include_str!("map.css");
         let page = Page {
             kind: "map",
@@ -74,6 +83,7 @@ impl MapReport<'_> {
             facts: &facts,
             style,
             script: Some(&hash),
+            pictures: !self.pictures.is_empty(),
             ..Page::default()
         };
         page.with(content(&json)).into_string()
@@ -148,7 +158,8 @@ mod tests {
         let owned = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let (texts, labels) = (owned(texts), owned(labels));
         let facts = [("model", "<img src=x>".to_owned())];
-        MapReport { title: "<b>", facts: &facts, texts: &texts, labels: &labels, positions }.to_html()
+        let labels = &labels;
+        MapReport { title: "<b>", facts: &facts, texts: &texts, labels, positions, pictures: &[] }.to_html()
     }
 
     /// The data given to the script.
@@ -188,6 +199,23 @@ mod tests {
             "{policy}"
         );
         assert_eq!(data(&page), json!({"points": [0, 0], "texts": TEXTS[..1], "classes": [], "of": []}));
+    }
+
+    #[test]
+    fn a_page_with_pictures_may_show_those_that_it_holds() {
+        let (texts, positions) = (["a.png".to_owned(), "b.png".to_owned()], [0.0, 0.0, 1.0, 1.0]);
+        let pictures = [b"\x89PNG".to_vec(), vec![0xFF; 3]];
+        let report = MapReport {
+            title: "Map of images",
+            facts: &[],
+            texts: &texts,
+            labels: &[],
+            positions: &positions,
+            pictures: &pictures,
+        };
+        let page = report.to_html();
+        assert_eq!(data(&page)["pictures"], json!(["iVBORw==", "////"]));
+        assert!(page.contains("style-src 'unsafe-inline'; img-src data:; script-src 'sha256-"));
     }
 
     #[test]

@@ -35,6 +35,13 @@ impl AnyImageEncoderConfig {
         }
     }
 
+    /// Height and width of the images that it takes; none if it takes any.
+    pub fn image_size(&self) -> Option<[usize; 2]> {
+        match self {
+            Self::Vit(config) => Some(config.image_size),
+        }
+    }
+
     /// Checks that the values are consistent.
     ///
     /// # Errors

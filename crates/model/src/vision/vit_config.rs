@@ -71,6 +71,16 @@ pub enum ImagePooling {
     Mean,
 }
 
+impl ImagePooling {
+    /// Its name in configs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Class => "class",
+            Self::Mean => "mean",
+        }
+    }
+}
+
 with_fields!(VitConfig {
     with_image_size => image_size: [usize; 2],
     with_patch_size => patch_size: [usize; 2],

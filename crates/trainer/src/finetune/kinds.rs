@@ -8,12 +8,11 @@ use super::prompt::PromptKind;
 use super::section::TaskSection;
 use super::tags::TagKind;
 use super::texts::TextKind;
-use crate::images::ImageTaskSection;
 
 impl TaskSettings for TaskSection {
-    /// All kinds but that of images: an unknown one gets an error that lists them.
+    /// A table without a kind is one too: it gets an error that names the key.
     fn is_of(kind: &str) -> bool {
-        kind != ImageTaskSection::KIND
+        kind.is_empty() || Self::KINDS.contains(&kind)
     }
 
     fn kind(&self) -> Box<dyn TaskKind + '_> {

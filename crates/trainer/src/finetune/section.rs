@@ -84,6 +84,20 @@ pub enum TaskSection {
     Prompt(PromptSection),
 }
 
+impl TaskSection {
+    /// All names in configs.
+    pub(crate) const KINDS: [&str; 8] = [
+        "classification",
+        "regression",
+        "multi-label",
+        "answers",
+        "multiple-choice",
+        "tagging",
+        "embedding",
+        "prompt",
+    ];
+}
+
 /// The training loss of a number for each text or pair of texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -207,4 +221,16 @@ pub(super) fn check_loss(label_smoothing: f64, class_weights: &[f32]) -> Check {
     }
     let counts = class_weights.is_empty() || class_weights.iter().any(|weight| *weight > 0.0);
     ensure(counts, "task.class_weights", format!("{class_weights:?}"), "at least one number above 0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_kinds_are_named() {
+        let error = serde_json::from_str::<TaskSection>(r#"{"kind": "another"}"#).unwrap_err().to_string();
+        let named = TaskSection::KINDS.map(|kind| format!("`{kind}`")).join(", ");
+        assert!(error.contains(&format!("expected one of {named}")), "{error}");
+    }
 }

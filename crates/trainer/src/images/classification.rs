@@ -12,7 +12,6 @@ use crate::engine::{
 use crate::finetune::{Form, figures};
 use crate::metrics::progress::RunProgress;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use cloze_data::Loader;
 use cloze_data::images::{ImageBatch, ImageData};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::{ClassPredictions, WithPictures};
@@ -116,7 +115,7 @@ impl<E: ImageEncoder> Objective for ImageClassification<'_, E> {
     }
 
     fn counts(&self, batch: &ImageBatch) -> Vec<f64> {
-        vec![batch.classes.len() as f64; self.terms(0).len()]
+        vec![batch.n_images() as f64; self.terms(0).len()]
     }
 
     fn sums(&self, model: &Self::Model, batch: &ImageBatch, device: &Device) -> Vec<Tensor<1>> {
@@ -135,12 +134,7 @@ impl<E: ImageEncoder> Recipe for ImageClassification<'_, E> {
     }
 
     fn steps(&self, from: Position) -> Box<dyn Iterator<Item = Result<StepBatches<ImageBatch>>> + '_> {
-        let loader = Loader::new(self.splits.train.clone(), self.train.batch_size)
-            .with_workers(self.train.workers)
-            .with_ahead(self.train.prefetch);
-        StepBatches::from_loader(&loader, from, self.train.accumulate, |batch: &ImageBatch| {
-            batch.classes.len() as u64
-        })
+        self.train.steps(&self.splits.train, from)
     }
 
     fn split(&self) -> Option<&str> {

@@ -1,29 +1,28 @@
 //! Learning from pairs of views without labels (Chen et al. 2020, "SimCLR"): config, recipe and run.
 
-use super::config::{
-    FREE_KEYS, ImageDataSection, ImageEval, ImageTaskSection, ImageTrain, NewVit, check_data, check_steps,
-    of_model,
-};
-use super::data::{ImageSplits, Reading, pixels};
+use super::config::{FREE_KEYS, ImageDataSection, ImageEval, ImageTaskSection, ImageTrain, NewVit, of_model};
+use super::data::{ImageSplits, pixels};
 use super::features::probe;
+use super::memory::{Layers, Size};
 use super::start::{PREPROCESSOR, settings};
+use super::without_classifier::{Opened, Sections};
+use crate::Result;
 use crate::chunks::gradients_in_chunks;
 use crate::config::validate::{Check, at_least, ensure, positive};
 use crate::config::{ConfigFile, Run, layered};
 use crate::engine::origin::Input;
-use crate::engine::run_folder::RunFolder;
 use crate::engine::{
     Advance, Exported, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term,
     train_in,
 };
+use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
-use crate::{Result, recompute};
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use cloze_data::images::{AugmentConfig, ImageBatch, MixConfig, Preprocessing};
-use cloze_data::{Loader, derive_seed};
+use cloze_data::derive_seed;
+use cloze_data::images::{AugmentConfig, ImageBatch, Preprocessing};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::{self, grouped};
 use cloze_model::ParamInit;
@@ -32,7 +31,6 @@ use cloze_model::vision::{SimClr, Vit, VitConfig, nt_xent};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 /// Separates the random stream of new parameters from all others of a seed.
 const INIT_STREAM: u64 = 0x1A72;
@@ -98,6 +96,13 @@ fn projection() -> usize {
     128
 }
 
+impl ContrastiveViewsRun {
+    fn sections(&self) -> Sections<'_> {
+        let Self { data, augment, train, eval, .. } = self;
+        Sections { data, augment, train, eval }
+    }
+}
+
 impl ContrastiveViewsSection {
     /// Its name in configs.
     pub(crate) const KIND: &'static str = "contrastive-views";
@@ -125,13 +130,13 @@ impl RunKind for ContrastiveViewsRun {
 }
 
 fn validate(config: &Run<ContrastiveViewsRun>) -> Check {
-    let ContrastiveViewsRun { objective, model, data, augment, train, eval } = &config.kind;
+    let (ContrastiveViewsRun { objective, model, train, .. }, sections) =
+        (&config.kind, config.kind.sections());
     let ContrastiveViewsSection::ContrastiveViews { temperature, d_projection, chunk, .. } = objective;
     positive("objective.temperature", *temperature)?;
     at_least(1, "objective.d_projection", *d_projection)?;
     at_least(1, "objective.chunk", chunk.unwrap_or(1))?;
-    ensure(data.size.is_some(), "data.size", "absent", "height and width of the model's input: `[32, 32]`")?;
-    model.vit(data.size.unwrap_or_default()).validate().map_err(of_model)?;
+    model.vit(sections.size()?).validate().map_err(of_model)?;
     let key = "model.distillation_piece";
     ensure(!model.distillation_piece, key, true, "false: there is no teacher")?;
     ensure(
@@ -140,11 +145,7 @@ fn validate(config: &Run<ContrastiveViewsRun>) -> Check {
         train.batch_size,
         "at least 2: an image is compared with others",
     )?;
-    if let Some(shots) = data.shots {
-        ensure(false, "data.shots", shots, "it to be absent: classes are not read in training")?;
-    }
-    check_data(data, augment)?;
-    check_steps(data.is_measured(), train, eval, &config.common)
+    sections.check(config)
 }
 
 /// Trains a network on pairs of views as configured.
@@ -156,26 +157,29 @@ pub fn train_contrastive_views(
     options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
-    let folder = RunFolder::open(&options.folder, config, options.resume)?;
-    let device = options.device.clone().autodiff();
-    recompute::check(config.train.recompute, &device)?;
-    let preprocessing = config.data.preprocessing(None);
-    let seed = config.common.run.seed;
-    let mix = MixConfig::default();
     let ContrastiveViewsSection::ContrastiveViews { temperature, d_projection, chunk, probe } =
         config.objective;
     let classes = ImageTaskSection::ImageClassification { labels: None, label_smoothing: 0.0 };
     let task = probe.then_some(&classes);
-    let reading = Reading { task, data: &config.data, augment: &config.augment, mix: &mix, seed };
-    let found = reading.find(progress)?;
-    let splits = reading.prepare(found, &preprocessing)?.with_views(2);
-    if options.stop.load(Ordering::Relaxed) {
+    let Some(opened) = Opened::open(config, config.kind.sections(), task, options, progress)? else {
         return Ok(Outcome::Stopped { step: 0 });
-    }
-    let shape = config.model.vit(config.data.size.unwrap_or_default());
+    };
+    let Opened { folder, device, preprocessing, splits } = opened;
+    let splits = splits.with_views(2);
+    let (size, seed) = (config.data.size.unwrap_or_default(), config.common.run.seed);
+    let shape = config.model.vit(size);
     shape.validate()?;
-    let init = &mut ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM]));
-    let mut model = SimClr::new(shape.init(init), d_projection, init);
+    let new = |init: &mut ParamInit| SimClr::new(shape.init(init), d_projection, init);
+    Size {
+        parameters: [n_parameters(&new(&mut ParamInit::new(&device, 0).deferred())); 2],
+        layers: vec![Layers::of(&shape)],
+        input: size,
+        views: 2,
+        chunk: chunk.map(|images| images.saturating_mul(2)),
+        checkpoint: None,
+    }
+    .check(&config.train, options, progress)?;
+    let mut model = new(&mut ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])));
     model.encoder.encoder.recompute = config.train.recompute;
     let settings = settings(&config.common, &config.train, &config.eval, splits.train.examples().len());
     progress.note(&table::facts(
@@ -255,12 +259,7 @@ impl Recipe for ContrastiveViews<'_> {
     }
 
     fn steps(&self, from: Position) -> Box<dyn Iterator<Item = Result<StepBatches<ImageBatch>>> + '_> {
-        let loader = Loader::new(self.splits.train.clone(), self.train.batch_size)
-            .with_workers(self.train.workers)
-            .with_ahead(self.train.prefetch);
-        StepBatches::from_loader(&loader, from, self.train.accumulate, |batch: &ImageBatch| {
-            batch.n_images() as u64
-        })
+        self.train.steps(&self.splits.train, from)
     }
 
     fn split(&self) -> Option<&str> {

@@ -1,4 +1,5 @@
-use super::config::{ImageDataSection, ImageTaskSection};
+use super::config::{ImageDataSection, ImageTaskSection, ImageTrain};
+use crate::engine::{Position, StepBatches};
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -7,7 +8,7 @@ use cloze_data::images::{
     labelled_images, without_bad_images,
 };
 use cloze_data::labelled::{LabelSet, LabelledSource, Labels, Target};
-use cloze_data::{DataError, SkipReport, derive_seed};
+use cloze_data::{DataError, Loader, SkipReport, derive_seed};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,6 +39,19 @@ impl ImageSplits {
         self.train =
             Arc::try_unwrap(self.train).map_or_else(|shared| shared, |data| Arc::new(data.with_views(views)));
         self
+    }
+}
+
+impl ImageTrain {
+    /// The batches of each step on these images, made on worker threads.
+    pub(super) fn steps(
+        &self,
+        images: &Arc<ImageData>,
+        from: Position,
+    ) -> Box<dyn Iterator<Item = Result<StepBatches<ImageBatch>>>> {
+        let loader =
+            Loader::new(images.clone(), self.batch_size).with_workers(self.workers).with_ahead(self.prefetch);
+        StepBatches::from_loader(&loader, from, self.accumulate, |batch: &ImageBatch| batch.n_images() as u64)
     }
 }
 

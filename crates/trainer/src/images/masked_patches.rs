@@ -1,23 +1,25 @@
 //! Masked autoencoding of images (He et al. 2022): config, recipe and run.
 
-use super::config::{ImageDataSection, ImageEval, ImageTrain, check_data, check_steps, of_model};
-use super::data::{ImageSplits, Reading, pixels};
+use super::config::{ImageDataSection, ImageEval, ImageTrain, of_model};
+use super::data::{ImageSplits, pixels};
+use super::memory::{Layers, Size};
 use super::start::{PREPROCESSOR, settings};
-use crate::config::validate::{Check, Complaint, ensure};
+use super::without_classifier::{Opened, Sections};
+use crate::Result;
+use crate::config::validate::{Check, Complaint};
 use crate::config::{ConfigFile, Run, layered};
 use crate::engine::origin::Input;
-use crate::engine::run_folder::RunFolder;
 use crate::engine::{
     Advance, Exported, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term,
     train_in, watched,
 };
+use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
-use crate::{Result, recompute};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use cloze_data::images::{AugmentConfig, ImageBatch, ImageData, MixConfig, Preprocessing};
-use cloze_data::{Loader, Random, derive_seed};
+use cloze_data::images::{AugmentConfig, ImageBatch, ImageData, Preprocessing};
+use cloze_data::{Random, derive_seed};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::{Picture, Predictions, RestoredExample, RestoredPredictions, WithPictures};
 use cloze_evaluation::table::{self, grouped};
@@ -28,7 +30,6 @@ use cloze_model::vision::{Mae, MaeConfig, MaeDecoderConfig, MaskedPatches, VitCo
 use cloze_model::{ModelError, ParamInit};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Separates the random stream of new parameters from all others of a seed.
@@ -142,6 +143,11 @@ pub struct MaeDecoderSection {
 }
 
 impl MaskedPatchesRun {
+    fn sections(&self) -> Sections<'_> {
+        let Self { data, augment, train, eval, .. } = self;
+        Sections { data, augment, train, eval }
+    }
+
     /// The model for images of this height and width.
     pub fn mae(&self, image_size: [usize; 2]) -> MaeConfig {
         let MaeSection { patch_size, n_layers, d_model, n_heads, d_ff, decoder, .. } = &self.model;
@@ -182,19 +188,14 @@ impl RunKind for MaskedPatchesRun {
 }
 
 fn validate(config: &Run<MaskedPatchesRun>) -> Check {
-    let MaskedPatchesRun { data, augment, train, eval, .. } = &config.kind;
-    ensure(data.size.is_some(), "data.size", "absent", "height and width of the model's input: `[32, 32]`")?;
-    config.mae(data.size.unwrap_or_default()).validate().map_err(|error| match error {
+    let sections = config.kind.sections();
+    config.mae(sections.size()?).validate().map_err(|error| match error {
         ModelError::Setting { key: "mask_ratio", found, expected } => {
             Complaint { key: "objective.mask_ratio".into(), found, expected }
         }
         other => of_model(other),
     })?;
-    if let Some(shots) = data.shots {
-        ensure(false, "data.shots", shots, "it to be absent: classes are not read")?;
-    }
-    check_data(data, augment)?;
-    check_steps(data.is_measured(), train, eval, &config.common)
+    sections.check(config)
 }
 
 /// Pretrains a masked autoencoder as configured.
@@ -206,20 +207,22 @@ pub fn train_masked_patches(
     options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
-    let folder = RunFolder::open(&options.folder, config, options.resume)?;
-    let device = options.device.clone().autodiff();
-    recompute::check(config.train.recompute, &device)?;
-    let preprocessing = config.data.preprocessing(None);
-    let seed = config.common.run.seed;
-    let mix = MixConfig::default();
-    let reading = Reading { task: None, data: &config.data, augment: &config.augment, mix: &mix, seed };
-    let found = reading.find(progress)?;
-    let splits = reading.prepare(found, &preprocessing)?;
-    if options.stop.load(Ordering::Relaxed) {
+    let Some(opened) = Opened::open(config, config.kind.sections(), None, options, progress)? else {
         return Ok(Outcome::Stopped { step: 0 });
-    }
-    let shape = config.mae(config.data.size.unwrap_or_default());
+    };
+    let Opened { folder, device, preprocessing, splits } = opened;
+    let (size, seed) = (config.data.size.unwrap_or_default(), config.common.run.seed);
+    let shape = config.mae(size);
     shape.validate()?;
+    Size {
+        parameters: [n_parameters(&shape.init(&mut ParamInit::new(&device, 0).deferred())); 2],
+        layers: Layers::of_mae(&shape).to_vec(),
+        input: size,
+        views: 1,
+        chunk: None,
+        checkpoint: None,
+    }
+    .check(&config.train, options, progress)?;
     let mut model = shape.init(&mut ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])));
     model.vit.encoder.recompute = config.train.recompute;
     model.decoder.layers.recompute = config.train.recompute;
@@ -359,12 +362,7 @@ impl Recipe for MaskedPatchesRecipe<'_> {
     }
 
     fn steps(&self, from: Position) -> Box<dyn Iterator<Item = Result<StepBatches<ImageBatch>>> + '_> {
-        let loader = Loader::new(self.splits.train.clone(), self.train.batch_size)
-            .with_workers(self.train.workers)
-            .with_ahead(self.train.prefetch);
-        StepBatches::from_loader(&loader, from, self.train.accumulate, |batch: &ImageBatch| {
-            batch.n_images() as u64
-        })
+        self.train.steps(&self.splits.train, from)
     }
 
     fn split(&self) -> Option<&str> {

@@ -2,18 +2,21 @@
 //!
 //! [`ImageRunConfig`] describes a run, [`train_images`] runs it, as a recipe of the [engine](crate::engine):
 //! [`ImageClassification`], which takes any [`ImageEncoder`](cloze_model::vision::ImageEncoder). [`ImagePredictor`] answers
-//! with the result. [`MaskedPatchesRunConfig`] and [`ContrastiveViewsRunConfig`] pretrain an encoder without labels.
+//! with the result, and [`ImageEmbedder`] makes vectors of images. [`MaskedPatchesRunConfig`] and [`ContrastiveViewsRunConfig`] pretrain an encoder without labels.
 
 mod classification;
 pub(crate) mod config;
 mod contrastive_views;
 pub(crate) mod data;
+mod embedder;
 mod features;
 mod masked_patches;
+mod memory;
 pub(crate) mod outputs;
 mod predictor;
 pub(crate) mod start;
 mod teacher;
+mod without_classifier;
 
 pub use classification::ImageClassification;
 pub use config::{
@@ -24,6 +27,7 @@ pub use contrastive_views::{
     ContrastiveViewsRun, ContrastiveViewsRunConfig, ContrastiveViewsSection, train_contrastive_views,
 };
 pub use data::{ImageSplits, pixels};
+pub use embedder::{ImageEmbedConfig, ImageEmbedder, ImageEmbeddings};
 pub use masked_patches::{
     MaeDecoderSection, MaeSection, MaskedPatchesRecipe, MaskedPatchesRun, MaskedPatchesRunConfig,
     MaskedPatchesSection, train_masked_patches,

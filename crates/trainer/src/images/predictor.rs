@@ -31,6 +31,52 @@ pub fn is_image_model(folder: &Path) -> bool {
     matches!(model_type(folder), Ok(Some(kind)) if VitConfig::MODEL_TYPES.contains(&kind.as_str()))
 }
 
+/// How images become inputs of the model in a folder: as its file says, or in the usual way.
+///
+/// # Errors
+/// An unreadable file, or one that contradicts the model.
+pub(super) fn fitting_preprocessing(folder: &Path, vit: &VitConfig) -> Result<Preprocessing> {
+    let [height, width] = vit.image_size;
+    let preprocessing = read_preprocessing(folder)?.unwrap_or_else(|| Preprocessing::to_size(height, width));
+    let unfit = |reason: String| {
+        let path = folder.join(PREPROCESSOR);
+        Err(TrainerError::UnfitPreprocessing { path, reason })
+    };
+    match preprocessing.input_size() {
+        None => unfit(format!("images keep their ratio, but the model takes {height} × {width} pixels")),
+        Some(found) if found != (height, width) => unfit(format!(
+            "inputs have {} × {} pixels, but the model takes {height} × {width}",
+            found.0, found.1
+        )),
+        Some(_) if vit.n_channels != 3 => {
+            unfit(format!("inputs have 3 numbers for each pixel, but the model takes {}", vit.n_channels))
+        }
+        Some(_) => Ok(preprocessing),
+    }
+}
+
+/// The expected form of an input line, for error messages.
+const INPUT: &str = r#"{"image": "path"}, {"image": "data:image/png;base64,…"} or "path""#;
+
+/// The image of an input line. Relative paths begin at the current directory.
+///
+/// # Errors
+/// What is wrong with the line.
+pub(super) fn source_of_line(line: &str) -> Result<ImageSource> {
+    let bad = |found: String| TrainerError::BadInput { problem: format!("{found}; expected {INPUT}") };
+    let value = serde_json::from_str(line).map_err(|error| bad(format!("not JSON ({error})")))?;
+    let text = match value {
+        Value::String(text) => text,
+        other => {
+            let mut fields = LineFields::of(other).map_err(bad)?;
+            let text = fields.text("image").map_err(bad)?;
+            fields.end().map_err(bad)?;
+            text.ok_or_else(|| bad("`image` is missing".into()))?
+        }
+    };
+    ImageSource::of_text(text.trim(), Path::new(""), "the line's image").map_err(bad)
+}
+
 /// A saved classifier of images. Can be shared between threads.
 #[derive(Debug)]
 pub struct ImagePredictor {
@@ -57,29 +103,8 @@ impl ImagePredictor {
             true => quantize_int8(model.backbone_mut()),
             false => pack_weights(model.backbone_mut()),
         }
-        let [height, width] = config.vit.image_size;
-        let preprocessing =
-            read_preprocessing(folder)?.unwrap_or_else(|| Preprocessing::to_size(height, width));
-        let unfit = |reason: String| {
-            let path = folder.join(PREPROCESSOR);
-            TrainerError::UnfitPreprocessing { path, reason }
-        };
-        match preprocessing.input_size() {
-            None => {
-                Err(unfit(format!("images keep their ratio, but the model takes {height} × {width} pixels")))
-            }
-            Some(found) if found != (height, width) => Err(unfit(format!(
-                "inputs have {} × {} pixels, but the model takes {height} × {width}",
-                found.0, found.1
-            ))),
-            Some(_) if config.vit.n_channels != 3 => Err(unfit(format!(
-                "inputs have 3 numbers for each pixel, but the model takes {}",
-                config.vit.n_channels
-            ))),
-            Some(_) => {
-                Ok(Self { model, config, preprocessing, folder: folder.into(), device: device.clone() })
-            }
-        }
+        let preprocessing = fitting_preprocessing(folder, &config.vit)?;
+        Ok(Self { model, config, preprocessing, folder: folder.into(), device: device.clone() })
     }
 
     /// The model's folder.
@@ -120,7 +145,7 @@ impl ImagePredictor {
 
     /// The expected form of an input line, for error messages.
     pub fn input(&self) -> &'static str {
-        r#"{"image": "path"}, {"image": "data:image/png;base64,…"} or "path""#
+        INPUT
     }
 
     /// The keys of an answer.
@@ -136,7 +161,7 @@ impl ImagePredictor {
     pub fn predict_lines(&self, lines: &[&str], advanced: &mut dyn FnMut(Advance)) -> Result<Predicted> {
         let (mut places, mut examples, mut refused) = (Vec::new(), Vec::new(), None);
         for (place, line) in lines.iter().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            match self.read_line(line) {
+            match source_of_line(line) {
                 Ok(image) => {
                     places.push(place);
                     examples.push(ImageExample { image, target: Target::None });
@@ -157,24 +182,6 @@ impl ImagePredictor {
             values[place] = self.answer(&output);
         }
         Ok(Predicted { values, truncated: 0, refused: refused.map(|(_, error)| error) })
-    }
-
-    fn read_line(&self, line: &str) -> Result<ImageSource> {
-        let bad = |found: String| {
-            let problem = format!("{found}; expected {}", self.input());
-            TrainerError::BadInput { problem }
-        };
-        let value = serde_json::from_str(line).map_err(|error| bad(format!("not JSON ({error})")))?;
-        let text = match value {
-            Value::String(text) => text,
-            other => {
-                let mut fields = LineFields::of(other).map_err(bad)?;
-                let text = fields.text("image").map_err(bad)?;
-                fields.end().map_err(bad)?;
-                text.ok_or_else(|| bad("`image` is missing".into()))?
-            }
-        };
-        ImageSource::of_text(text.trim(), Path::new(""), "the line's image").map_err(bad)
     }
 
     fn answer(&self, output: &ImageOutput) -> Value {

@@ -3,6 +3,7 @@
 use super::classification::ImageClassification;
 use super::config::{ImageEval, ImageModelSection, ImageRunConfig, ImageTrain, PretrainedImageModel};
 use super::data::{ImageSplits, Reading, bad_setting};
+use super::memory::{Layers, Size};
 use super::teacher::ImageTeacher;
 use crate::config::Common;
 use crate::engine::run_folder::RunFolder;
@@ -11,6 +12,7 @@ use crate::engine::{
 };
 use crate::finetune::Form;
 use crate::layer_decay::layer_decay;
+use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::{Result, recompute};
 use burn::module::Module;
@@ -63,6 +65,7 @@ pub fn train_images(
     }
     let size = preprocessing.input_size().map(|(height, width)| [height, width]).unwrap_or_default();
     let mut init = ParamInit::new(&device, derive_seed(config.common.run.seed, &[INIT_STREAM]));
+    check_memory(config, &labels, size, options, progress)?;
     let (shape, mut model, new) = initial_model(config, &labels, size, &mut init)?;
     model.encoder.encoder.recompute = config.train.recompute;
 
@@ -92,6 +95,40 @@ pub(crate) fn read_preprocessing(folder: &Path) -> Result<Option<Preprocessing>>
         true => Ok(Some(Preprocessing::read(&path)?)),
         false => Ok(None),
     }
+}
+
+/// Prints the run's memory estimate, and rejects a run that certainly needs more than there is. Of a partly frozen model,
+/// only the parameters are counted.
+fn check_memory(
+    config: &ImageRunConfig,
+    labels: &[String],
+    size: [usize; 2],
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<()> {
+    let (vit, checkpoint) = match &config.model {
+        ImageModelSection::Vit(section) => (section.vit(size), None),
+        ImageModelSection::Pretrained(section) => {
+            let vit: VitConfig = read_published(&section.path)?;
+            (vit.with_image_size(size).with_pooling(section.pooling), Some(section))
+        }
+    };
+    vit.validate()?;
+    let is_frozen = checkpoint.is_some_and(|section| {
+        !section.freeze.is_empty() || section.freeze_layers.is_some() || section.lora.is_some()
+    });
+    let device = options.device.clone().autodiff();
+    let model = vit.init_classifier(labels.len().max(1), &mut ParamInit::new(&device, 0).deferred());
+    let parameters = n_parameters(&model);
+    Size {
+        parameters: [parameters, if is_frozen { 0 } else { parameters }],
+        layers: vec![Layers::of(&vit)],
+        input: size,
+        views: 1,
+        chunk: None,
+        checkpoint: checkpoint.map(|section| &*section.path),
+    }
+    .check(&config.train, options, progress)
 }
 
 /// The configured model, and what is new in it.

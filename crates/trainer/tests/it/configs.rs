@@ -122,6 +122,20 @@ fn an_objective_that_no_kind_has_is_told_with_all_that_there_are() {
 }
 
 #[test]
+fn a_task_that_no_kind_has_is_told_with_all_that_there_are() {
+    let text = "[task]\nkind = \"image-clasification\"\n";
+    let file = ConfigFile::parse(text, "x", &Place::file(Path::new("x.toml"))).unwrap();
+    let Err(error) = plan_of(&file, &[], &KINDS) else { panic!("it is taken") };
+    let message = error.to_string();
+    assert!(
+        message.starts_with("x.toml:2: `task.kind` is \"image-clasification\"; expected one of"),
+        "{message}"
+    );
+    assert!(message.contains("\"tagging\"") && message.contains("\"classification\""), "{message}");
+    assert!(message.ends_with("did you mean \"image-classification\"?"), "{message}");
+}
+
+#[test]
 fn the_denoising_configs_have_the_papers_noise() {
     let load = |name: &str| {
         DenoisingRunConfig::load(folder().join(name), &[]).unwrap_or_else(|error| panic!("{error}"))

@@ -9,11 +9,12 @@ use cloze_search::{
     GraphConfig, IndexConfig, IndexWriter, Metric, OnId, Precision, SearchConfig, SearchError,
 };
 use cloze_tokenizer::Sequence;
+use cloze_trainer::images::is_image_model;
 use indicatif::HumanCount;
 use serde_json::json;
 
-use super::embedding::Embedding;
-use super::rows::{IndexedRows, PlacedRow};
+use super::embedding::{Embedding, is_of_images};
+use super::rows::{IndexedRows, PlacedRow, Rows};
 use super::with_progress;
 use crate::compute::Compute;
 use crate::lines::{self, BATCH, Batch, Lines, Longer};
@@ -21,12 +22,13 @@ use crate::model::{self, OtherModel};
 use crate::output::{Output, say};
 use crate::progress::Progress;
 
-/// Build an index of texts, each with its vector.
+/// Build an index of texts, or of images, each with its vector.
 ///
 /// Example: cloze search index --index my-index --model sentence-transformers/all-MiniLM-L6-v2 texts.txt
 ///
-/// The fields of a row are its text and optionally its id; without ids rows are numbered. Prints {"added": N}
-/// once the first N rows are safely on disk.
+/// The fields of a row are its text and optionally its id; without ids rows are numbered. With a model of images, the text
+/// is an `image`: a path or data:image/png;base64,...; folders and images are rows themselves. Prints {"added": N} once the
+/// first N rows are safely on disk.
 #[derive(clap::Args)]
 pub struct IndexArgs {
     #[command(flatten)]
@@ -152,7 +154,7 @@ enum PrecisionName {
 
 /// Builds an index.
 pub fn index(args: &IndexArgs) -> Result<()> {
-    let mut rows = args.rows.open(None)?;
+    let mut rows = args.rows.open(None, is_image_model(&model::folder(&args.model)?))?;
     let mut embedding = Embedding::load(&args.model, &args.compute)?;
     let graph = (!args.no_graph).then(|| GraphConfig {
         neighbours: args.neighbours,
@@ -181,7 +183,7 @@ pub fn index(args: &IndexArgs) -> Result<()> {
         bail!("no rows to index");
     }
     let mut writer = IndexWriter::create(&args.index, config)?;
-    put_in(&mut writer, &mut embedding, first, || rows.batch(), OnId::Error, args.commit.commit_every)?;
+    put_in(&mut writer, &mut embedding, first, &mut rows, OnId::Error, args.commit.commit_every)?;
     if args.recall {
         let index = writer.index();
         let recall = index.recall(&index.sample(1000), &SearchConfig::default())?;
@@ -193,12 +195,12 @@ pub fn index(args: &IndexArgs) -> Result<()> {
 /// Adds rows.
 pub fn add(args: &AddArgs) -> Result<()> {
     let mut writer = IndexWriter::open(&args.index)?;
-    let mut rows = args.rows.open(writer.index().fields())?;
+    let mut rows = args.rows.open(writer.index().fields(), is_of_images(writer.index()))?;
     let mut embedding =
         Embedding::of_index(writer.index(), args.model.as_deref(), &args.other, &args.compute)?;
     let on_id = if args.replace { OnId::Accept } else { OnId::Error };
     let first = rows.batch()?;
-    put_in(&mut writer, &mut embedding, first, || rows.batch(), on_id, args.commit.commit_every)
+    put_in(&mut writer, &mut embedding, first, &mut rows, on_id, args.commit.commit_every)
 }
 
 /// Embeds rows and adds them in batches.
@@ -206,7 +208,7 @@ fn put_in(
     writer: &mut IndexWriter,
     embedding: &mut Embedding<'_>,
     first: Vec<PlacedRow>,
-    mut next: impl FnMut() -> Result<Vec<PlacedRow>>,
+    rows: &mut Rows,
     on_id: OnId,
     commit_every: usize,
 ) -> Result<()> {
@@ -217,19 +219,27 @@ fn put_in(
     let mut batch = first;
     while !batch.is_empty() {
         let rest = batch.split_off(commit_every.min(batch.len()));
-        let texts: Vec<Sequence> = batch.iter().map(|placed| Sequence::Text(&placed.row.text)).collect();
-        let values = embedding.embed(&texts).map_err(|(index, error)| match index {
-            Some(index) => error.context(batch[index].place.clone()),
-            None => error,
-        })?;
-        vectors.extend(values);
         read += batch.len();
-        for PlacedRow { place, row } in batch {
-            places.push(place);
-            new.push(row);
+        let mut unread = &batch[..];
+        let mut refused = Vec::new();
+        while !unread.is_empty() {
+            let texts: Vec<Sequence> = unread.iter().map(|placed| Sequence::Text(&placed.row.text)).collect();
+            let embedded = embedding.embed(&texts)?;
+            let n = embedded.values.len() / embedding.width();
+            vectors.extend(embedded.values);
+            let Some(error) = embedded.refused else { break };
+            rows.refuse(&unread[n].place, &error)?;
+            refused.push(batch.len() - unread.len() + n);
+            unread = &unread[n + 1..];
+        }
+        for (index, PlacedRow { place, row }) in batch.into_iter().enumerate() {
+            if refused.binary_search(&index).is_err() {
+                places.push(place);
+                new.push(row);
+            }
         }
         progress.show(read, None);
-        batch = if rest.is_empty() { next()? } else { rest };
+        batch = if rest.is_empty() { rows.batch()? } else { rest };
         let is_last = batch.is_empty();
         while new.len() >= commit_every || is_last && !new.is_empty() {
             let n = commit_every.min(new.len());

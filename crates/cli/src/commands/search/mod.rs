@@ -11,11 +11,13 @@ use clap::Subcommand;
 use cloze_search::{IndexWriter, SearchError};
 use indicatif::HumanCount;
 
+pub use embedding::is_of_images;
+
 use crate::failure::WrongUsage;
 use crate::output::say;
 use crate::progress::Progress;
 
-/// Search texts by meaning: keep their vectors in an index on disk and query it.
+/// Search texts by meaning, or images by likeness: keep their vectors in an index on disk and query it.
 ///
 /// Example: cloze search query --index my-index 'a storm at sea'
 ///
@@ -27,7 +29,9 @@ More examples:
   cloze search index --index my-index --model sentence-transformers/all-MiniLM-L6-v2 --field year articles.jsonl
   echo 'a storm at sea' | cloze search query --index my-index -k 5 --where year=1999
   cloze search add --index my-index --replace more.jsonl
-  cloze search query --index my-index --exact 'a storm at sea'")]
+  cloze search query --index my-index --exact 'a storm at sea'
+  cloze search index --index my-photos --model google/vit-base-patch16-224-in21k photos
+  cloze search query --index my-photos like-this.jpg")]
 pub enum Command {
     Index(change::IndexArgs),
     Add(change::AddArgs),

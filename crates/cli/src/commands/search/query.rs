@@ -9,15 +9,18 @@ use cloze_tokenizer::Sequence;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::embedding::Embedding;
+use super::embedding::{Embedded, Embedding, is_of_images};
 use crate::compute::Compute;
 use crate::lines::{self, BATCH, Batch, Lines, Longer};
 use crate::model::OtherModel;
 use crate::output::{Output, say};
 
-/// Find the nearest texts to each query.
+/// Find the nearest texts to each query, or the nearest images to an image.
 ///
 /// Example: cloze search query --index my-index 'a storm at sea'
+///
+/// A query of an index of images is an image: a path, data:image/png;base64,... or {"image": "..."}. The answer has "image" in
+/// place of "text".
 ///
 /// Prints a JSON line for each query: {"query": …, "found": [{"id": …, "score": …, "text": …, "fields": {…}},
 /// …]}, the nearest first. The score is the cosine, the dot product or the Euclidean distance. An empty query
@@ -78,7 +81,10 @@ struct Answer<'a> {
 struct Neighbour {
     id: String,
     score: f64,
-    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     fields: Map<String, Value>,
 }
@@ -138,22 +144,20 @@ impl Asked<'_> {
             failed = Some(anyhow!("{}: the query is empty", place(empty)));
             good = &texts[..empty];
         }
-        let vectors = loop {
-            let sequences: Vec<Sequence> = good.iter().map(|(_, sequence)| *sequence).collect();
-            match self.embedding.embed(&sequences) {
-                Ok(vectors) => break vectors,
-                Err((Some(index), error)) => {
-                    failed = Some(error.context(place(index)));
-                    good = &good[..index];
-                }
-                Err((None, error)) => return Err(error),
-            }
-        };
+        let sequences: Vec<Sequence> = good.iter().map(|(_, sequence)| *sequence).collect();
+        let Embedded { values: vectors, refused } = self.embedding.embed(&sequences)?;
+        if let Some(error) = refused {
+            let index = vectors.len() / self.embedding.width();
+            failed = Some(error.context(place(index)));
+            good = &good[..index];
+        }
+        let of_images = is_of_images(&self.index);
         let found = self.index.find(&vectors, &self.config)?;
         for ((query, _), found) in good.iter().zip(&found) {
             let neighbour = |found: &Found| {
                 let row = self.index.row(found.place)?;
-                Ok(Neighbour { id: row.id, score: found.score, text: row.text, fields: row.fields })
+                let (text, image) = if of_images { (None, Some(row.text)) } else { (Some(row.text), None) };
+                Ok(Neighbour { id: row.id, score: found.score, text, image, fields: row.fields })
             };
             let found = found.iter().map(neighbour).collect::<Result<_>>()?;
             self.output.line(serde_json::to_string(&Answer { query, found })?)?;

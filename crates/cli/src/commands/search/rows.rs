@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use cloze_data::labelled::{Column, RecordColumn};
 use cloze_search::NewRow;
 use serde_json::{Map, Value};
 
-use crate::rows::{self, NO_TEXT, Placed, RowColumns, RowFiles};
+use crate::rows::{self, NO_IMAGE, NO_TEXT, Placed, RowColumns, RowFiles};
 
 #[derive(clap::Args)]
 pub struct IndexedRows {
@@ -29,14 +29,16 @@ pub struct PlacedRow {
 pub struct Rows {
     fields: Vec<String>,
     rows: rows::Rows,
+    images: bool,
 }
 
 impl IndexedRows {
-    /// Opens the files. If no field is named, keeps the `known` ones that a row has.
-    pub fn open(&self, known: Option<&BTreeSet<String>>) -> Result<Rows> {
+    /// Opens the files: of texts, or of images. If no field is named, keeps the `known` ones that a row has.
+    pub fn open(&self, known: Option<&BTreeSet<String>>, images: bool) -> Result<Rows> {
         let rows = &self.files.rows;
-        rows.check_fields(&["text", "id"])?;
-        let mut columns = vec![rows.record_column("text", true), rows.record_column("id", false)];
+        let field = if images { "image" } else { "text" };
+        rows.check_fields(&[field, "id"])?;
+        let mut columns = vec![rows.record_column(field, true), rows.record_column("id", false)];
         let is_named = !self.fields.is_empty();
         let fields: Vec<String> =
             if is_named { self.fields.clone() } else { known.into_iter().flatten().cloned().collect() };
@@ -50,12 +52,20 @@ impl IndexedRows {
             (false, _) => Some("--columns"),
             (true, false) => Some("--field"),
         };
-        let columns = RowColumns { columns, named_by };
-        Ok(Rows { fields, rows: self.files.open(&columns)? })
+        let columns = RowColumns { columns, named_by, images };
+        Ok(Rows { fields, rows: self.files.open(&columns)?, images })
     }
 }
 
 impl Rows {
+    /// Rejects a row that the model cannot use: it is counted if unusable rows are skipped.
+    ///
+    /// # Errors
+    /// `error` with the row's location, if they are not.
+    pub fn refuse(&mut self, place: &str, error: &Error) -> Result<()> {
+        self.rows.refuse(place, "refused by the model", &format!("{error:#}"))
+    }
+
     /// The next batch of rows to embed together; empty at the end.
     pub fn batch(&mut self) -> Result<Vec<PlacedRow>> {
         loop {
@@ -65,6 +75,7 @@ impl Rows {
             for Placed { place, cells } in read {
                 match new_row(cells, &self.fields) {
                     Ok(row) => batch.push(PlacedRow { place, row }),
+                    Err((_, NO_TEXT)) if self.images => self.rows.refuse(&place, "no image", NO_IMAGE)?,
                     Err((reason, problem)) => self.rows.refuse(&place, reason, problem)?,
                 }
             }
