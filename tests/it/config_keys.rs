@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use cloze_model::huggingface::Family;
+use cloze_trainer::captions::{CaptionRun, CaptionRunConfig};
 use cloze_trainer::config::{
     AwdLstmRun, AwdLstmRunConfig, ConfigFile, DenoisingRun, DenoisingRunConfig, ElmoRun, ElmoRunConfig,
     FolderConfig, LanguageModelConfig, LanguageModelRun, PermutationConfig, PermutationRun, Pretraining,
@@ -199,6 +200,13 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Images", &["distillation.teacher=a"], "distillation.zzzzzzzz=1"),
     ("Images", &[], "train.zzzzzzzz=1"),
     ("Images", &[], "eval.zzzzzzzz=1"),
+    ("Captions", &[], "task.zzzzzzzz=1"),
+    ("Captions", &[], "model.zzzzzzzz=1"),
+    ("Captions", &[], "model.decoder.zzzzzzzz=1"),
+    ("Captions", &["model={ kind = \"pretrained\", path = \"x\" }"], "model.zzzzzzzz=1"),
+    ("Captions", &[], "data.zzzzzzzz=1"),
+    ("Captions", &[], "data.source.zzzzzzzz=1"),
+    ("Captions", &[], "eval.zzzzzzzz=1"),
     ("Masked patches", &[], "objective.zzzzzzzz=1"),
     ("Masked patches", &[], "model.zzzzzzzz=1"),
     ("Masked patches", &[], "model.decoder.zzzzzzzz=1"),
@@ -225,6 +233,7 @@ fn keys(title: &str, sets: &[&str], unknown: &str) -> BTreeSet<String> {
         "XLNet" => PermutationConfig::load(file("xlnet-mini-corpus.toml"), &sets).err(),
         "Probing" => ProbeConfig::load(file("probe-ud-ewt.toml"), &sets).err(),
         "Images" => ImageRunConfig::load(file("digits-vit.toml"), &sets).err(),
+        "Captions" => CaptionRunConfig::load(file("scenes-soft.toml"), &sets).err(),
         "Masked patches" => MaskedPatchesRunConfig::load(file("cifar10-mae.toml"), &sets).err(),
         "Contrastive views" => ContrastiveViewsRunConfig::load(file("cifar10-simclr.toml"), &sets).err(),
         "Translation" => TranslationConfig::load(file("multi30k-rnn-attention.toml"), &sets).err(),
@@ -289,6 +298,7 @@ fn completed(path: &Path) -> (&'static str, toml::Table) {
         ("Denoising", of::<DenoisingRun>),
         ("Fine-tuning", of::<FineTuneRun>),
         ("Images", of::<ImageRun>),
+        ("Captions", of::<CaptionRun>),
         ("Masked patches", of::<MaskedPatchesRun>),
         ("Contrastive views", of::<ContrastiveViewsRun>),
         ("Translation", of::<TranslationRun>),

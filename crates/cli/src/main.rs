@@ -18,6 +18,7 @@ mod graphics;
 mod help;
 #[cfg(feature = "hub")]
 mod hub;
+mod images;
 mod input;
 mod lines;
 mod memory;

@@ -180,7 +180,9 @@ pub fn plan_of(file: &ConfigFile, sets: &[String], kinds: &[Kind]) -> Result<Any
         return (kind.read)(file, sets);
     }
     let (table, known) = match file.kind_of("task") {
-        Some(_) => ("task", [&TaskSection::KINDS[..], &[ImageTaskSection::KIND, CaptionTaskSection::KIND]].concat()),
+        Some(_) => {
+            ("task", [&TaskSection::KINDS[..], &[ImageTaskSection::KIND, CaptionTaskSection::KIND]].concat())
+        }
         // Pretraining takes a file without an objective.
         None => {
             let of_images = [MaskedPatchesSection::KIND, ContrastiveViewsSection::KIND];

@@ -35,7 +35,7 @@ type Tables = BTreeMap<String, BTreeSet<String>>;
 pub const COMMON: &str = "Every run that trains";
 
 /// The Rust types of the kinds of runs, in the page's order, and their headings.
-const TITLES: [(&str, &str); 13] = [
+const TITLES: [(&str, &str); 14] = [
     ("Common", COMMON),
     ("Pretraining", "Pretraining"),
     ("LanguageModelRun", "Language models"),
@@ -46,6 +46,7 @@ const TITLES: [(&str, &str); 13] = [
     ("DenoisingRun", "Denoising"),
     ("FineTuneRun", "Fine-tuning"),
     ("ImageRun", "Images"),
+    ("CaptionRun", "Captions"),
     ("MaskedPatchesRun", "Masked patches"),
     ("ContrastiveViewsRun", "Contrastive views"),
     ("ProbeConfig", "Probing"),

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod augment;
+mod caption;
 mod completions;
 mod convert;
 mod devices;
@@ -98,6 +99,7 @@ pub enum Command {
     Tokenizer(tokenizer::Command),
     FillMask(fill_mask::Args),
     Augment(augment::Args),
+    Caption(caption::Args),
     Translate(translate::Args),
     Generate(generate::Args),
     Embed(embed::Args),
@@ -153,6 +155,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::FillMask(args) => fill_mask::run(&args),
         Command::Augment(args) => augment::run(&args),
+        Command::Caption(args) => caption::run(&args),
         Command::Translate(args) => translate::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),

@@ -41,6 +41,17 @@ const SMALL_ELMO: [&str; 4] = [
 
 /// The same of a run on images without labels, which has epochs.
 const SHORT_IMAGES: [&str; 3] = ["train.epochs=1", "train.batch_size=4", "schedule.warmup_steps=1"];
+/// A few drawn scenes, and a small encoder of them.
+const SHORT_SCENES: [&str; 8] = [
+    "data.source={ kind = \"scenes\", train = 24, dev = 6, test = 6 }",
+    "train.epochs=1",
+    "train.batch_size=8",
+    "schedule.warmup_steps=1",
+    "model.encoder.patch_size=16",
+    "model.encoder.n_layers=1",
+    "model.encoder.d_model=16",
+    "model.encoder.n_heads=2",
+];
 /// A small Vision Transformer.
 const SMALL_VIT: [&str; 4] = ["model.d_model=32", "model.n_layers=2", "model.n_heads=2", "model.d_ff=64"];
 
@@ -88,6 +99,8 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
     let mut sets = match (tunes, translates, is_of_running_text) {
         // Enough of the digits, which are there, for a few steps.
         (true, ..) if name == "digits-vit" => vec!["train.epochs=1", "data.fraction=0.05"],
+        // A few scenes, drawn at once.
+        (true, ..) if name.starts_with("scenes-") => SHORT_SCENES.to_vec(),
         (true, ..) => vec!["train.epochs=1"],
         _ if is_of_images => SHORT_IMAGES.to_vec(),
         (_, true, _) => SHORT_TRANSLATION.to_vec(),
@@ -286,6 +299,8 @@ fn every_config_learns_the_same_on_a_second_backend() {
         let config = &configs[name];
         let mut sets = vec!["log.every=1"];
         match tunes {
+            // Those have none.
+            true if name.starts_with("scenes-") => {}
             true if workplace::is_of_images(config) => sets.push("model.stochastic_depth=0"),
             // Those have none.
             false if workplace::is_of_images(config) => {}

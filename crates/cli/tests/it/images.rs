@@ -56,6 +56,179 @@ fn a_killed_run_goes_on_with_the_same_bits_and_any_number_of_workers() {
     assert!(model("runs/whole") == model("runs/killed"), "another model after a kill");
 }
 
+/// Hard attention carries its baseline from step to step, and draws places.
+#[test]
+fn a_killed_run_of_captions_goes_on_with_the_same_bits() {
+    let place = Workplace::new();
+    let sets = [
+        "data.source={ kind = \"scenes\", train = 48, dev = 4, test = 0 }",
+        "train.epochs=3",
+        "train.batch_size=6",
+        "train.accumulate=2",
+        "model.encoder.n_layers=1",
+        "model.decoder.dropout=0.2",
+        "data.captions_per_image=2",
+        "checkpoint.every=1",
+    ];
+    let train = |out: &str, workers: &str, more: &[&str]| {
+        let mut command = cloze(&place, &["train", "configs/scenes-hard.toml", "--out", out]);
+        command.args(sets.iter().flat_map(|set| ["--set", set])).args(["--set", workers]).args(more);
+        command
+    };
+    done(train("runs/whole", "train.workers=1", &[]));
+    let mut child = train("runs/killed", "train.workers=3", &[]).stderr(Stdio::null()).spawn().unwrap();
+    let checkpoints = place.root().join("runs/killed/checkpoints");
+    while !has_checkpoint(&checkpoints) && child.try_wait().unwrap().is_none() {
+        sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success(), "it ended before it was killed");
+    done(train("runs/killed", "train.workers=2", &["--resume"]));
+    let model = |run: &str| fs::read(place.root().join(run).join("model/model.safetensors")).unwrap();
+    assert!(model("runs/whole") == model("runs/killed"), "another model after a kill");
+}
+
+/// Pictures with a caption each: a colour.
+fn captioned(place: &Workplace) {
+    let mut rows = String::from("image,caption\n");
+    for number in 0..12 {
+        fs::write(place.root().join(format!("{number}.bmp")), bitmap(number)).unwrap();
+        let colour = ["red", "green", "blue", "grey"][number as usize % 4];
+        rows += &format!("{number}.bmp,\"A {colour} picture.\"\n");
+    }
+    fs::write(place.root().join("captions.csv"), rows).unwrap();
+}
+
+#[test]
+fn a_table_of_captions_becomes_a_model_that_writes_some() {
+    let place = Workplace::new();
+    captioned(&place);
+    let table =
+        "data.source={ kind = \"tables\", train = { files = [\"captions.csv\"] }, dev_fraction = 0.25 }";
+    let sets = [
+        table,
+        "data.size=[16, 16]",
+        "train.epochs=2",
+        "train.batch_size=4",
+        "schedule.warmup_steps=1",
+        "model.encoder.n_layers=1",
+        "model.encoder.d_model=32",
+    ];
+    for config in ["scenes-soft", "scenes-hard", "scenes-no-attention", "scenes-transformer"] {
+        let (path, out) = (format!("configs/{config}.toml"), format!("runs/{config}"));
+        let mut command = cloze(&place, &["train", &path, "--out", &out]);
+        command.args(sets.iter().flat_map(|set| ["--set", set]));
+        done(command);
+        let model = format!("{out}/model");
+        let page = format!("{config}.html");
+        let args = [
+            "caption",
+            "--model",
+            &model,
+            "--beam",
+            "2",
+            "--n-best",
+            "2",
+            "--json",
+            "--attention",
+            &page,
+            "0.bmp",
+            "5.bmp",
+        ];
+        let ran = done(cloze(&place, &args));
+        let out = String::from_utf8(ran.stdout).unwrap();
+        let lines: Vec<serde_json::Value> =
+            out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2, "{out}");
+        for line in &lines {
+            let captions = line["captions"].as_array().unwrap();
+            assert_eq!(captions.len(), 2);
+            assert!(captions[0]["score"].as_f64() >= captions[1]["score"].as_f64());
+            let places = line["grid"][0].as_u64().unwrap() * line["grid"][1].as_u64().unwrap();
+            for word in captions.iter().flat_map(|caption| caption["words"].as_array().unwrap()) {
+                let Some(attention) = word["attention"].as_array() else {
+                    assert_eq!(config, "scenes-no-attention");
+                    continue;
+                };
+                let sum: f64 = attention.iter().map(|share| share.as_f64().unwrap()).sum();
+                assert!(attention.len() as u64 == places && (sum - 1.0).abs() < 1e-4, "{sum}");
+            }
+        }
+        let page = fs::read_to_string(place.root().join(page)).unwrap();
+        assert!(
+            page.contains("5.bmp") && page.contains("data:image/png;base64,") && !page.contains("<script")
+        );
+        // One image alone is described as among others, and lines are plain without --json.
+        let alone = done(cloze(&place, &["caption", "--model", &model, "--beam", "2", "5.bmp"]));
+        let alone = String::from_utf8(alone.stdout).unwrap();
+        assert_eq!(alone, format!("5.bmp\t{}\n", lines[1]["captions"][0]["text"].as_str().unwrap()));
+    }
+    // A checkpoint goes on with its own vocabulary.
+    let model =
+        "model={ kind = \"pretrained\", path = \"runs/scenes-soft/model\", freeze = [\"encoder.*\"] }";
+    let text = fs::read_to_string(place.root().join("configs/scenes-soft.toml")).unwrap();
+    let (before, rest) = text.split_once("[model]").unwrap();
+    let (_, after) = rest.split_once("[data]").unwrap();
+    fs::write(
+        place.root().join("again.toml"),
+        format!("{before}[model]\nkind = \"pretrained\"\npath = \"x\"\n\n[data]{after}"),
+    )
+    .unwrap();
+    let mut command = cloze(&place, &["train", "again.toml", "--out", "runs/again", "--set", model]);
+    command.args(sets[..5].iter().flat_map(|set| ["--set", set]));
+    done(command);
+    let read = |run: &str| fs::read(place.root().join(run).join("model/tokenizer.json")).unwrap();
+    assert_eq!(read("runs/again"), read("runs/scenes-soft"));
+}
+
+#[test]
+fn what_cannot_be_described_is_told_in_one_line() {
+    let place = Workplace::new();
+    captioned(&place);
+    let write = |name: &str, text: &str| fs::write(place.root().join(name), text).unwrap();
+    write("bad.csv", "image,caption\n0.bmp,fine\n1.bmp, \n");
+    write("missing.csv", "image,caption\n0.bmp,fine\nnone.bmp,gone\n");
+    write("broken.csv", "image,caption\n0.bmp,fine\nbroken.png,no picture\n");
+    write("broken.png", "no");
+    let table =
+        |file: &str| format!("data.source={{ kind = \"tables\", train = {{ files = [\"{file}\"] }} }}");
+    let [bad, missing, broken, good] = ["bad.csv", "missing.csv", "broken.csv", "captions.csv"].map(table);
+    let cases: [(&[&str], &str); 10] = [
+        (&[&bad], "bad.csv"),
+        (&[&missing], "none.bmp"),
+        (&[&broken], "broken.png"),
+        (&[&good, "data.max_len=3"], "`data.max_len` is 3; expected at least"),
+        (&["data.source={ kind = \"scenes\", train = 20001 }"], "`data.source.train` is 20001"),
+        (&["augment.flip=0.5"], "`augment.flip` is 0.5; expected 0"),
+        (&["task.reward=1"], "`task.reward` is 1; expected it to be absent"),
+        (&["model.decoder.attention=\"loud\""], "loud"),
+        (&["model.decoder.d_model=0"], "`model.decoder.d_model` is 0; expected at least 1"),
+        (
+            &[
+                "eval.metric=\"accuracy\"",
+                "data.source={ kind = \"scenes\", train = 8, dev = 4, test = 0 }",
+                "train.epochs=1",
+            ],
+            "accuracy",
+        ),
+    ];
+    for (sets, expected) in cases {
+        let mut command = cloze(&place, &["train", "configs/scenes-soft.toml", "--out", "runs/none"]);
+        command.args(sets.iter().flat_map(|set| ["--set", set]));
+        let ran = command.output().unwrap();
+        let err = String::from_utf8(ran.stderr).unwrap();
+        let errors: Vec<&str> = err.lines().filter(|line| line.starts_with("error:")).collect();
+        assert!(
+            !ran.status.success() && errors.len() == 1 && errors[0].contains(expected),
+            "{sets:?}: {err}"
+        );
+    }
+    classifier(&place);
+    let ran = cloze(&place, &["caption", "--model", "runs/small/model", "0.bmp"]).output().unwrap();
+    let err = String::from_utf8(ran.stderr).unwrap();
+    assert!(ran.status.code() == Some(2) && err.contains("it does not describe images"), "{err}");
+}
+
 /// A small classifier of digits.
 fn classifier(place: &Workplace) -> PathBuf {
     let sets = ["--set", "data.fraction=0.02", "--set", "train.epochs=1", "--set", "model.n_layers=1"];

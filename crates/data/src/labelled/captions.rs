@@ -57,11 +57,7 @@ pub fn captioned_images(source: &LabelledSource, base: &Path) -> Result<Loaded<C
     Ok(Loaded { examples, skipped })
 }
 
-fn captions(
-    cell: Value,
-    column: &RequestedColumn,
-    line: u64,
-) -> std::result::Result<Vec<String>, Problem> {
+fn captions(cell: Value, column: &RequestedColumn, line: u64) -> std::result::Result<Vec<String>, Problem> {
     let bad = |detail: String| Err(column.bad(line, "row without a caption", detail));
     let text = |cell: Value| match cell {
         Value::String(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),

@@ -109,7 +109,11 @@ mod tests {
     #[test]
     fn jumping_is_movement() {
         let mut looks = Looks::default();
-        looks.add(&caption("a b c", |word| if word == 1 { vec![1.0, 0.0] } else { vec![0.0, 1.0] }), None, [1, 2]);
+        looks.add(
+            &caption("a b c", |word| if word == 1 { vec![1.0, 0.0] } else { vec![0.0, 1.0] }),
+            None,
+            [1, 2],
+        );
         assert_eq!((looks.movement(), looks.box_ratio()), (Some(1.0), None));
         assert_eq!(Looks::default().movement(), None);
     }

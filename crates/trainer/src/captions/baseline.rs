@@ -40,7 +40,8 @@ impl Baseline {
         if n > 0 {
             let mean = sum as f64 / UNIT / n as f64;
             let loss = |baseline| HardAttentionLoss { reward: 1.0, entropy: 0.0, baseline };
-            state.baseline = Some(state.baseline.map_or(mean, |before| loss(before).next_baseline(mean).baseline));
+            state.baseline =
+                Some(state.baseline.map_or(mean, |before| loss(before).next_baseline(mean).baseline));
         }
     }
 }

@@ -2,9 +2,7 @@
 
 use super::run;
 use crate::Result;
-use crate::config::validate::{
-    Check, Complaint, at_least, below_one, ensure, share, within,
-};
+use crate::config::validate::{Check, Complaint, at_least, below_one, ensure, share, within};
 use crate::config::{ConfigFile, Run, layered};
 use crate::engine::origin::{Input, model_files};
 use crate::engine::{Outcome, RunOptions};
@@ -199,7 +197,8 @@ impl CaptionDecoderSection {
                 gpt.d_ff = d_ff.unwrap_or(d_model.saturating_mul(4));
                 gpt.max_positions = max_len;
                 (gpt.begin_token_id, gpt.end_token_id) = (Some(tokens.decoder_start), Some(tokens.eos));
-                (gpt.embedding_dropout, gpt.hidden_dropout, gpt.attention_dropout) = (dropout, dropout, dropout);
+                (gpt.embedding_dropout, gpt.hidden_dropout, gpt.attention_dropout) =
+                    (dropout, dropout, dropout);
                 TransformerCaptionConfig::new(gpt, d_image).into()
             }
         }
@@ -409,7 +408,12 @@ fn validate(config: &Run<CaptionRun>) -> Check {
     within(3..=100_000, "data.max_len", data.max_len)?;
     let looking = match model {
         CaptionModelSection::Captioner(new) => {
-            ensure(tokenizer.is_some(), "tokenizer", "absent", "where the vocabulary of the new decoder comes from")?;
+            ensure(
+                tokenizer.is_some(),
+                "tokenizer",
+                "absent",
+                "where the vocabulary of the new decoder comes from",
+            )?;
             let d_image = match &new.encoder {
                 ImageModelSection::Pretrained(section) => {
                     let unread = section.freeze_layers.is_some()
@@ -442,7 +446,12 @@ fn validate(config: &Run<CaptionRun>) -> Check {
         }
         CaptionModelSection::Pretrained(_) => {
             let found = "there";
-            ensure(tokenizer.is_none(), "tokenizer", found, "it to be absent: the checkpoint has a vocabulary")?;
+            ensure(
+                tokenizer.is_none(),
+                "tokenizer",
+                found,
+                "it to be absent: the checkpoint has a vocabulary",
+            )?;
             None
         }
     };

@@ -79,7 +79,9 @@ impl CaptionTexts {
                 if all.is_empty() {
                     return Err(TrainerError::NoExamples { split: "training" });
                 }
-                let mut split = |name: &'static str, files: &[String]| -> Result<Option<Vec<CaptionedImage>>> {
+                let mut split = |name: &'static str,
+                                 files: &[String]|
+                 -> Result<Option<Vec<CaptionedImage>>> {
                     if files.is_empty() {
                         return Ok(None);
                     }
@@ -232,7 +234,8 @@ impl CaptionData {
     }
 
     fn push(&self, all: &mut BatchCaptions, image: usize, ids: &[i32]) {
-        let caption: Vec<i32> = std::iter::once(self.tokens.decoder_start as i32).chain(ids.iter().copied()).collect();
+        let caption: Vec<i32> =
+            std::iter::once(self.tokens.decoder_start as i32).chain(ids.iter().copied()).collect();
         all.captions.push(&caption);
         all.next.extend(ids);
         all.next.push(self.tokens.eos as i32);
@@ -263,12 +266,16 @@ mod tests {
     fn splits(n: usize) -> CaptionSplits {
         let of = |split, n| scenes(split, DATA_SEED).take(n).map(of_scene).collect();
         let texts = CaptionTexts { train: of(SceneSplit::Train, n), dev: None, test: None };
-        let section = VocabularySection::TrainWordpiece { vocab_size: 120, lowercase: true, min_frequency: 1 };
+        let section =
+            VocabularySection::TrainWordpiece { vocab_size: 120, lowercase: true, min_frequency: 1 };
         let tokenizer =
             train_on(&section, texts.training().map(|text| Ok(text.to_owned())), &mut |_| ()).unwrap();
         let vocabulary = CaptionVocabulary::new(tokenizer).unwrap();
         for text in texts.training() {
-            assert_eq!(vocabulary.decode(&vocabulary.encode(text).unwrap()).unwrap().replace(" ,", ","), text.replace(" ,", ","));
+            assert_eq!(
+                vocabulary.decode(&vocabulary.encode(text).unwrap()).unwrap().replace(" ,", ","),
+                text.replace(" ,", ",")
+            );
         }
         let preprocessing = Preprocessing::to_size(32, 32);
         texts.prepare(&vocabulary, &preprocessing, &AugmentConfig::default(), 40, 7).unwrap()

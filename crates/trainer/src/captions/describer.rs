@@ -11,7 +11,7 @@ use crate::images::start::{PREPROCESSOR, read_preprocessing};
 use crate::translation::vocabulary::load;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
-use cloze_data::images::{ImageData, ImageExample, ImageSource, Preprocessing};
+use cloze_data::images::{Image, ImageData, ImageExample, ImageSource, Preprocessing};
 use cloze_data::labelled::Target;
 use cloze_model::ParamInit;
 use cloze_model::blocks::{pack_weights, quantize_int8};
@@ -63,6 +63,18 @@ pub struct Described {
     pub captions: Vec<WrittenCaption>,
     /// Rows and columns of the places that it looks at.
     pub grid: [usize; 2],
+    /// The image as the model sees it: resized and cropped.
+    pub input: Option<Image>,
+}
+
+/// What a model says of images.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Descriptions {
+    /// The images before the first that cannot be used.
+    pub images: Vec<Described>,
+    /// What is wrong with that one.
+    pub refused: Option<TrainerError>,
 }
 
 /// A trained model that describes images, from one folder. Can be shared between threads.
@@ -144,26 +156,30 @@ impl ImageDescriber {
         &self.preprocessing
     }
 
-    /// Describes images, which are computed together.
+    /// Describes images, up to the first that cannot be used. They are computed together.
     ///
     /// # Errors
-    /// Those of decoding an image; outputs that are not finite.
-    pub fn describe(&self, images: Vec<ImageSource>) -> Result<Vec<Described>> {
+    /// Outputs that are not finite.
+    pub fn describe(&self, images: Vec<ImageSource>) -> Result<Descriptions> {
         let examples = images.into_iter().map(|image| ImageExample { image, target: Target::None });
         let data = ImageData::new(examples.collect(), self.preprocessing.clone(), 0)?;
-        let n = data.examples().len();
+        let bad = data.first_bad();
+        let n = bad.as_ref().map_or(data.examples().len(), |(example, _)| *example);
+        let refused = bad.map(|(_, error)| error.into());
         if n == 0 {
-            return Ok(Vec::new());
+            return Ok(Descriptions { images: Vec::new(), refused });
         }
         let batch = data.in_order(0..n)?;
+        let fit = |image: usize| Ok(self.preprocessing.fit(&*data.decoded(image)?).ok());
+        let inputs: Vec<Option<Image>> = (0..n).map(fit).collect::<Result<_>>()?;
         let start = self.vocabulary.tokens.decoder_start as i32;
         let pixels = pixels(&batch, &self.device);
         let written = write(&self.model, pixels, start, &self.decode, self.max_new, &self.device)?;
-        let described = written.captions.iter().map(|captions| {
+        let described = written.captions.iter().zip(inputs).map(|(captions, input)| {
             let captions = captions.iter().map(|caption| in_words(&self.vocabulary, caption));
-            Ok(Described { captions: captions.collect::<Result<_>>()?, grid: written.grid })
+            Ok(Described { captions: captions.collect::<Result<_>>()?, grid: written.grid, input })
         });
-        described.collect()
+        Ok(Descriptions { images: described.collect::<Result<_>>()?, refused })
     }
 }
 
@@ -181,8 +197,6 @@ fn preprocessing_of(folder: &Path, encoder: &AnyImageEncoderConfig) -> Result<Pr
         Some((found_height, found_width)) => Err(unfit(format!(
             "inputs have {found_height} × {found_width} pixels, but the model takes {height} × {width}"
         ))),
-        None => {
-            Err(unfit(format!("images keep their ratio, but the model takes {height} × {width} pixels")))
-        }
+        None => Err(unfit(format!("images keep their ratio, but the model takes {height} × {width} pixels"))),
     }
 }

@@ -16,11 +16,11 @@ mod written;
 
 pub use attention::Looks;
 pub use config::{
-    CaptionDataSection, CaptionDecoderSection, CaptionEval, CaptionModelSection, CaptionRun, CaptionRunConfig,
-    CaptionSource, CaptionTaskSection, NewCaptioner, PretrainedCaptioner,
+    CaptionDataSection, CaptionDecoderSection, CaptionEval, CaptionModelSection, CaptionRun,
+    CaptionRunConfig, CaptionSource, CaptionTaskSection, NewCaptioner, PretrainedCaptioner,
 };
 pub use data::{CaptionData, CaptionSplits, CaptionTexts};
-pub use describer::{DescribeConfig, Described, ImageDescriber, is_captioner};
+pub use describer::{DescribeConfig, Described, Descriptions, ImageDescriber, is_captioner};
 pub use recipe::{CaptionRecipe, figure};
 pub use run::train_captions;
 pub use vocabulary::CaptionVocabulary;

@@ -8,8 +8,8 @@ use super::vocabulary::CaptionVocabulary;
 use super::written::{WrittenCaption, in_words, write};
 use crate::Result;
 use crate::engine::{
-    Advance, Exported, Extensions, Objective, Position, Recipe, SplitFigures, StepBatches, Term, load_parameters,
-    save_parameters, watched,
+    Advance, Exported, Extensions, Objective, Position, Recipe, SplitFigures, StepBatches, Term,
+    load_parameters, save_parameters, watched,
 };
 use crate::finetune::Form;
 use crate::images::outputs::picture;
@@ -20,7 +20,9 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::images::ImageBatch;
 use cloze_data::images::scenes::{Scene, facts};
 use cloze_evaluation::figures::Figures;
-use cloze_evaluation::report::{CaptionExample, CaptionPredictions, CaptionVerdict, Predictions, WithPictures};
+use cloze_evaluation::report::{
+    CaptionExample, CaptionPredictions, CaptionVerdict, Predictions, WithPictures,
+};
 use cloze_model::captions::{
     CaptionDecoder, Captioner, HardAttentionLoss, Taught, doubly_stochastic_penalty, sums,
 };
@@ -47,7 +49,11 @@ enum Extra {
     /// The penalty of soft attention, with its weight.
     Penalty(f64),
     /// The terms of hard attention, and the share of captions that see the expectation.
-    Drawn { reward: f64, entropy: f64, expected: f64 },
+    Drawn {
+        reward: f64,
+        entropy: f64,
+        expected: f64,
+    },
 }
 
 /// The training of a [`Captioner`]: the mean cross-entropy of each piece of the captions, in nats, with the terms of its
@@ -107,7 +113,8 @@ impl<'a, E: ImageEncoder, D: CaptionDecoder> CaptionRecipe<'a, E, D> {
         let config = decode_config(&self.vocabulary, eval.beams);
         let start = self.vocabulary.tokens.decoder_start as i32;
         let n = data.images.examples().len();
-        let (mut captions, mut looks, mut sum, mut pieces) = (Vec::with_capacity(n), Looks::default(), 0.0, 0);
+        let (mut captions, mut looks, mut sum, mut pieces) =
+            (Vec::with_capacity(n), Looks::default(), 0.0, 0);
         for first in (0..n).step_by(eval.batch_size) {
             let end = n.min(first + eval.batch_size);
             let batch = data.images.in_order(first..end)?;

@@ -107,12 +107,8 @@ fn initial_model(
             }
         };
     let tokens = vocabulary.tokens.clone();
-    let of_decoder = decoder.config(
-        vocabulary.tokenizer.vocab_size(),
-        &tokens,
-        of_encoder.d_model(),
-        config.data.max_len,
-    );
+    let of_decoder =
+        decoder.config(vocabulary.tokenizer.vocab_size(), &tokens, of_encoder.d_model(), config.data.max_len);
     let shape = CaptionerConfig::new(of_encoder, of_decoder, tokens);
     shape.validate()?;
     let mut model = shape.init(init);
@@ -161,7 +157,9 @@ fn introduce(
             Looking::Hard => "LSTM with hard attention".to_owned(),
             _ => "LSTM without attention".to_owned(),
         },
-        AnyCaptionDecoderConfig::Transformer(config) => format!("Transformer of {} layers", config.gpt.n_layers),
+        AnyCaptionDecoderConfig::Transformer(config) => {
+            format!("Transformer of {} layers", config.gpt.n_layers)
+        }
         _ => String::new(),
     };
     progress.note(&table::facts(

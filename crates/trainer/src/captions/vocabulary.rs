@@ -1,6 +1,6 @@
 //! A run's vocabulary: loaded, or trained on the training captions.
 
-use super::config::{CaptionRunConfig, CaptionModelSection};
+use super::config::{CaptionModelSection, CaptionRunConfig};
 use super::data::CaptionTexts;
 use crate::engine::checkpoint::Checkpoints;
 use crate::engine::run_folder::RunFolder;
@@ -70,7 +70,10 @@ pub(super) fn run_vocabulary(
     progress: &mut dyn RunProgress,
 ) -> Result<CaptionVocabulary> {
     if let CaptionModelSection::Pretrained(section) = &config.model {
-        let tokens = cloze_model::huggingface::read_published::<cloze_model::captions::CaptionerConfig>(&section.path)?.tokens;
+        let tokens = cloze_model::huggingface::read_published::<cloze_model::captions::CaptionerConfig>(
+            &section.path,
+        )?
+        .tokens;
         return Ok(CaptionVocabulary { tokenizer: Arc::new(load(&section.path)?), tokens });
     }
     let section = config.tokenizer.as_ref().ok_or_else(|| TrainerError::Setting {

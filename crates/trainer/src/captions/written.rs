@@ -84,7 +84,8 @@ pub(super) fn in_words(vocabulary: &CaptionVocabulary, found: &Hypothesis) -> Re
         // The word that the piece ends in; pieces before the first belong to it.
         let n_words = vocabulary.decode(&found.ids[..=piece])?.split_whitespace().count();
         let word = n_words.saturating_sub(1);
-        let (Some(WrittenWord { attention: sum, .. }), Some(count)) = (words.get_mut(word), counts.get_mut(word))
+        let (Some(WrittenWord { attention: sum, .. }), Some(count)) =
+            (words.get_mut(word), counts.get_mut(word))
         else {
             continue;
         };

@@ -556,12 +556,7 @@ pub(super) fn check_data(data: &ImageDataSection, augment: &AugmentConfig) -> Ch
 }
 
 /// Checks `[train]`, `[eval]` and what all runs have.
-pub(crate) fn check_steps(
-    is_measured: bool,
-    train: &ImageTrain,
-    eval: &ImageEval,
-    common: &Common,
-) -> Check {
+pub(crate) fn check_steps(is_measured: bool, train: &ImageTrain, eval: &ImageEval, common: &Common) -> Check {
     at_least(1, "train.epochs", train.epochs)?;
     at_least(1, "train.batch_size", train.batch_size)?;
     at_least(1, "train.accumulate", train.accumulate)?;

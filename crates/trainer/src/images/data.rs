@@ -44,7 +44,7 @@ impl ImageSplits {
 
 impl ImageTrain {
     /// The batches of each step on these images, made on worker threads.
-    pub(super) fn steps(
+    pub(crate) fn steps(
         &self,
         images: &Arc<ImageData>,
         from: Position,

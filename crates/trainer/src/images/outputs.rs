@@ -82,7 +82,7 @@ pub(super) fn predictions(labels: &[String], data: &ImageData, outputs: &[ImageO
 const SIDE: usize = 128;
 
 /// The picture of an example; none if it does not decode any more.
-pub(super) fn picture(data: &ImageData, example: usize) -> Vec<Picture> {
+pub(crate) fn picture(data: &ImageData, example: usize) -> Vec<Picture> {
     let png = data.decoded(example).map(|image| image.thumbnail(SIDE).to_png());
     png.into_iter().map(|png| Picture { caption: "", png }).collect()
 }

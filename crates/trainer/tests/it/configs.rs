@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cloze_data::DenoisingConfig;
 use cloze_trainer::Place;
+use cloze_trainer::captions::CaptionRun;
 use cloze_trainer::config::{
     AwdLstmRun, ConfigFile, DenoisingRun, DenoisingRunConfig, ElmoRun, FolderConfig, LanguageModelRun,
     ModelPreset, PermutationRun, Pretraining, RunConfig,
@@ -82,6 +83,7 @@ fn every_config_resolves_and_reads_back_as_itself() {
         read_back::<ElmoRun>(),
         read_back::<PermutationRun>(),
         read_back::<ImageRun>(),
+        read_back::<CaptionRun>(),
         read_back::<MaskedPatchesRun>(),
         read_back::<ContrastiveViewsRun>(),
         tuned,

@@ -13,7 +13,7 @@ fn config() -> VitConfig {
 }
 
 /// So many images of this height and width.
-fn pixels(n: usize, height: usize, width: usize, device: &Device) -> Tensor<4> {
+pub(super) fn pixels(n: usize, height: usize, width: usize, device: &Device) -> Tensor<4> {
     let values: Vec<f32> = (0..n * 3 * height * width).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect();
     Tensor::from_data(TensorData::new(values, [n, 3, height, width]), device)
 }

@@ -1,5 +1,6 @@
 //! What is computed on every device.
 
+mod captions;
 mod decoders;
 mod encoders;
 mod heads;
@@ -69,6 +70,10 @@ pub const CASES: &[Case] = &[
     Case { name: "DeiT, both heads", run: images::deit },
     Case { name: "MAE", run: images::mae },
     Case { name: "SimCLR", run: images::simclr },
+    Case { name: "captions, soft attention", run: captions::soft },
+    Case { name: "captions, hard attention", run: captions::hard },
+    Case { name: "captions, Transformer", run: captions::transformer },
+    Case { name: "captions, word by word", run: captions::word_by_word },
     Case { name: "GPT-2", run: decoders::gpt2 },
     Case { name: "Llama", run: decoders::llama },
     Case { name: "Mistral's window", run: decoders::window },

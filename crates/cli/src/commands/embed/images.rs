@@ -3,20 +3,18 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
-use cloze_data::images::{ImageSource, image_files};
+use anyhow::{Context, Result, anyhow};
+use cloze_data::images::ImageSource;
 use cloze_trainer::embed::VectorRanges;
 use cloze_trainer::images::{ImageEmbedConfig, ImageEmbedder, ImageEmbeddings};
-use serde_json::json;
 
 use super::sink::Sink;
 use super::{Args, check_calibration, few_to_calibrate};
 use crate::failure::WrongUsage;
-use crate::input::{Asked, IMAGE, Input, Kept, Row};
-use crate::lines::{Batch, Lines, Longer};
+use crate::images;
+use crate::lines::{Batch, Lines};
 use crate::model;
 use crate::progress::Progress;
-use crate::rows::{RowFormat, say_skipped};
 
 /// Rows read at a time, which hold the bytes of images.
 const BATCH: usize = 64;
@@ -34,8 +32,8 @@ pub fn run(args: &Args, paths: &[String]) -> Result<()> {
     let embedder = ImageEmbedder::open(&model::folder(&args.model)?, config, &device)?;
     let ranges = args.calibrate.as_deref().map(|path| ranges(args, path, &embedder)).transpose()?;
     let mut input = match paths.is_empty() {
-        true => args.input.open(asked())?,
-        false => of_paths(args, paths)?,
+        true => args.input.open(images::asked())?,
+        false => images::of_paths("--images", paths, &args.input)?,
     };
     let mut sink = Sink::new(args, &input, embedder.width(), ranges)?;
     let mut progress = Progress::new("images", args.answers.is_stdout() && io::stdout().is_terminal());
@@ -49,7 +47,7 @@ pub fn run(args: &Args, paths: &[String]) -> Result<()> {
         let mut done = 0;
         while done < rows.len() {
             let rest = &rows[done..];
-            let (sources, unread) = sources(rest);
+            let (sources, unread) = images::sources(rest);
             let n = sources.len();
             let ImageEmbeddings { values, refused } = args.compute.run(|| embedder.embed(sources))?;
             let embedded = values.len() / embedder.width();
@@ -70,44 +68,6 @@ pub fn run(args: &Args, paths: &[String]) -> Result<()> {
     }
     progress.finish();
     sink.finish()
-}
-
-/// The images of rows, up to the first that names none, and what is wrong with that one.
-fn sources(rows: &[Row]) -> (Vec<ImageSource>, Option<anyhow::Error>) {
-    let mut sources = Vec::with_capacity(rows.len());
-    for row in rows {
-        match ImageSource::of_text(row.text().trim(), Path::new(""), "the row's image") {
-            Ok(source) => sources.push(source),
-            Err(problem) => return (sources, Some(anyhow!("{problem}"))),
-        }
-    }
-    (sources, None)
-}
-
-/// What is read of a row.
-fn asked() -> Asked {
-    Asked {
-        fields: &IMAGE,
-        expected: r#"{"image": "path"}, {"image": "data:image/png;base64,…"} or "path""#,
-        replaced: &[],
-        default: RowFormat::Jsonl,
-        longer: Longer::Refused,
-    }
-}
-
-/// A row `{"image": path}` for each image in folders, files and those that patterns match.
-fn of_paths(args: &Args, paths: &[String]) -> Result<Input> {
-    let (files, skipped) = image_files(paths, Path::new("")).context("--images")?;
-    say_skipped("--images", &skipped);
-    let row = |path: std::path::PathBuf| {
-        let Some(path) = path.to_str() else {
-            bail!("{}: the path is not UTF-8, which JSON needs; rename the file", path.display());
-        };
-        let kept = Kept::Object { text: json!({ "image": path }).to_string(), keys: vec!["image".into()] };
-        Ok(Row::made(path.to_owned(), vec![path.into()], kept))
-    };
-    let rows: Vec<Row> = files.into_iter().map(row).collect::<Result<_>>()?;
-    Ok(Input::made("--images", rows, asked(), &args.input.rows.bad))
 }
 
 /// The ranges of the vectors of a file's images.

@@ -1,0 +1,49 @@
+//! Images that a command reads: rows that name them, or files.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use cloze_data::images::{ImageSource, image_files};
+use serde_json::json;
+
+use crate::input::{Asked, IMAGE, Input, InputArgs, Kept, Row};
+use crate::lines::Longer;
+use crate::rows::{RowFormat, say_skipped};
+
+/// The images of rows, up to the first that names none, and what is wrong with that one.
+pub fn sources(rows: &[Row]) -> (Vec<ImageSource>, Option<anyhow::Error>) {
+    let mut sources = Vec::with_capacity(rows.len());
+    for row in rows {
+        match ImageSource::of_text(row.text().trim(), Path::new(""), "the row's image") {
+            Ok(source) => sources.push(source),
+            Err(problem) => return (sources, Some(anyhow!("{problem}"))),
+        }
+    }
+    (sources, None)
+}
+
+/// What is read of a row.
+pub fn asked() -> Asked {
+    Asked {
+        fields: &IMAGE,
+        expected: r#"{"image": "path"}, {"image": "data:image/png;base64,…"} or "path""#,
+        replaced: &[],
+        default: RowFormat::Jsonl,
+        longer: Longer::Refused,
+    }
+}
+
+/// A row `{"image": path}` for each image in folders, files and those that patterns match.
+pub fn of_paths(option: &'static str, paths: &[String], input: &InputArgs) -> Result<Input> {
+    let (files, skipped) = image_files(paths, Path::new("")).context(option)?;
+    say_skipped(option, &skipped);
+    let row = |path: std::path::PathBuf| {
+        let Some(path) = path.to_str() else {
+            bail!("{}: the path is not UTF-8, which JSON needs; rename the file", path.display());
+        };
+        let kept = Kept::Object { text: json!({ "image": path }).to_string(), keys: vec!["image".into()] };
+        Ok(Row::made(path.to_owned(), vec![path.into()], kept))
+    };
+    let rows: Vec<Row> = files.into_iter().map(row).collect::<Result<_>>()?;
+    Ok(Input::made(option, rows, asked(), &input.rows.bad))
+}
