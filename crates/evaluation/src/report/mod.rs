@@ -12,7 +12,6 @@
 //! it for further tasks.
 
 mod answers;
-mod captions;
 mod choices;
 mod classes;
 mod entities;
@@ -39,9 +38,6 @@ mod words;
 use std::path::Path;
 
 pub use answers::{Answer, AnswerExample, AnswerPredictions, SquadVersion};
-pub use captions::{
-    AttendedWord, CaptionExample, CaptionPage, CaptionPredictions, CaptionVerdict, CaptionedImage,
-};
 pub use choices::{ChoiceExample, ChoicePredictions};
 pub use classes::{ClassExample, ClassPredictions};
 pub use entities::{EntityExample, EntityPredictions};
