@@ -572,8 +572,8 @@ mod tests {
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         let page = read("report.html");
         assert!(page.contains("src=\"data:image/png;base64,AAID\"") && page.contains("img-src data:"));
-        assert!(page.contains("article class=\"error\"") && page.contains("article class=\"right\""));
-        assert!(page.contains("The model&#39;s right is") || page.contains("The model's right is"), "{page}");
+        assert!(page.contains("<article class=\" error\">") && page.contains("<article class=\"right\">"));
+        assert!(page.contains("The model's right is 0.5000 on 2 examples. Its cider is"), "{page}");
         assert_eq!(read("problems.tsv"), "problem\tcaptions\nno green square\t1\n");
         let line: Value = serde_json::from_str(read("predictions.jsonl").lines().next().unwrap()).unwrap();
         assert_eq!(line["problems"], serde_json::json!(["no green square"]));

@@ -22,8 +22,8 @@ const SMALL: usize = 100;
 /// The page of captions, which shows for each word where the model looked when it chose it, as the figures of "Show, Attend
 /// and Tell" (Xu et al. 2015) do.
 ///
-/// It is one file without scripts, which loads nothing. An image is in it once; a word adds a picture of a point for each
-/// place.
+/// It is one file without scripts, which loads nothing. An image is in it once; a word adds a small picture of its
+/// attention.
 ///
 /// ```
 /// use cloze_evaluation::report::{AttendedWord, CaptionPage, CaptionedImage};
@@ -235,7 +235,7 @@ impl CaptionedImage {
                 use href={ "#" (image) } {}
                 @if !attention.is_empty() {
                     image.shade.coarse[is_coarse] width=(self.width) height=(self.height) preserveAspectRatio="none"
-                        href=(data(&shade::png(attention, columns))) {}
+                        href=(data(&shade::png(attention, columns, !is_coarse))) {}
                 }
             }
             b dir="auto" { (word) }
