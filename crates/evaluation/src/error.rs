@@ -157,6 +157,38 @@ pub enum EvaluationError {
         image: usize,
     },
 
+    /// Attention on more or fewer places than the image has.
+    #[error(
+        "{image}, word {position} ({word:?}, counted from 0): attention on {found} places; expected {} × {}, or none",
+        grid[0],
+        grid[1]
+    )]
+    AttentionSize {
+        /// The image's name.
+        image: String,
+        /// The word's place in the caption, counted from 0.
+        position: usize,
+        /// The word.
+        word: String,
+        /// Places with attention.
+        found: usize,
+        /// Rows and columns of places.
+        grid: [usize; 2],
+    },
+
+    /// Attention on an image that is no share.
+    #[error(
+        "{image}, word {position} ({word:?}, counted from 0): the attention has a NaN, an infinity or a negative number; expected shares from 0 to 1; the model's weights may be damaged"
+    )]
+    AttentionNotShares {
+        /// The image's name.
+        image: String,
+        /// The word's place in the caption, counted from 0.
+        position: usize,
+        /// The word.
+        word: String,
+    },
+
     /// Translations or captions without any line, or without a reference.
     #[error("nothing to score: there are no lines or no references")]
     NoLines,

@@ -6,6 +6,7 @@ use super::page::Page;
 use super::{Baseline, InRun, Predictions, Report, Selection};
 use crate::figures::shown;
 use crate::table::{self, grouped};
+use crate::translation::Generator;
 
 /// Examples in the sample of all.
 const SAMPLE: usize = 50;
@@ -119,6 +120,20 @@ fn card(predictions: &dyn Predictions, example: usize, rank: Option<usize>) -> M
 pub(super) fn sample(total: usize, count: usize) -> Vec<usize> {
     let count = count.min(total);
     (0..count).map(|i| i * total / count).collect()
+}
+
+/// Up to `count` of `total` numbers drawn at random, in ascending order.
+pub(super) fn drawn(total: usize, count: usize, seed: u64) -> Vec<usize> {
+    let count = count.min(total);
+    let mut all: Vec<usize> = (0..total).collect();
+    let mut generator = Generator::new(seed);
+    for at in 0..count {
+        let rest = u32::try_from(total - at).unwrap_or(u32::MAX);
+        all.swap(at, at + generator.below(rest) as usize);
+    }
+    all.truncate(count);
+    all.sort_unstable();
+    all
 }
 
 /// An example's name and its texts.

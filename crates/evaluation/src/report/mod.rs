@@ -12,6 +12,8 @@
 //! it for further tasks.
 
 mod answers;
+mod attention;
+mod captions;
 mod choices;
 mod classes;
 mod entities;
@@ -38,6 +40,8 @@ mod words;
 use std::path::Path;
 
 pub use answers::{Answer, AnswerExample, AnswerPredictions, SquadVersion};
+pub use attention::{AttendedWord, CaptionPage, CaptionedImage};
+pub use captions::{CaptionExample, CaptionPredictions, CaptionVerdict};
 pub use choices::{ChoiceExample, ChoicePredictions};
 pub use classes::{ClassExample, ClassPredictions};
 pub use entities::{EntityExample, EntityPredictions};

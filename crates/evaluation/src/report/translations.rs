@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Baseline, Predictions, Selection, Table, html, words};
 use crate::figures::Figures;
-use crate::translation::{Bleu, Chrf, Corpus, Generator, Metric};
+use crate::translation::{Bleu, Chrf, Corpus, Metric};
 
 /// Translations among the best ones, and among the random ones, on the page.
 const SHOWN: usize = 10;
@@ -58,20 +58,6 @@ impl TranslationPredictions {
         Corpus::of(&metric, &texts, &[references])
             .and_then(|corpus| corpus.score(&metric))
             .map_or(f64::NAN, |score| score.value)
-    }
-
-    /// Distinct examples drawn at random, in their order.
-    fn drawn(&self) -> Vec<usize> {
-        let mut all: Vec<usize> = (0..self.len()).collect();
-        let mut generator = Generator::new(self.seed);
-        let count = SHOWN.min(self.len());
-        for at in 0..count {
-            let rest = u32::try_from(self.len() - at).unwrap_or(u32::MAX);
-            all.swap(at, at + generator.below(rest) as usize);
-        }
-        all.truncate(count);
-        all.sort_unstable();
-        all
     }
 }
 
@@ -158,7 +144,7 @@ impl Predictions for TranslationPredictions {
         let mut best: Vec<usize> = (0..self.len()).collect();
         best.sort_by(|a, b| self.scores[*b].total_cmp(&self.scores[*a]));
         best.truncate(SHOWN);
-        let drawn = self.drawn();
+        let drawn = html::drawn(self.len(), SHOWN, self.seed);
         let of_all = |count: usize, how: &str| format!("{count} of {} sentences, {how}.", self.len());
         let selection =
             |title: &str, note, examples, ranked| Selection { title: title.into(), note, examples, ranked };
@@ -216,7 +202,7 @@ mod tests {
         assert!(random.examples.is_sorted_by(|a, b| a < b), "{random:?}");
         // The seed decides, and nothing else.
         assert_eq!(all.selections(&[]), predictions(40, 7).selections(&[]));
-        assert_ne!(all.drawn(), predictions(40, 8).drawn());
-        assert_eq!(predictions(3, 7).drawn(), [0, 1, 2]);
+        assert_ne!(all.selections(&[])[2], predictions(40, 8).selections(&[])[2]);
+        assert_eq!(predictions(3, 7).selections(&[])[2].examples, [0, 1, 2]);
     }
 }

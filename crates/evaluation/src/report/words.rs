@@ -40,30 +40,49 @@ fn has_no_spaces(character: char) -> bool {
 /// Both texts with the words marked that are not in their longest common subsequence: those of `first` as
 /// `missed`, those of `second` as `wrong`.
 pub(super) fn compared(first: &str, second: &str) -> [Markup; 2] {
-    let all = [words(first), words(second)];
-    let cut = all.each_ref().map(|words| &words[..words.len().min(WORDS)]);
-    let common = common(first, cut[0], second, cut[1]);
-    let text = [(first, "missed"), (second, "wrong")];
-    std::array::from_fn(|side| marked(text[side].0, cut[side], &common[side], text[side].1))
+    marked_by([first, second], [words(first), words(second)], |a, b| a == b)
 }
 
-/// Which words of each text are in the longest common subsequence.
-fn common(first: &str, a: &[Range<usize>], second: &str, b: &[Range<usize>]) -> [Vec<bool>; 2] {
-    let is_same = |i: usize, j: usize| first[a[i].clone()] == second[b[j].clone()];
+/// The same, where case is no difference, and punctuation neither.
+pub(super) fn compared_as_spoken(first: &str, second: &str) -> [Markup; 2] {
+    let spoken = |text: &str| {
+        let mut words = words(text);
+        words.retain(|word| !text[word.clone()].chars().all(is_punctuation));
+        words
+    };
+    marked_by([first, second], [spoken(first), spoken(second)], |a, b| a.to_lowercase() == b.to_lowercase())
+}
+
+fn marked_by(
+    texts: [&str; 2],
+    words: [Vec<Range<usize>>; 2],
+    is_same: impl Fn(&str, &str) -> bool,
+) -> [Markup; 2] {
+    let cut = words.each_ref().map(|words| &words[..words.len().min(WORDS)]);
+    let common = common(cut.map(<[_]>::len), |i, j| {
+        is_same(&texts[0][cut[0][i].clone()], &texts[1][cut[1][j].clone()])
+    });
+    let classes = ["missed", "wrong"];
+    std::array::from_fn(|side| marked(texts[side], cut[side], &common[side], classes[side]))
+}
+
+/// Which words of each text are in the longest common subsequence; `is_same` compares a word of the first text with one of
+/// the second.
+fn common([a, b]: [usize; 2], is_same: impl Fn(usize, usize) -> bool) -> [Vec<bool>; 2] {
     // The length of the longest one of the words from i and j on.
-    let width = b.len() + 1;
-    let mut longest = vec![0_u32; (a.len() + 1) * width];
-    for i in (0..a.len()).rev() {
-        for j in (0..b.len()).rev() {
+    let width = b + 1;
+    let mut longest = vec![0_u32; (a + 1) * width];
+    for i in (0..a).rev() {
+        for j in (0..b).rev() {
             longest[i * width + j] = match is_same(i, j) {
                 true => longest[(i + 1) * width + j + 1] + 1,
                 false => longest[(i + 1) * width + j].max(longest[i * width + j + 1]),
             };
         }
     }
-    let mut both = [vec![false; a.len()], vec![false; b.len()]];
+    let mut both = [vec![false; a], vec![false; b]];
     let (mut i, mut j) = (0, 0);
-    while i < a.len() && j < b.len() {
+    while i < a && j < b {
         if is_same(i, j) {
             (both[0][i], both[1][j]) = (true, true);
             (i, j) = (i + 1, j + 1);
@@ -126,6 +145,15 @@ mod tests {
         assert_eq!(html("the same", "the same"), ["the same", "the same"]);
         assert_eq!(html("", "all new"), ["", r#"<mark class="wrong">all new</mark>"#]);
         assert_eq!(html("all gone", ""), [r#"<mark class="missed">all gone</mark>"#, ""]);
+    }
+
+    #[test]
+    fn neither_case_nor_punctuation_is_spoken() {
+        let [first, second] = compared_as_spoken("A man, old.", "a young man old!").map(Markup::into_string);
+        assert_eq!(first, "A man, old.");
+        assert_eq!(second, r#"a <mark class="wrong">young</mark> man old!"#);
+        let [first, _] = compared_as_spoken("A (red) hat.", "a").map(Markup::into_string);
+        assert_eq!(first, r#"A (<mark class="missed">red) hat</mark>."#);
     }
 
     #[test]
