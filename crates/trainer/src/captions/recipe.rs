@@ -195,12 +195,11 @@ fn verdict(scene: &Scene, caption: &str) -> CaptionVerdict {
     let mut problems: Vec<String> =
         facts.iter().filter(|fact| !scene.is_true(fact)).map(|fact| format!("false: {fact}")).collect();
     problems.dedup();
-    let right = problems.is_empty();
     let named = scene.judge(&facts).n_named;
     if named < scene.things().len() {
         problems.push(format!("{named} of {} things are named", scene.things().len()));
     }
-    CaptionVerdict { right, problems }
+    CaptionVerdict { right: problems.is_empty(), problems }
 }
 
 /// The cross-entropy of each piece.
