@@ -15,13 +15,15 @@ use cloze_evaluation::report::{
     Answer, AnswerExample, AnswerPredictions, ChoiceExample, ChoicePredictions, ClassExample,
     ClassPredictions, EntityExample, EntityPredictions, InRun, IndexLink, IndexReport, IndexSplit,
     InspectionReport, LabelExample, LabelPredictions, LayerLine, LayerPanel, LayersReport, MapReport,
-    Predictions, Report, RunCurves, RunsReport, SeedRun, SeedsReport, SimilarityExample, SimilarityKind,
-    SimilarityPredictions, SquadVersion, TranslationExample, TranslationPredictions, ValueExample,
-    ValuePredictions,
+    Picture, Predictions, Report, RunCurves, RunsReport, SeedRun, SeedsReport, SimilarityExample,
+    SimilarityKind, SimilarityPredictions, SquadVersion, TranslationExample, TranslationPredictions,
+    ValueExample, ValuePredictions, WithPictures,
 };
 use cloze_evaluation::seeds::Seeds;
 use cloze_evaluation::translation::{OfLength, draw_by_length};
 
+#[path = "captions/mod.rs"]
+mod captioned;
 #[path = "invented/mod.rs"]
 mod invented;
 
@@ -44,6 +46,7 @@ fn main() -> Result<()> {
     curves(&folder)?;
     let curve = folder.join("curve.svg");
     reports(&folder, &curve)?;
+    captions(&folder)?;
     layers(&folder)?;
     seeds(&folder, &curve)?;
     map(&folder)?;
@@ -307,6 +310,20 @@ fn reports(folder: &Path, curve: &Path) -> Result<()> {
         report.write_in_run(&folder.join(name), &place)?;
     }
     Ok(())
+}
+
+fn captions(folder: &Path) -> Result<()> {
+    for (name, are_scenes) in [("captions", false), ("scenes", true)] {
+        let predictions = captioned::predictions(&TEXTS, are_scenes)?;
+        let figures = predictions.figures();
+        let picture = |_| vec![Picture { caption: "", png: captioned::scene() }];
+        let predictions = WithPictures::new(predictions, picture);
+        let facts = [("model", "runs/scenes".to_owned())];
+        let report =
+            Report { title: name, facts: &facts, figures: &figures, predictions: Some(&predictions) };
+        report.write(&folder.join(name))?;
+    }
+    Ok(captioned::page(&TEXTS).write(&folder.join("attention.html"))?)
 }
 
 fn layers(folder: &Path) -> Result<()> {
