@@ -9,7 +9,6 @@ use cloze_model::captions::{
     CaptionDecoder, Captioner, Draws, HardAttentionLoss, Looking, RecurrentCaptionConfig, Taught,
     TransformerCaptionConfig, doubly_stochastic_penalty, sums,
 };
-use cloze_model::generate::NextToken;
 use cloze_model::gpt::GptConfig;
 use cloze_model::ops::{cross_entropy, read};
 use cloze_model::seq2seq::DecodeOptions;
@@ -75,10 +74,11 @@ pub fn hard(device: &Device) -> Values {
 }
 
 fn gpt() -> TransformerCaptionConfig {
-    let gpt =
-        GptConfig { n_heads: 2, n_kv_heads: 2, d_head: 8, d_ff: 24, ..GptConfig::gpt2(VOCABULARY, 2, 16) };
-    let gpt = GptConfig { embedding_dropout: 0.0, hidden_dropout: 0.0, attention_dropout: 0.0, ..gpt };
-    TransformerCaptionConfig::new(GptConfig { max_positions: 16, ..gpt }, 24)
+    let mut gpt = GptConfig::gpt2(VOCABULARY, 2, 16);
+    (gpt.n_heads, gpt.n_kv_heads, gpt.d_head) = (2, 2, 8);
+    (gpt.d_ff, gpt.max_positions) = (24, 16);
+    (gpt.embedding_dropout, gpt.hidden_dropout, gpt.attention_dropout) = (0.0, 0.0, 0.0);
+    TransformerCaptionConfig::new(gpt, 24)
 }
 
 pub fn transformer(device: &Device) -> Values {
