@@ -31,6 +31,18 @@ pub fn is_image_model(folder: &Path) -> bool {
     matches!(model_type(folder), Ok(Some(kind)) if VitConfig::MODEL_TYPES.contains(&kind.as_str()))
 }
 
+/// Whether the model of images in a folder is a classifier, as its configuration says.
+///
+/// # Errors
+/// A configuration that cannot be read.
+pub fn has_classes(folder: &Path) -> Result<bool> {
+    let path = folder.join("config.json");
+    let text = std::fs::read_to_string(&path).map_err(TrainerError::io("read", &path))?;
+    let config: Value = serde_json::from_str(&text).unwrap_or_default();
+    let mut classes = config["architectures"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    Ok(classes.any(|class| class.contains("ForImageClassification")))
+}
+
 /// How images become inputs of the model in a folder: as its file says, or in the usual way.
 ///
 /// # Errors
@@ -115,6 +127,11 @@ impl ImagePredictor {
     /// The configuration of the model.
     pub fn config(&self) -> &ImageClassifierConfig {
         &self.config
+    }
+
+    /// Where it computes.
+    pub(super) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The names of the classes.
