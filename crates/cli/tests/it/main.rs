@@ -62,6 +62,8 @@ mod serve_clients;
 mod serve_faults;
 #[cfg(all(unix, feature = "serve", feature = "flex"))]
 mod serve_fuzzed;
+#[cfg(all(feature = "serve", feature = "flex"))]
+mod serve_images;
 #[cfg(all(unix, feature = "serve", feature = "flex"))]
 mod served;
 #[cfg(all(feature = "program", feature = "hub"))]

@@ -174,7 +174,7 @@ fn limit(name: &str, suitable: &[&Served], service: &Service) -> Option<Value> {
 
 /// An image in a request, with its limits.
 fn image() -> Value {
-    let limits = ImageRequest::of([]).limits;
+    let limits = ImageRequest::of(Vec::new()).limits;
     let description = format!(
         "PNG, JPEG, GIF, WebP or BMP, with at most {} pixels and {} in a row or column.",
         limits.max_pixels, limits.max_side
