@@ -62,7 +62,7 @@ mod serve_clients;
 mod serve_faults;
 #[cfg(all(unix, feature = "serve", feature = "flex"))]
 mod serve_fuzzed;
-#[cfg(all(feature = "serve", feature = "flex"))]
+#[cfg(all(unix, feature = "serve", feature = "flex"))]
 mod serve_images;
 #[cfg(all(unix, feature = "serve", feature = "flex"))]
 mod served;
