@@ -10,9 +10,9 @@ use cloze_model::blocks::{Linear, MultiHeadAttention};
 
 /// What layers of one kind share: which keys a query sees, and how queries and keys are rotated.
 pub(crate) struct View {
-    /// Added to the scores: 0 or a bias where a query sees a key, about the least number elsewhere. Broadcastable to
+    /// Added to the scores, if anything is: 0 or a bias where a query sees a key, about the least number elsewhere. Broadcastable to
     /// `[batch, n_heads, len, len]`.
-    pub bias: Value,
+    pub bias: Option<Value>,
     pub rotation: Option<Rotation>,
 }
 
@@ -50,7 +50,12 @@ impl View {
             Some(relative) => graph.op("Add", &[&bias, relative]),
             None => bias,
         };
-        Self { bias, rotation: None }
+        Self { bias: Some(bias), rotation: None }
+    }
+
+    /// Every query sees every key.
+    pub fn of_all() -> Self {
+        Self { bias: None, rotation: None }
     }
 }
 
@@ -89,7 +94,10 @@ impl Layer<'_> {
                 product(graph, &q, &k)
             }
         };
-        let scores = graph.op("Add", &[&scores, &self.view.bias]);
+        let scores = match &self.view.bias {
+            Some(bias) => graph.op("Add", &[&scores, bias]),
+            None => scores,
+        };
         let weights = graph.op_with("Softmax", &[&scores], vec![int("axis", -1)]);
         let context = graph.op("MatMul", &[&weights, &v]);
         let context = graph.transpose(&context, &[0, 2, 1, 3]);

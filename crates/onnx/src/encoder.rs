@@ -54,7 +54,7 @@ pub(crate) fn encode(
             let attention =
                 attention::Layer { attention: &of.attention, config, view, distances: distances.as_ref() };
             let after = graph.within(&format!("layers.{layer}"), |graph| {
-                forward(graph, of, &attention, sequences, &before)
+                forward(graph, of, &attention, Some(&mut *sequences), &before)
             })?;
             states.push(after);
         }
@@ -149,12 +149,12 @@ fn embed(graph: &mut Graph, bert: &Bert, config: &BertConfig, sequences: &mut Se
     projected(graph, sum, !config.project_before_norm)
 }
 
-/// One layer.
-fn forward(
+/// One layer; one with a convolution reads sequences.
+pub(crate) fn forward(
     graph: &mut Graph,
     layer: &EncoderLayer<MultiHeadAttention>,
     attention: &attention::Layer<'_>,
-    sequences: &mut Sequences,
+    sequences: Option<&mut Sequences>,
     x: &Value,
 ) -> Result<Value> {
     let config = attention.config;
@@ -180,9 +180,12 @@ fn forward(
             states = normed(graph, part, norm, &states)?;
         }
     }
-    match &layer.convolution {
-        Some(of) => graph.within("convolution", |graph| convolve(graph, of, config, sequences, x, &states)),
-        None => Ok(states),
+    match (&layer.convolution, sequences) {
+        (Some(of), Some(sequences)) => {
+            graph.within("convolution", |graph| convolve(graph, of, config, sequences, x, &states))
+        }
+        (Some(_), None) => Err(OnnxError::unsupported("a convolution without tokens", "one of texts can")),
+        (None, _) => Ok(states),
     }
 }
 

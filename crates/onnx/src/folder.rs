@@ -2,16 +2,18 @@
 
 use crate::error::{OnnxError, Result};
 use crate::heads::SentenceModel;
+use crate::images;
 use crate::model::OnnxModel;
 use crate::pooling::SentenceModules;
 use burn::tensor::Device;
 use cloze_model::bert::{BertConfig, MlmHead, Pooling, ReplacedTokenDetector, ReplacedTokenHead};
 use cloze_model::blocks::Linear;
-use cloze_model::huggingface::{Architecture, Dense, PretrainedFolder, SentenceConfig};
+use cloze_model::huggingface::{Architecture, Dense, Format, PretrainedFolder, SentenceConfig, model_type};
 use cloze_model::tasks::{
     BertForMaskedLm, BertForMultipleChoice, BertForQuestionAnswering, BertForSequenceClassification,
     BertForTokenClassification,
 };
+use cloze_model::vision::VitConfig;
 use cloze_model::{HasBackbone, ParamInit};
 use std::path::Path;
 
@@ -28,17 +30,24 @@ pub struct ExportConfig {
 pub struct Exported {
     /// The model.
     pub model: OnnxModel,
-    /// The head, [`Encoder`](Architecture::Encoder) if there is none.
+    /// The head, [`Encoder`](Architecture::Encoder) if there is none; of a classifier of images that of texts.
     pub architecture: Architecture,
     /// Whether the model makes sentence embeddings.
     pub is_sentence: bool,
 }
 
-/// Loads the model of a folder and makes its graph.
+/// Loads the model of a folder, of texts or of images, and makes its graph.
 ///
 /// # Errors
 /// Those of [`PretrainedFolder::open`] and [`PretrainedFolder::load_into`]; [`OnnxError::Unsupported`].
 pub fn export(folder: &Path, config: &ExportConfig, device: &Device) -> Result<Exported> {
+    if matches!(model_type(folder), Ok(Some(found)) if VitConfig::MODEL_TYPES.contains(&found.as_str())) {
+        let init = &mut ParamInit::new(device, 0).deferred();
+        let (model, has_head) = images::export(folder, config.states, init)?;
+        let architecture =
+            if has_head { Architecture::SequenceClassification } else { Architecture::Encoder };
+        return Ok(Exported { model, architecture, is_sentence: false });
+    }
     let pretrained = PretrainedFolder::open(folder)?;
     if pretrained.is_integer_only() {
         let expected = "the floats that it was rounded from can, or integers without `--integers-only`";

@@ -107,6 +107,12 @@ impl Graph {
         }
     }
 
+    /// A new input of 32-bit floats.
+    pub fn float_input(&mut self, name: &str, dims: &[Dim]) -> Value {
+        self.inputs.push(declared(name, Kind::Float, dims));
+        Value(name.into())
+    }
+
     /// A new input of integers.
     pub fn input(&mut self, name: &str, dims: &[Dim]) -> Value {
         self.inputs.push(declared(name, Kind::Int, dims));

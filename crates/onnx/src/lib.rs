@@ -8,6 +8,7 @@ mod error;
 mod folder;
 mod graph;
 mod heads;
+mod images;
 mod model;
 mod pooling;
 pub mod proto;

@@ -40,6 +40,11 @@ impl OnnxModel {
         Ok(Self { graph })
     }
 
+    /// A model of this graph.
+    pub(crate) fn of(graph: Graph) -> Self {
+        Self { graph }
+    }
+
     /// The number of nodes.
     pub fn n_nodes(&self) -> usize {
         self.graph.nodes.len()

@@ -25,6 +25,10 @@ impl Array {
         Self { kind, shape, values }
     }
 
+    pub fn floats(shape: &[usize], values: impl IntoIterator<Item = f32>) -> Self {
+        Self::new(FLOAT, shape.into(), values.into_iter().map(f64::from).collect())
+    }
+
     pub fn ints(shape: &[usize], values: impl IntoIterator<Item = i64>) -> Self {
         Self::new(INT64, shape.into(), values.into_iter().map(|value| value as f64).collect())
     }

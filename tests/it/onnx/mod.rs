@@ -3,6 +3,7 @@
 //!
 //! `tests/interop/onnx_models.py` does the same with ONNX Runtime, transformers, optimum and sentence-transformers.
 
+mod images;
 mod interpreter;
 mod quantized;
 

@@ -14,6 +14,7 @@ use cloze_trainer::TrainerError;
 use cloze_trainer::config::ConfigFile;
 use cloze_trainer::engine::RunOptions;
 use cloze_trainer::finetune::{FineTuneConfig, FineTuneRun, PruneConfig, PruneReport, TASK_FILE, prune};
+use cloze_trainer::images::ImageRun;
 use cloze_trainer::metrics::progress::StderrProgress;
 use cloze_trainer::runs::RunKind;
 
@@ -179,7 +180,8 @@ fn by_option(error: TrainerError) -> anyhow::Error {
 /// The fine-tuning configuration in a file.
 fn read(path: &Path, settings: &[String]) -> Result<FineTuneConfig> {
     let file = ConfigFile::open(path).map_err(WrongUsage::new)?;
-    if !<FineTuneRun>::is_of(&file) {
+    // An unknown task is told by reading it.
+    if !file.has("task") || ImageRun::is_of(&file) {
         let error = anyhow!("{}: not a fine-tuning configuration: it has no [task]", path.display());
         return Err(WrongUsage::new(error).into());
     }

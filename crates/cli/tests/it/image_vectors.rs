@@ -17,17 +17,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Features of the models' vectors.
-const WIDTH: usize = 16;
+pub const WIDTH: usize = 16;
 
 /// The encoder of [`place`]'s model `model`.
-fn vit() -> (VitConfig, Vit) {
+pub fn vit() -> (VitConfig, Vit) {
     let config = VitConfig::new(16, 8, 2, WIDTH).with_n_heads(4).with_init_std(0.3);
     let model = config.init(&mut ParamInit::new(&Device::flex(), 1));
     (config, model)
 }
 
 /// A folder with models and images: `photos` has four, one of them in a folder of its own, and a file that is none.
-fn place() -> tempfile::TempDir {
+pub fn place() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let (config, model) = vit();
     let folder = |name: &str| place.path().join(name);
@@ -65,12 +65,12 @@ fn vector(line: &Value) -> Vec<f32> {
     serde_json::from_value(line["embedding"].clone()).unwrap()
 }
 
-fn uri(number: usize) -> String {
+pub fn uri(number: usize) -> String {
     format!("data:image/bmp;base64,{}", BASE64_STANDARD.encode(bitmap(number)))
 }
 
 /// The vectors of the images, by hand.
-fn expected(place: &Path) -> Vec<Vec<f32>> {
+pub fn expected(place: &Path) -> Vec<Vec<f32>> {
     let example =
         |name: &&str| ImageExample { image: ImageSource::File(place.join(name)), target: Target::None };
     let data =
@@ -81,7 +81,7 @@ fn expected(place: &Path) -> Vec<Vec<f32>> {
 }
 
 #[track_caller]
-fn close(found: &[f32], expected: &[f32]) {
+pub fn close(found: &[f32], expected: &[f32]) {
     assert_eq!(found.len(), expected.len());
     assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-4), "{found:?}, {expected:?}");
 }

@@ -63,6 +63,8 @@ mod serve_faults;
 #[cfg(all(unix, feature = "serve", feature = "flex"))]
 mod serve_fuzzed;
 #[cfg(all(unix, feature = "serve", feature = "flex"))]
+mod serve_images;
+#[cfg(all(unix, feature = "serve", feature = "flex"))]
 mod served;
 #[cfg(all(feature = "program", feature = "hub"))]
 #[allow(dead_code, reason = "the hub's own tests use the rest")]

@@ -42,7 +42,8 @@ impl ImageBatch {
         self.pixels.len() / (3 * self.height * self.width).max(1)
     }
 
-    fn push(&mut self, values: PixelValues) {
+    /// Adds an image to the pixels, which are all of the same size.
+    pub fn push(&mut self, values: PixelValues) {
         (self.height, self.width) = (values.height, values.width);
         self.pixels.extend(values.values);
     }

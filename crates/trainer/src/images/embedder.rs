@@ -72,6 +72,16 @@ impl ImageEmbedder {
         })
     }
 
+    /// The configuration of the model.
+    pub fn config(&self) -> &VitConfig {
+        &self.config
+    }
+
+    /// Where it computes.
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// The model's folder.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -14,6 +14,7 @@ mod masked_patches;
 mod memory;
 pub(crate) mod outputs;
 mod predictor;
+mod respond;
 pub(crate) mod start;
 mod teacher;
 mod without_classifier;
@@ -33,6 +34,7 @@ pub use masked_patches::{
     MaskedPatchesSection, train_masked_patches,
 };
 pub use outputs::ImageOutput;
-pub use predictor::{EvaluationSplit, ImageMeasurement, ImagePredictor, is_image_model};
+pub use predictor::{EvaluationSplit, ImageMeasurement, ImagePredictor, has_classes, is_image_model};
+pub use respond::{ImageRequest, ImageUnit};
 pub use start::train_images;
 pub use teacher::ImageTeacher;

@@ -6,6 +6,7 @@ use cloze_data::images::{ImageBatch, ImageData, ImageExample};
 use cloze_data::labelled::Target;
 use cloze_evaluation::report::{ClassExample, ClassPredictions, Picture};
 use cloze_ops::on_awake_cores;
+use std::time::Instant;
 
 /// What a classifier says of an image.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,14 +46,31 @@ pub(super) fn outputs(
     device: &Device,
     advanced: &mut dyn FnMut(Advance),
 ) -> Result<Vec<ImageOutput>> {
-    let mut all = Vec::with_capacity(n);
+    Ok(timed_outputs(logits, data, n, batch_size, device, advanced)?.0)
+}
+
+/// [`outputs`], and the seconds that they took without decoding.
+///
+/// # Errors
+/// The same.
+pub(super) fn timed_outputs(
+    logits: &Logits<'_>,
+    data: &ImageData,
+    n: usize,
+    batch_size: usize,
+    device: &Device,
+    advanced: &mut dyn FnMut(Advance),
+) -> Result<(Vec<ImageOutput>, f64)> {
+    let (mut all, mut seconds) = (Vec::with_capacity(n), 0.0);
     for start in (0..n).step_by(batch_size) {
         let end = n.min(start + batch_size);
         let batch = data.in_order(start..end)?;
+        let begun = Instant::now();
         all.extend(on_awake_cores(device, || ImageOutput::of(logits(&batch, device))));
+        seconds += begun.elapsed().as_secs_f64();
         advanced(Advance { done: end, share: end as f64 / n as f64 });
     }
-    Ok(all)
+    Ok((all, seconds))
 }
 
 /// Outputs beside the classes of their images.

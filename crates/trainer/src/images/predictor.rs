@@ -2,10 +2,11 @@
 
 use super::config::ImageRunConfig;
 use super::data::{held_out, pixels};
-use super::outputs::{ImageOutput, outputs, picture, predictions};
+use super::outputs::{ImageOutput, outputs, picture, predictions, timed_outputs};
 use super::start::{PREPROCESSOR, read_preprocessing};
 use crate::engine::Advance;
-use crate::finetune::{InputKey, LineFields, Predicted, figures};
+use crate::finetune::{Cost, InputKey, LineFields, Predicted, figures};
+use crate::memory::n_parameters;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::SkipReport;
@@ -20,8 +21,13 @@ use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::huggingface::{Format, load_published, model_type};
 use cloze_model::vision::{ImageClassifier, ImageClassifierConfig, ImageEncoder, Vit, VitConfig};
 use cloze_model::{HasBackbone, ParamInit};
+use cloze_ops::on_awake_cores;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Images that warm the caches before latencies are taken.
+const WARM_UP: usize = 5;
 
 /// Images that are answered at a time.
 const BATCH: usize = 64;
@@ -29,6 +35,18 @@ const BATCH: usize = 64;
 /// Whether a folder has a model of images.
 pub fn is_image_model(folder: &Path) -> bool {
     matches!(model_type(folder), Ok(Some(kind)) if VitConfig::MODEL_TYPES.contains(&kind.as_str()))
+}
+
+/// Whether the model of images in a folder is a classifier, as its configuration says.
+///
+/// # Errors
+/// A configuration that cannot be read.
+pub fn has_classes(folder: &Path) -> Result<bool> {
+    let path = folder.join("config.json");
+    let text = std::fs::read_to_string(&path).map_err(TrainerError::io("read", &path))?;
+    let config: Value = serde_json::from_str(&text).unwrap_or_default();
+    let mut classes = config["architectures"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    Ok(classes.any(|class| class.contains("ForImageClassification")))
 }
 
 /// How images become inputs of the model in a folder: as its file says, or in the usual way.
@@ -115,6 +133,11 @@ impl ImagePredictor {
     /// The configuration of the model.
     pub fn config(&self) -> &ImageClassifierConfig {
         &self.config
+    }
+
+    /// Where it computes.
+    pub(super) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The names of the classes.
@@ -209,6 +232,22 @@ impl ImagePredictor {
         self.outputs(&data, data.examples().len(), batch_size, advanced)
     }
 
+    /// The seconds that each of `n` images, evenly spread, takes by itself.
+    fn latencies(&self, data: &ImageData, n: usize) -> Result<Vec<f64>> {
+        let all = data.examples().len();
+        let n = n.min(all);
+        let one = |place: usize| {
+            let batch = data.in_order(place..place + 1)?;
+            let begun = Instant::now();
+            on_awake_cores(&self.device, || self.logits(pixels(&batch, &self.device)).into_data());
+            Ok(begun.elapsed().as_secs_f64())
+        };
+        for place in 0..n.min(WARM_UP) {
+            one(place)?;
+        }
+        (0..n).map(|i| one(i * all / n)).collect()
+    }
+
     /// The outputs for the first `n` images.
     fn outputs(
         &self,
@@ -232,6 +271,20 @@ impl ImagePredictor {
         split: EvaluationSplit,
         advanced: &mut dyn FnMut(Advance),
     ) -> Result<Option<ImageMeasurement>> {
+        self.evaluate_singly(config, split, 0, advanced)
+    }
+
+    /// [`evaluate`](Self::evaluate), and so many images, evenly spread, by themselves, for their latency.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn evaluate_singly(
+        &self,
+        config: &ImageRunConfig,
+        split: EvaluationSplit,
+        singly: usize,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<Option<ImageMeasurement>> {
         let (data, eval) = (&config.data, &config.eval);
         let (files, share) = match split {
             EvaluationSplit::Dev if data.dev_fraction.is_some() => (&data.train.files, data.dev_fraction),
@@ -253,11 +306,23 @@ impl ImagePredictor {
             return Err(TrainerError::NoExamples { split: "evaluation" });
         }
         let images = ImageData::new(examples, self.preprocessing.clone(), 0)?;
-        let outputs = self.outputs(&images, images.examples().len(), eval.batch_size, advanced)?;
+        let n = images.examples().len();
+        let logits = |batch: &ImageBatch, device: &Device| self.logits(pixels(batch, device));
+        let (outputs, seconds) = timed_outputs(&logits, &images, n, eval.batch_size, &self.device, advanced)?;
+        let vit = &self.config.vit;
+        let [rows, columns] = vit.grid();
+        let cost = Cost {
+            parameters: n_parameters(&self.model),
+            examples: n,
+            lengths: vec![rows * columns + vit.n_pieces(); n],
+            seconds,
+            latencies: self.latencies(&images, singly)?,
+            flops: Some(n as f64 * vit.flops()),
+        };
         let predictions = predictions(self.labels(), &images, &outputs);
         let figures = figures(&predictions, eval.metric.as_deref())?;
         let predictions = WithPictures::new(predictions, move |example| picture(&images, example));
-        Ok(Some(ImageMeasurement { predictions: Box::new(predictions), figures, skipped }))
+        Ok(Some(ImageMeasurement { predictions: Box::new(predictions), figures, skipped, cost }))
     }
 }
 
@@ -279,4 +344,6 @@ pub struct ImageMeasurement {
     pub figures: Figures,
     /// What was left out.
     pub skipped: SkipReport,
+    /// What the answers take, without decoding.
+    pub cost: Cost,
 }

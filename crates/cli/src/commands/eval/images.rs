@@ -7,19 +7,17 @@ use cloze_trainer::finetune::Advance;
 use cloze_trainer::images::{EvaluationSplit, ImageMeasurement, ImagePredictor, ImageRun};
 use cloze_trainer::runs::RunKind;
 
-use super::{Args, Split};
+use super::cost::SINGLY;
+use super::{Args, Split, print};
 use crate::failure::WrongUsage;
 use crate::model;
-use crate::output::{Output, say};
+use crate::output::say;
 use crate::progress::Progress;
 
 pub fn run(args: &Args, file: &ConfigFile) -> Result<()> {
     let path = &args.file.config;
     let wrong = |message: String| WrongUsage::new(anyhow!("{}: {message}", path.display()));
     let config = ImageRun::read(file, &args.file.settings).map_err(WrongUsage::new)?;
-    if args.cost {
-        return Err(wrong("--cost measures models of texts; leave it out".into()).into());
-    }
     let (name, split) = match args.split {
         Split::Dev => ("dev", EvaluationSplit::Dev),
         Split::Test => ("test", EvaluationSplit::Test),
@@ -28,10 +26,11 @@ pub fn run(args: &Args, file: &ConfigFile) -> Result<()> {
     let folder = model::folder(&args.model)?;
     let predictor = ImagePredictor::open(&folder, &device, args.compute.int8)?;
     let mut progress = Progress::new("images", false);
+    let singly = if args.cost { SINGLY } else { 0 };
     let advanced = &mut |advance: Advance| progress.show(advance.done, Some(advance.share));
-    let measured = args.compute.run(|| predictor.evaluate(&config, split, advanced));
+    let measured = args.compute.run(|| predictor.evaluate_singly(&config, split, singly, advanced));
     progress.finish();
-    let Some(ImageMeasurement { predictions, figures, skipped, .. }) = measured? else {
+    let Some(ImageMeasurement { predictions, figures, skipped, cost, .. }) = measured? else {
         return Err(wrong(format!("names no files in `data.{name}`")).into());
     };
     if !skipped.is_empty() {
@@ -51,10 +50,5 @@ pub fn run(args: &Args, file: &ConfigFile) -> Result<()> {
             .write(out)?;
         say(format_args!("{}", out.join("report.html").display()));
     }
-    let mut output = Output::new();
-    match args.json {
-        true => output.line(serde_json::to_string(&figures)?)?,
-        false => output.line(&figures)?,
-    }
-    output.flush()
+    print(args, &figures, args.cost.then_some(&cost), &folder)
 }

@@ -4,14 +4,14 @@ mod cost;
 mod images;
 mod side_by_side;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Report;
 use cloze_trainer::config::ConfigFile;
-use cloze_trainer::finetune::{Advance, EvaluationData, FineTuneRun, Predictor};
+use cloze_trainer::finetune::{Advance, Cost, EvaluationData, FineTuneRun, Predictor};
 use cloze_trainer::images::ImageRun;
 use cloze_trainer::runs::RunKind;
 use indicatif::HumanCount;
@@ -81,6 +81,18 @@ struct Measured<'a> {
     cost: Option<CostReport>,
 }
 
+/// Prints the figures and, if it was measured, the cost.
+fn print(args: &Args, figures: &Figures, cost: Option<&Cost>, folder: &Path) -> Result<()> {
+    let cost = cost.map(|cost| CostReport::of(cost, folder)).transpose()?;
+    let mut output = Output::new();
+    match (args.json, cost) {
+        (true, cost) => output.line(serde_json::to_string(&Measured { figures, cost })?)?,
+        (false, None) => output.line(figures)?,
+        (false, Some(cost)) => output.line(format_args!("{figures}\n{}", cost.table()))?,
+    }
+    output.flush()
+}
+
 pub fn run(args: &Args) -> Result<()> {
     if !args.beside.is_empty() {
         let models = std::iter::once(&args.model).chain(&args.beside);
@@ -92,7 +104,8 @@ pub fn run(args: &Args) -> Result<()> {
     if ImageRun::is_of(&file) {
         return images::run(args, &file);
     }
-    if !<FineTuneRun>::is_of(&file) {
+    // An unknown task is told by reading it.
+    if !file.has("task") {
         return Err(wrong("not a fine-tuning configuration: it has no [task]".into()).into());
     }
     let config = <FineTuneRun>::read(&file, settings).map_err(WrongUsage::new)?;
@@ -148,14 +161,5 @@ pub fn run(args: &Args) -> Result<()> {
         Report { title: &title, facts: &facts, figures, predictions }.write(out)?;
         say(format_args!("{}", out.join("report.html").display()));
     }
-    let cost = args.cost.then(|| CostReport::of(&evaluation.cost, &folder)).transpose()?;
-    let mut output = Output::new();
-    match (args.json, cost) {
-        (true, cost) => {
-            output.line(serde_json::to_string(&Measured { figures: &evaluation.figures, cost })?)?
-        }
-        (false, None) => output.line(&evaluation.figures)?,
-        (false, Some(cost)) => output.line(format_args!("{}\n{}", evaluation.figures, cost.table()))?,
-    }
-    output.flush()
+    print(args, &evaluation.figures, args.cost.then_some(&evaluation.cost), &folder)
 }

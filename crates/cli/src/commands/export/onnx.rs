@@ -8,6 +8,7 @@ use cloze_model::bert::Pooling;
 use cloze_model::huggingface::convert_config;
 use cloze_onnx::{ExportConfig, export};
 use cloze_trainer::finetune::{TaskFile, TaskSection};
+use cloze_trainer::images::is_image_model;
 
 use crate::folder_files::{Tokenizers, copy_kept};
 use crate::model;
@@ -24,12 +25,16 @@ use crate::output::{Output, say};
 /// onnx/, beside its modules. The integers of a folder that `cloze quantize` wrote stay as they are; blocks of 8 bits and
 /// tables of 4 need ONNX Runtime 1.23. Decoders, encoder–decoders, recurrent models and conditional random fields are not
 /// exported. Prints the new folder.
+///
+/// Of models of images (ViT, DeiT, the encoder of an MAE) the input is pixel_values, of the model's size in any number, and the
+/// output logits, or last_hidden_state of an encoder; the folder has preprocessor_config.json in place of a tokenizer.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 More examples:
   cloze export onnx --model runs/reviews/model --out reviews-onnx
   cloze export onnx --model google-bert/bert-base-uncased --states --out bert-states
   cloze export onnx --model tiny --out tiny-onnx
+  cloze export onnx --model runs/digits/model --out digits-onnx
 
 In Python:
   SentenceTransformer('minilm-onnx', backend='onnx')
@@ -48,7 +53,8 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     NewFolder::check(&args.out)?;
     let folder = model::folder(&args.model)?;
-    let tokenizers = Tokenizers::load(&folder)?;
+    let is_of_images = is_image_model(&folder);
+    let tokenizers = (!is_of_images).then(|| Tokenizers::load(&folder)).transpose()?;
     let pooling = if args.states { None } else { pooling(&folder)? };
     let config = ExportConfig { states: args.states, pooling };
     let exported = export(&folder, &config, &cloze::device::open(None)?)
@@ -56,7 +62,10 @@ pub fn run(args: &Args) -> Result<()> {
 
     let out = NewFolder::new(&args.out)?;
     convert_config(&folder, &out.path())?;
-    tokenizers.save(&folder, &out.path())?;
+    match &tokenizers {
+        Some(tokenizers) => tokenizers.save(&folder, &out.path())?,
+        None => copy_preprocessor(&folder, &out.path())?,
+    }
     let mut file = out.path();
     if exported.is_sentence {
         copy_kept(&folder, &file)?;
@@ -68,10 +77,22 @@ pub fn run(args: &Args) -> Result<()> {
 
     let (nodes, bytes) = (exported.model.n_nodes(), exported.model.n_bytes());
     say(format_args!("{nodes} nodes, {:.1} MB of parameters", bytes as f64 / 1e6));
-    tokenizers.tell_ignored();
+    if let Some(tokenizers) = &tokenizers {
+        tokenizers.tell_ignored();
+    }
     let mut output = Output::new();
     output.line(args.out.display())?;
     output.flush()
+}
+
+/// Copies the file that says how images become inputs; without one they become so in the usual way.
+fn copy_preprocessor(from: &Path, to: &Path) -> Result<()> {
+    const FILE: &str = "preprocessor_config.json";
+    let path = from.join(FILE);
+    if path.is_file() {
+        fs::copy(&path, to.join(FILE)).with_context(|| format!("cannot copy {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// The pooling for the head of a model that was trained here, if its task sets one.

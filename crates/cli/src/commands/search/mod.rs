@@ -11,11 +11,11 @@ use clap::Subcommand;
 use cloze_search::{IndexWriter, SearchError};
 use indicatif::HumanCount;
 
-pub use embedding::is_of_images;
-
 use crate::failure::WrongUsage;
 use crate::output::say;
 use crate::progress::Progress;
+
+pub use embedding::is_of_images;
 
 /// Search texts by meaning, or images by likeness: keep their vectors in an index on disk and query it.
 ///

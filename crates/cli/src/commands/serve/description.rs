@@ -6,6 +6,7 @@ use super::models::{Kind, Scores, Served};
 use super::routes::tei;
 use super::service::Service;
 use cloze_trainer::finetune::ValueLoss;
+use cloze_trainer::images::ImageRequest;
 
 /// Summary, body and answer of each route, and the shapes that they share.
 const ROUTES: &str = include_str!("routes.json");
@@ -100,23 +101,36 @@ fn limit(name: &str, suitable: &[&Served], service: &Service) -> Option<Value> {
             _ => None,
         })
     };
+    let widths = || {
+        suitable.iter().filter_map(|served| match &served.kind {
+            Kind::Embeds(queue) => Some(queue.model().width()),
+            Kind::EmbedsImages(queue) => Some(queue.model().width()),
+            _ => None,
+        })
+    };
+    let has_images = suitable.iter().any(|served| served.image_size().is_some());
+    let has_texts = suitable.iter().any(|served| served.tokenizer.is_some());
     // The smallest vocabulary's last id: a larger one is unknown to some model.
     let ids = || {
-        let n_ids = suitable.iter().map(|served| served.tokenizer.vocab_size()).min().unwrap_or(1);
+        let sizes = suitable.iter().filter_map(|served| Some(served.tokenizer.as_ref()?.vocab_size()));
+        let n_ids = sizes.min().unwrap_or(1);
         let id = json!({ "type": "integer", "minimum": 0, "maximum": n_ids.saturating_sub(1) });
         json!({ "type": "array", "items": id, "minItems": 1 })
     };
     let text = || json!({ "type": "string", "minLength": 1 });
     let or_list = |one: Value| json!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] });
+    let texts_or_ids = || json!({ "anyOf": [text(), ids(), { "type": "array", "items": { "anyOf": [text(), ids()] }, "minItems": 1 }] });
     Some(match name {
         "Model" => {
             let names = suitable.iter().map(|served| json!(served.name));
             json!({ "enum": names.chain([Value::Null]).collect::<Vec<_>>() })
         }
         "Dimensions" => {
-            let most = embedders().map(|embedder| embedder.width()).min()?;
+            let most = widths().min()?;
             json!({ "type": ["integer", "null"], "minimum": 1, "maximum": most })
         }
+        // A request about images has none.
+        "PromptName" if has_images => json!({ "type": "null" }),
         "PromptName" => {
             let all: Vec<_> = embedders().collect();
             let of_all = |name: &&str| all.iter().all(|embedder| embedder.prompt(name).is_ok());
@@ -133,8 +147,12 @@ fn limit(name: &str, suitable: &[&Served], service: &Service) -> Option<Value> {
             }
         }
         "Ids" => ids(),
-        "Inputs" => {
-            json!({ "anyOf": [text(), ids(), { "type": "array", "items": { "anyOf": [text(), ids()] }, "minItems": 1 }] })
+        "Inputs" if !has_images => texts_or_ids(),
+        "Inputs" if has_texts => json!({ "anyOf": [texts_or_ids(), or_list(image())] }),
+        "Inputs" => or_list(image()),
+        "Predicted" if has_images => {
+            let texts = has_texts.then(|| json!({ "$ref": "#/components/schemas/Predicted" }));
+            json!({ "anyOf": texts.into_iter().chain([or_list(image())]).collect::<Vec<_>>() })
         }
         "OpenAiInput" if service.accepts_ids => {
             json!({ "anyOf": [text(), { "type": "array", "items": text(), "minItems": 1 }, ids(), { "type": "array", "items": ids(), "minItems": 1 }] })
@@ -151,6 +169,23 @@ fn limit(name: &str, suitable: &[&Served], service: &Service) -> Option<Value> {
             or_list(json!({ "type": "string", "pattern": pattern(first) }))
         }
         _ => return None,
+    })
+}
+
+/// An image in a request, with its limits.
+fn image() -> Value {
+    let limits = ImageRequest::of(Vec::new()).limits;
+    let description = format!(
+        "PNG, JPEG, GIF, WebP or BMP, with at most {} pixels and {} in a row or column.",
+        limits.max_pixels, limits.max_side
+    );
+    json!({
+        "type": "object",
+        "properties": {
+            "image": { "type": "string", "pattern": "^data:[^,]*;base64,", "description": description },
+        },
+        "additionalProperties": false,
+        "required": ["image"],
     })
 }
 

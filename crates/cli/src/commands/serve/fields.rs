@@ -46,6 +46,11 @@ impl Fields {
         wrong(&format!("{}{name}", self.prefix), expected, found)
     }
 
+    /// A value, which stays.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.fields.get(name)
+    }
+
     /// Takes a value; null counts as missing.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.fields.shift_remove(name).filter(|value| !value.is_null())

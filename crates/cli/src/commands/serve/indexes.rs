@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use cloze_search::{Index, ModelIdentity, SearchError};
 
+use super::super::search::is_of_images;
 use super::models::{Kind, Served, default_name, parts};
 
 /// An index under its name.
@@ -25,6 +26,9 @@ impl Searched {
         let (name, folder) = parts(argument);
         let name = if name == folder { default_name(folder) } else { name.to_owned() };
         let index = Index::open(Path::new(folder))?;
+        if is_of_images(&index) {
+            bail!("index `{name}` is one of images, which no route searches; `cloze search query` does");
+        }
         let mut found = None;
         for served in models {
             if fits(&index, served)?.is_ok() {

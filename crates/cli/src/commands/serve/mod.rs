@@ -42,7 +42,8 @@ use service::{Access, Limits, Service};
 /// Example: cloze serve --model sentence-transformers/all-MiniLM-L6-v2
 ///
 /// Has the routes of text-embeddings-inference, OpenAI's embeddings, Cohere's rerank, and those of
-/// huggingface_hub's InferenceClient. Listens on this machine alone unless --api-key-file or --insecure is given.
+/// huggingface_hub's InferenceClient. Models of images answer /predict or /embed with {"inputs": {"image":
+/// "data:image/png;base64,..."}}; files of this machine are never read. Listens on this machine alone unless --api-key-file or --insecure is given.
 /// Stops on Ctrl-C or SIGTERM, after answering what it has taken.
 #[derive(clap::Args)]
 pub struct Args {

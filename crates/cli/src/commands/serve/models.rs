@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, anyhow};
 use burn::tensor::Device;
+use cloze_data::images::Image;
 use cloze_model::awd_lstm::AwdLstmConfig;
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{Architecture, Format, PretrainedConfig, model_type};
@@ -17,6 +18,9 @@ use cloze_trainer::embed::{EmbedConfig, EmbedRequest, Embedder};
 use cloze_trainer::fill_mask::{FillMask, FillRequest};
 use cloze_trainer::finetune::{Predictor, TaskFile, TaskSection, ValueLoss};
 use cloze_trainer::generate::{GenerateConfig, GenerateSettings, Generator};
+use cloze_trainer::images::{
+    ImageEmbedConfig, ImageEmbedder, ImagePredictor, ImageRequest, has_classes, is_image_model,
+};
 use cloze_trainer::requests::{GenerateRequest, Queue, QueueCounts, Share, TranslateRequest};
 use cloze_trainer::translate::{TranslateConfig, TranslateSettings, Translator};
 use serde_json::{Value, json};
@@ -32,6 +36,9 @@ pub enum Kind {
     Predicts(Arc<Queue<Predictor>>),
     Generates(Arc<Queue<Generator>>),
     Translates(Arc<Queue<Translator>>),
+    /// Classes of images.
+    Classifies(Arc<Queue<ImagePredictor>>),
+    EmbedsImages(Arc<Queue<ImageEmbedder>>),
 }
 
 /// A model under its name.
@@ -39,8 +46,8 @@ pub struct Served {
     pub name: String,
     pub folder: PathBuf,
     pub kind: Kind,
-    /// Without truncation.
-    pub tokenizer: Tokenizer,
+    /// Without truncation; a model of images has none.
+    pub tokenizer: Option<Tokenizer>,
     /// Seconds since the Unix epoch at which it was opened.
     pub opened: u64,
     /// Units that were cut to the model's maximum.
@@ -80,11 +87,16 @@ enum Task {
     Predict,
     Generate,
     Translate,
+    ClassifyImages,
+    EmbedImages,
 }
 
 fn task_of(folder: &Path) -> Result<Task> {
     if let Some(TaskFile { task, .. }) = TaskFile::<Value>::read(folder)? {
         return Ok(if task["kind"] == "embedding" { Task::Embed } else { Task::Predict });
+    }
+    if is_image_model(folder) {
+        return Ok(if has_classes(folder)? { Task::ClassifyImages } else { Task::EmbedImages });
     }
     if let Some(found) = model_type(folder)? {
         let is_of = |types: &[&str]| types.contains(&found.as_str());
@@ -162,10 +174,25 @@ impl Served {
                 let translator = Translator::load(&folder, config, device)?;
                 Kind::Translates(Arc::new(Queue::sharing(translator, batch_tokens, share)))
             }
+            Task::ClassifyImages => {
+                let predictor = ImagePredictor::open(&folder, device, int8)?;
+                Kind::Classifies(Arc::new(Queue::sharing(predictor, batch_tokens, share)))
+            }
+            Task::EmbedImages => {
+                let config = ImageEmbedConfig { int8, ..ImageEmbedConfig::default() };
+                let embedder = ImageEmbedder::open(&folder, config, device)?;
+                Kind::EmbedsImages(Arc::new(Queue::sharing(embedder, batch_tokens, share)))
+            }
         };
-        let mut tokenizer = Tokenizer::load(&folder)?;
-        tokenizer.set_truncation(None)?;
-        tokenizer.set_padding(None)?;
+        let tokenizer = match kind {
+            Kind::Classifies(_) | Kind::EmbedsImages(_) => None,
+            _ => {
+                let mut tokenizer = Tokenizer::load(&folder)?;
+                tokenizer.set_truncation(None)?;
+                tokenizer.set_padding(None)?;
+                Some(tokenizer)
+            }
+        };
         Ok(Self { name, folder, kind, tokenizer, opened: now, truncated: AtomicU64::new(0) })
     }
 
@@ -177,6 +204,8 @@ impl Served {
             Kind::Predicts(queue) => queue.model().kind(),
             Kind::Generates(_) => "generation",
             Kind::Translates(_) => "translation",
+            Kind::Classifies(_) => "image-classification",
+            Kind::EmbedsImages(_) => "image-embedding",
         }
     }
 
@@ -187,6 +216,8 @@ impl Served {
             Kind::Fills(_) => vec!["/fill-mask", "/embed_sparse"],
             Kind::Generates(_) => vec!["/generate", "/v1/completions"],
             Kind::Translates(_) => vec!["/translate"],
+            Kind::Classifies(_) => vec!["/predict"],
+            Kind::EmbedsImages(_) => vec!["/embed"],
             Kind::Predicts(queue) => match queue.model().kind() {
                 "tagging" => vec!["/tag"],
                 "answers" => vec!["/answer"],
@@ -200,7 +231,9 @@ impl Served {
         if self.pair_scores().is_some() && self.reads_pairs() {
             routes.extend(["/rerank", "/v1/rerank", "/v2/rerank"]);
         }
-        routes.extend(["/tokenize", "/decode"]);
+        if self.tokenizer.is_some() {
+            routes.extend(["/tokenize", "/decode"]);
+        }
         routes
     }
 
@@ -220,6 +253,16 @@ impl Served {
             Kind::Predicts(queue) => Some(queue.model().max_len()),
             Kind::Generates(queue) => queue.model().max_len(),
             Kind::Translates(queue) => Some(queue.model().max_len()),
+            Kind::Classifies(_) | Kind::EmbedsImages(_) => None,
+        }
+    }
+
+    /// Height and width that images are resized to, of a model of images.
+    pub fn image_size(&self) -> Option<[usize; 2]> {
+        match &self.kind {
+            Kind::Classifies(queue) => Some(queue.model().config().vit.image_size),
+            Kind::EmbedsImages(queue) => Some(queue.model().config().image_size),
+            _ => None,
         }
     }
 
@@ -231,6 +274,8 @@ impl Served {
             Kind::Predicts(queue) => queue.counts(),
             Kind::Generates(queue) => queue.counts(),
             Kind::Translates(queue) => queue.counts(),
+            Kind::Classifies(queue) => queue.counts(),
+            Kind::EmbedsImages(queue) => queue.counts(),
         }
     }
 
@@ -278,6 +323,7 @@ impl Served {
 
     /// One pass through the model, as a request.
     pub fn warm(&self) -> cloze_trainer::Result<()> {
+        let image = || ImageRequest::of(Image::filled(8, 8, [127; 3]).to_png());
         match &self.kind {
             Kind::Embeds(queue) => queue.ask(EmbedRequest::of("a text")).map(drop),
             Kind::Fills(queue) => {
@@ -304,6 +350,8 @@ impl Served {
                 settings.decoding.max_new = Some(2);
                 queue.ask(TranslateRequest { text: "a text".into(), settings }).map(drop)
             }
+            Kind::Classifies(queue) => queue.ask(image()).map(drop),
+            Kind::EmbedsImages(queue) => queue.ask(image()).map(drop),
         }
     }
 

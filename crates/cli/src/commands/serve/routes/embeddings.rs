@@ -110,7 +110,7 @@ pub async fn embedded(
 }
 
 /// Scales a vector to length 1; zero stays zero.
-fn normalize(values: &mut [f32]) {
+pub fn normalize(values: &mut [f32]) {
     let norm = values.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-12);
     values.iter_mut().for_each(|x| *x /= norm);
 }

@@ -1,6 +1,7 @@
 //! The routes, a file for each family.
 
 mod embeddings;
+mod images;
 mod open_ai;
 mod ours;
 mod page;

@@ -40,7 +40,8 @@ pub async fn fill_mask(State(service): Shared, request: Request) -> Answer {
     let asking = Asking { queue, field: &field, is_cut, refuses_cut: None, bytes };
     let found = asking.all(inputs.into_iter().map(|text| FillRequest::of(text, top_k)).collect()).await?;
     let candidate = |one: &Candidate| {
-        let written = served.tokenizer.decode(&[one.id], false).unwrap_or_else(|_| one.token.clone());
+        let written = served.tokenizer.as_ref().and_then(|tokenizer| tokenizer.decode(&[one.id], false).ok());
+        let written = written.unwrap_or_else(|| one.token.clone());
         let score = one.probability.to_string().parse::<f64>().unwrap_or_default();
         json!({ "score": score, "token": one.id, "token_str": written, "sequence": one.filled })
     };

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::embeddings::{cut, refuses_long};
-use super::{Answer, Shared, json as response, with_counts};
+use super::{Answer, Shared, images, json as response, with_counts};
 use crate::commands::serve::asking::{Answers, Asking, too_long};
 use crate::commands::serve::fields::{Fields, MAX_WHOLE, Read, texts, wrong};
 use crate::commands::serve::models::{Kind, Scores, Served};
@@ -65,6 +65,9 @@ fn line(field: &str, all: Vec<Value>) -> Read<Value> {
 
 pub async fn predict(State(service): Shared, request: Request) -> Answer {
     let mut fields = service.fields(request).await?;
+    if images::are_asked(&fields) {
+        return images::predict(&service, fields).await;
+    }
     let served = service.model(&mut fields, "/predict", "classification", Served::is_classifier)?;
     let refuses_long = truncation(&service, &mut fields)?;
     let is_raw = fields.flag("raw_scores")?.unwrap_or(false);

@@ -20,6 +20,9 @@ pub async fn info(State(service): Shared) -> Answer {
             if let Some(mask) = served.mask_token() {
                 of_model["mask_token"] = mask.into();
             }
+            if let Some([height, width]) = served.image_size() {
+                of_model["image_size"] = json!({ "height": height, "width": width });
+            }
             of_model
         })
         .collect();

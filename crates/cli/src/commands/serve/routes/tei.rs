@@ -5,7 +5,7 @@ use cloze_trainer::fill_mask::{FillRequest, FillUnit};
 use serde::Serialize;
 
 use super::embeddings::{cosine, cut, embedded, options, refuses_long};
-use super::{Answer, Shared, json as json_of, ours, pairs, with_counts, writing};
+use super::{Answer, Shared, images, json as json_of, ours, pairs, with_counts, writing};
 use crate::commands::serve::asking::Asking;
 use crate::commands::serve::fields::{Input, MAX_WHOLE, texts, wrong};
 use crate::commands::serve::models::{Kind, Served};
@@ -34,7 +34,8 @@ pub async fn main(State(service): Shared, request: Request) -> Answer {
 /// The route that a model is for.
 pub fn main_route(served: &Served) -> &'static str {
     match &served.kind {
-        Kind::Embeds(_) => "/embed",
+        Kind::Embeds(_) | Kind::EmbedsImages(_) => "/embed",
+        Kind::Classifies(_) => "/predict",
         Kind::Fills(_) => "/fill-mask",
         Kind::Translates(_) => "/translate",
         Kind::Generates(_) => "/generate",
@@ -50,6 +51,9 @@ pub fn main_route(served: &Served) -> &'static str {
 
 pub async fn embed(State(service): Shared, request: Request) -> Answer {
     let mut fields = service.fields(request).await?;
+    if images::are_asked(&fields) {
+        return images::embed(&service, fields).await;
+    }
     let served = service.model(&mut fields, "/embed", "embedding", embeds)?;
     let inputs = Input::all("inputs", fields.required("inputs")?)?;
     let mut options = options(&service, served, &mut fields)?;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Answer, Shared, json};
 use crate::commands::serve::fields::{Read, ids, texts, wrong};
+use crate::commands::serve::models::Served;
 use crate::commands::serve::refusal::{Refusal, Why};
 
 #[derive(Serialize)]
@@ -17,16 +18,21 @@ struct Token<'a> {
     stop: Option<usize>,
 }
 
+fn has_tokenizer(served: &Served) -> bool {
+    served.tokenizer.is_some()
+}
+
 pub async fn tokenize(State(service): Shared, request: Request) -> Answer {
     let mut fields = service.fields(request).await?;
-    let served = service.model(&mut fields, "/tokenize", "any task", |_| true)?.clone();
+    let served = service.model(&mut fields, "/tokenize", "texts", has_tokenizer)?.clone();
     let (inputs, _) = texts("inputs", fields.required("inputs")?)?;
     let adds_special = fields.flag("add_special_tokens")?.unwrap_or(true);
     fields.end()?;
     let work = move || {
+        let Some(tokenizer) = &served.tokenizer else { return Err(served.misfit("/tokenize", "texts")) };
         let mut all = Vec::with_capacity(inputs.len());
         for (i, text) in inputs.iter().enumerate() {
-            let encoding = served.tokenizer.encode(text, adds_special);
+            let encoding = tokenizer.encode(text, adds_special);
             let refused =
                 |error| Refusal::of_model(&format!("inputs[{i}]"), cloze_trainer::TrainerError::from(error));
             all.push((text, encoding.map_err(refused)?));
@@ -53,7 +59,7 @@ pub async fn tokenize(State(service): Shared, request: Request) -> Answer {
 
 pub async fn decode(State(service): Shared, request: Request) -> Answer {
     let mut fields = service.fields(request).await?;
-    let served = service.model(&mut fields, "/decode", "any task", |_| true)?.clone();
+    let served = service.model(&mut fields, "/decode", "texts", has_tokenizer)?.clone();
     let all = match fields.required("ids")? {
         Value::Array(all) if all.first().is_some_and(Value::is_array) => {
             let of_one = |(i, one)| match one {
@@ -71,14 +77,15 @@ pub async fn decode(State(service): Shared, request: Request) -> Answer {
     let skips_special = fields.flag("skip_special_tokens")?.unwrap_or(true);
     fields.end()?;
     let work = move || {
+        let Some(tokenizer) = &served.tokenizer else { return Err(served.misfit("/decode", "texts")) };
         let decode = |(i, ids): (usize, &Vec<u32>)| {
-            if let Some(id) = ids.iter().find(|id| served.tokenizer.id_to_token(**id).is_none()) {
-                let n = served.tokenizer.vocab_size();
+            if let Some(id) = ids.iter().find(|id| tokenizer.id_to_token(**id).is_none()) {
+                let n = tokenizer.vocab_size();
                 let problem = format!("{id}, expected ids of the vocabulary, which has {n} pieces");
                 return Err(Refusal::field(format!("ids[{i}]"), problem));
             }
             let refused = |error: cloze_tokenizer::Error| Refusal::new(Why::Tokenizer, error.to_string());
-            served.tokenizer.decode(ids, skips_special).map_err(refused)
+            tokenizer.decode(ids, skips_special).map_err(refused)
         };
         Ok(json(&all.iter().enumerate().map(decode).collect::<Read<Vec<String>>>()?))
     };
