@@ -4,6 +4,7 @@ pub(crate) mod adamw;
 pub(crate) mod additive;
 pub(crate) mod attention;
 pub(crate) mod best;
+pub(crate) mod convolution;
 pub(crate) mod cores;
 pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
