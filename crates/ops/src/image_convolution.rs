@@ -50,7 +50,14 @@ mod tests {
     }
 
     /// By its definition, a product at a time.
-    fn naive(x: &[f32], [batch, rows, columns, channels]: [usize; 4], weight: &[f32], n: usize, width: usize, stride: usize) -> Vec<f32> {
+    fn naive(
+        x: &[f32],
+        [batch, rows, columns, channels]: [usize; 4],
+        weight: &[f32],
+        n: usize,
+        width: usize,
+        stride: usize,
+    ) -> Vec<f32> {
         let edge = (width - 1) / 2;
         let mut y = Vec::new();
         for image in 0..batch {
@@ -59,7 +66,9 @@ mod tests {
                     for out in 0..n {
                         let mut sum = 0.0;
                         for (i, j) in (0..width).flat_map(|i| (0..width).map(move |j| (i, j))) {
-                            let (Some(r), Some(c)) = ((row + i).checked_sub(edge), (column + j).checked_sub(edge)) else {
+                            let (Some(r), Some(c)) =
+                                ((row + i).checked_sub(edge), (column + j).checked_sub(edge))
+                            else {
                                 continue;
                             };
                             if r >= rows || c >= columns {
@@ -111,14 +120,7 @@ mod tests {
             let fused = run(image_convolution);
             let tolerance = Tolerance::<f32>::rel_abs(1e-4, 1e-4);
             let values = |x: TensorData| x.iter::<f32>().collect::<Vec<f32>>();
-            let by_hand = naive(
-                &values(x.to_data()),
-                x.dims(),
-                &values(weight.to_data()),
-                n,
-                width,
-                stride,
-            );
+            let by_hand = naive(&values(x.to_data()), x.dims(), &values(weight.to_data()), n, width, stride);
             fused[0].assert_approx_eq(&TensorData::new(by_hand, scales.dims()), tolerance);
             if batch == 0 {
                 continue;

@@ -121,7 +121,7 @@ pub use fused::{composed_on_graphics, is_fused, unfused, warn_unfused};
 pub use gated::{Gate, gated};
 pub use gelu::{gelu, gelu_tanh};
 pub use glu::glu;
-pub use group_norm::group_norm;
+pub use group_norm::{group_norm, group_norm_relu};
 pub use gru::{GruOutput, gru};
 pub use image_convolution::image_convolution;
 pub use image_windows::image_windows;

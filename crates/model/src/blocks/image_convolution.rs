@@ -3,8 +3,9 @@ use crate::{ParamInit, linear_maps, ops};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-/// A convolution of images, channels last: the [windows](ops::image_windows) of the places through a linear map, so what holds of
-/// linear maps (precision, integers, adapters) holds of it.
+/// A convolution of images, channels last: the [windows](ops::image_windows) of the places through a linear map. What holds of linear
+/// maps (precision, integers, adapters, observation) holds of it; a plain map's windows are not made
+/// ([`ops::image_convolution`]).
 #[derive(Module, Debug)]
 pub struct ImageConvolution {
     /// `[width · width · d_in, d_out]`: a window's places row by row.
@@ -31,6 +32,9 @@ impl ImageConvolution {
     /// # Shapes
     /// - `x`: `[batch, rows, columns, d_in]`; returns `[batch, ⌈rows / stride⌉, ⌈columns / stride⌉, d_out]`
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        self.map.forward(ops::image_windows(x, self.width, self.stride))
+        match self.map.plain_weight() {
+            Some(weight) => ops::image_convolution(x, weight, self.width, self.stride),
+            None => self.map.forward(ops::image_windows(x, self.width, self.stride)),
+        }
     }
 }

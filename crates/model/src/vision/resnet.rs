@@ -3,7 +3,6 @@ use crate::blocks::{GroupNorm, ImageConvolution};
 use crate::{Backbone, BackboneShape, HasBackbone, ParamInit, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
-use burn::tensor::activation::relu;
 
 /// Two convolutions and a way past them, `ReLU(x + N(W₂ ∗ ReLU(N(W₁ ∗ x))))` (He et al. 2016, §3.2). Where the width changes, the
 /// way past takes every second place and fills the new channels with zeros (option A).
@@ -34,9 +33,10 @@ impl ResidualBlock {
     /// # Shapes
     /// - `x`: `[batch, rows, columns, d_in]`; returns `[batch, ⌈rows / stride⌉, ⌈columns / stride⌉, d_out]`
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let inner = relu(self.first_norm.forward(self.first.forward(x.clone())));
-        let outer = self.second_norm.forward(self.second.forward(inner));
-        relu(outer.clone() + self.past(x, outer.dims()))
+        let inner = self.first_norm.forward_relu(self.first.forward(x.clone()), None);
+        let outer = self.second.forward(inner);
+        let past = self.past(x, outer.dims());
+        self.second_norm.forward_relu(outer, Some(past))
     }
 
     /// The input, in the shape of the output.
@@ -113,7 +113,7 @@ impl ResNetConfig {
 impl ImageEncoder for ResNet {
     fn forward(&self, pixels: Tensor<4>) -> ImageStates {
         let stem = self.stem.forward(pixels.permute([0, 2, 3, 1]));
-        let x = relu(self.stem_norm.forward(stem));
+        let x = self.stem_norm.forward_relu(stem, None);
         let x = self.blocks.iter().fold(x, |x, block| block.forward(x));
         let [batch, rows, columns, d_model] = x.dims();
         ImageStates::new(x.reshape([batch, rows * columns, d_model]), [rows, columns])

@@ -14,6 +14,7 @@ pub(crate) mod gated;
 pub(crate) mod gelu;
 mod gemm;
 pub(crate) mod glu;
+pub(crate) mod group_norm;
 pub(crate) mod integer;
 pub(crate) mod key_value;
 pub(crate) mod lamb;

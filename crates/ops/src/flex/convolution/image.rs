@@ -224,7 +224,10 @@ pub(super) fn add_weight_gradient(sizes: &Sizes, input: &Padded, gradient: &Padd
         + tile.rows
         + (columns - 1) * stride * input.channels;
     assert!(end <= input.values.len(), "windows within the image");
-    assert!(gradient.at(rows - 1, columns - 1) + padded <= gradient.values.len(), "places within the gradient");
+    assert!(
+        gradient.at(rows - 1, columns - 1) + padded <= gradient.values.len(),
+        "places within the gradient"
+    );
     let at_a_time = (CACHED / (stride * (input.row + gradient.row))).max(1);
     let total = total.as_mut_ptr();
     let mut runs = Vec::with_capacity(at_a_time);

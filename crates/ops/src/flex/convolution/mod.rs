@@ -48,7 +48,11 @@ impl State {
                     let (mut input, mut output) = (Padded::input(sizes), Padded::gradient(sizes));
                     let mut total = vec![0.0; n_weights];
                     for (place, image) in (task * IMAGES..self.batch.min((task + 1) * IMAGES)).enumerate() {
-                        output.set(&gradient[image * n_out..][..n_out], sizes.columns_out(), sizes.channels_out);
+                        output.set(
+                            &gradient[image * n_out..][..n_out],
+                            sizes.columns_out(),
+                            sizes.channels_out,
+                        );
                         if let (Some(turned), Some(dx)) = (&turned, &mut dx) {
                             let dx = &mut dx[place * n_in..][..n_in];
                             convolve(&output, sizes.width, 1, [sizes.rows, sizes.columns], turned, dx);

@@ -123,7 +123,8 @@ unsafe fn put<const W: usize>(sums: &[[f32; W]], onto: Onto) {
 
 unsafe fn anywhere(operands: Operands, onto: Onto) {
     // Without the instruction, x86 computes a fused addition in software.
-    const FUSED: bool = cfg!(any(not(any(target_arch = "x86_64", target_arch = "x86")), target_feature = "fma"));
+    const FUSED: bool =
+        cfg!(any(not(any(target_arch = "x86_64", target_arch = "x86")), target_feature = "fma"));
     // SAFETY: the caller's promise.
     unsafe { by_arrays::<FUSED>(operands, onto) }
 }
