@@ -77,7 +77,7 @@ fn steps_of(what: &str, steps: usize, precision: &str) {
             classify(model, steps, precision, &device);
         }
         "resnet" => {
-            let encoder = ResNetConfig::new(3).init(&mut init);
+            let encoder = ResNetConfig::new(SIDE, 3).init(&mut init);
             classify(ImageClassifier::new(encoder, CLASSES, &mut init), steps, precision, &device);
         }
         "mae" => {
@@ -183,7 +183,7 @@ fn measure<O: Objective>(
 /// The answers of a classifier to images of its own size.
 fn predict(folder: &Path, batch: usize, rounds: usize, precision: &str) {
     let predictor = ImagePredictor::open(folder, &Device::flex(), precision == "int8").expect("a classifier");
-    let [height, width] = predictor.config().vit.image_size;
+    let [height, width] = predictor.config().image_size();
     let grey: Vec<u8> = (0..height * width).map(|i| (i * 7919 % 256) as u8).collect();
     let image = ImageSource::Grey { width, values: grey.into() };
     let examples = || vec![ImageExample { image: image.clone(), target: Target::None }; batch];

@@ -22,6 +22,7 @@
 //! assert_eq!(classifier.encoder.forward(Tensor::zeros([1, 3, 24, 40], &device)).grid, [6, 10]);
 //! ```
 
+mod any;
 mod classifier;
 mod image_encoder;
 mod mae;
@@ -32,12 +33,13 @@ mod simclr;
 mod vit;
 mod vit_config;
 
+pub use any::{AnyImageClassifierConfig, AnyImageEncoder, AnyImageEncoderConfig};
 pub use classifier::{ImageClassifier, ImageClassifierConfig};
 pub use image_encoder::{ImageEncoder, ImageStates, Summaries};
 pub use mae::{Mae, MaeConfig, MaeDecoder, MaeDecoderConfig, MaskedPatches};
 pub use patch_embeddings::{PatchEmbeddings, patches};
 pub use patch_positions::PatchPositions;
-pub use resnet::{ResNet, ResNetConfig, ResidualBlock};
+pub use resnet::{ResNet, ResNetClassifierConfig, ResNetConfig, ResidualBlock};
 pub use simclr::{SimClr, nt_xent};
 pub use vit::Vit;
 pub use vit_config::{ImagePooling, VitConfig};

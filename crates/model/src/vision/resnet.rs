@@ -1,8 +1,11 @@
-use super::{ImageEncoder, ImageStates};
+use super::{ImageClassifier, ImageEncoder, ImageStates};
 use crate::blocks::{GroupNorm, ImageConvolution};
-use crate::{Backbone, BackboneShape, HasBackbone, ParamInit, linear_maps};
+use crate::sizes::check_sizes;
+use crate::with_fields::with_fields;
+use crate::{Backbone, BackboneShape, HasBackbone, ModelError, ParamInit, Result, linear_maps};
 use burn::module::Module;
 use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
 
 /// Two convolutions and a way past them, `ReLU(x + N(W₂ ∗ ReLU(N(W₁ ∗ x))))` (He et al. 2016, §3.2). Where the width changes, the
 /// way past takes every second place and fills the new channels with zeros (option A).
@@ -63,50 +66,139 @@ pub struct ResNet {
     pub stem_norm: GroupNorm,
     /// All stages' blocks.
     pub blocks: Vec<ResidualBlock>,
+    /// Whether training [recomputes](crate::ops::recompute) each block in the backward pass, so that only the blocks' inputs are kept.
+    /// Devices [must support](crate::ops::can_recompute) it.
+    #[module(skip)]
+    pub recompute: bool,
 }
 
-linear_maps!(ResNet { blocks; stem });
+linear_maps!(ResNet { stem, blocks });
 
-/// The sizes of a [`ResNet`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The configuration of a [`ResNet`].
+///
+/// ```
+/// # use cloze_model::vision::ResNetConfig;
+/// let resnet20 = ResNetConfig::new(32, 3);
+/// assert_eq!((resnet20.widths.as_slice(), resnet20.grid()), (&[16, 32, 64][..], [8, 8]));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ResNetConfig {
-    /// Channels of an image: 3, or 1 for grey.
+    /// Height and width of the images, in pixels. The model takes images of any size.
+    pub image_size: [usize; 2],
+    /// Numbers of a pixel: 3 for colours.
     pub n_channels: usize,
-    /// The channels of each stage.
-    pub widths: Vec<usize>,
     /// The blocks of each stage.
-    pub blocks: usize,
-    /// The channels of a group in normalisations.
+    pub n_blocks: usize,
+    /// The channels of each stage. From one to the next they do not get fewer.
+    pub widths: Vec<usize>,
+    /// The channels of a group in normalisations; divides those of each stage.
     pub group_width: usize,
+    /// Added to the variance in every normalisation.
+    pub norm_eps: f64,
 }
 
+with_fields!(ResNetConfig {
+    with_image_size => image_size: [usize; 2],
+    with_n_channels => n_channels: usize,
+    with_widths => widths: Vec<usize>,
+    with_group_width => group_width: usize,
+    with_norm_eps => norm_eps: f64,
+});
+
 impl ResNetConfig {
-    /// `6 · blocks + 2` layers: 3 blocks a stage are ResNet-20.
-    pub fn new(blocks: usize) -> Self {
-        Self { n_channels: 3, widths: vec![16, 32, 64], blocks, group_width: 8 }
+    /// Square images with this side, colours, and the paper's three stages of 16, 32 and 64 channels: a model of
+    /// `6 · n_blocks + 2` layers, so 3 blocks are ResNet-20, and 9 are ResNet-56.
+    pub fn new(image: usize, n_blocks: usize) -> Self {
+        Self {
+            image_size: [image; 2],
+            n_channels: 3,
+            n_blocks,
+            widths: vec![16, 32, 64],
+            group_width: 8,
+            norm_eps: 1e-5,
+        }
+    }
+
+    /// Features of a state: the channels of the last stage.
+    pub fn d_model(&self) -> usize {
+        self.widths.last().copied().unwrap_or(0)
+    }
+
+    /// Rows and columns of states of an image of the configured size.
+    pub fn grid(&self) -> [usize; 2] {
+        // A stage has half the rows and columns of the one before if it has more channels.
+        let halvings = self.widths.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        self.image_size.map(|side| (0..halvings).fold(side, |side, _| side.div_ceil(2)))
+    }
+
+    /// Checks that the values are consistent.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] with the invalid field.
+    pub fn validate(&self) -> Result<()> {
+        let [height, width] = self.image_size;
+        check_sizes([
+            ("image_size", height),
+            ("image_size", width),
+            ("n_channels", self.n_channels),
+            ("n_blocks", self.n_blocks),
+            ("widths", self.widths.len()),
+            ("group_width", self.group_width),
+        ])?;
+        check_sizes(self.widths.iter().map(|width| ("widths", *width)))?;
+        let most = 1_000;
+        for (key, n) in [("n_blocks", self.n_blocks), ("widths", self.widths.len())] {
+            if n > most {
+                return Err(ModelError::setting(key, n, format!("at most {most}")));
+            }
+        }
+        // A window of the widest convolution is 9 times as long, and its weight as many rows.
+        let widest = self.widths.iter().chain([&self.n_channels]).copied().max().unwrap_or(0);
+        if widest > 10_000 {
+            return Err(ModelError::setting("widths", widest, "at most 10000"));
+        }
+        for (i, width) in self.widths.iter().enumerate() {
+            if !width.is_multiple_of(self.group_width) {
+                let expected = format!("a divisor of `widths`, of which one is {width}");
+                return Err(ModelError::setting("group_width", self.group_width, expected));
+            }
+            if i > 0 && self.widths[i - 1] > *width {
+                return Err(ModelError::setting(
+                    "widths",
+                    width,
+                    format!("at least the stage before, {}", self.widths[i - 1]),
+                ));
+            }
+        }
+        if !(self.norm_eps.is_finite() && self.norm_eps > 0.0) {
+            return Err(ModelError::setting("norm_eps", self.norm_eps, "a finite number above 0"));
+        }
+        Ok(())
     }
 
     fn norm(&self, channels: usize, init: &mut ParamInit) -> GroupNorm {
-        GroupNorm::new(channels, channels / self.group_width, 1e-5, init)
+        GroupNorm::new(channels, channels / self.group_width, self.norm_eps, init)
     }
 
     /// A new model.
     ///
     /// # Panics
-    /// If there is no stage, or a group's channels do not divide a stage's.
+    /// If the configuration is not [valid](Self::validate).
     pub fn init(&self, init: &mut ParamInit) -> ResNet {
-        let first = *self.widths.first().expect("a stage at least");
+        self.validate().unwrap_or_else(|error| panic!("{error}"));
+        let first = self.widths[0];
         let stem = ImageConvolution::new(self.n_channels, first, 3, 1, init);
         let stem_norm = self.norm(first, init);
         let (mut blocks, mut d_in) = (Vec::new(), first);
         for &width in &self.widths {
-            for _ in 0..self.blocks {
+            for _ in 0..self.n_blocks {
                 blocks.push(ResidualBlock::new(self, d_in, width, init));
                 d_in = width;
             }
         }
-        ResNet { stem, stem_norm, blocks }
+        ResNet { stem, stem_norm, blocks, recompute: false }
     }
 }
 
@@ -114,7 +206,10 @@ impl ImageEncoder for ResNet {
     fn forward(&self, pixels: Tensor<4>) -> ImageStates {
         let stem = self.stem.forward(pixels.permute([0, 2, 3, 1]));
         let x = self.stem_norm.forward_relu(stem, None);
-        let x = self.blocks.iter().fold(x, |x, block| block.forward(x));
+        let x = self.blocks.iter().fold(x, |x, block| match self.recompute && x.device().is_autodiff() {
+            true => crate::ops::recompute(block, x, ResidualBlock::forward),
+            false => block.forward(x),
+        });
         let [batch, rows, columns, d_model] = x.dims();
         ImageStates::new(x.reshape([batch, rows * columns, d_model]), [rows, columns])
     }
@@ -151,6 +246,41 @@ impl HasBackbone for ResNet {
     }
 }
 
+/// The configuration of a classifier with a [`ResNet`].
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ResNetClassifierConfig {
+    /// The encoder's.
+    pub encoder: ResNetConfig,
+    /// The names of the classes, in the order of the logits.
+    pub labels: Vec<String>,
+}
+
+impl ResNetClassifierConfig {
+    /// A classifier of these classes.
+    pub fn new(encoder: ResNetConfig, labels: Vec<String>) -> Self {
+        Self { encoder, labels }
+    }
+
+    /// Checks that the values are consistent.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] with the invalid field.
+    pub fn validate(&self) -> Result<()> {
+        self.encoder.validate()?;
+        check_sizes([("labels", self.labels.len())])
+    }
+
+    /// A new model.
+    ///
+    /// # Panics
+    /// If the configuration is not [valid](Self::validate).
+    pub fn init(&self, init: &mut ParamInit) -> ImageClassifier<ResNet> {
+        self.validate().unwrap_or_else(|error| panic!("{error}"));
+        ImageClassifier::new(self.encoder.init(init), self.labels.len(), init)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,7 +289,7 @@ mod tests {
     #[test]
     fn it_has_the_papers_parameters_and_grid() {
         let device = Device::flex();
-        let model = ResNetConfig::new(3).init(&mut ParamInit::new(&device, 1));
+        let model = ResNetConfig::new(32, 3).init(&mut ParamInit::new(&device, 1));
         // 0.27 million in table 6, with a head of 650.
         assert_eq!(model.num_params() + 650, 269_722);
         let states = model.forward(Tensor::zeros([2, 3, 32, 32], &device));
@@ -171,7 +301,7 @@ mod tests {
     #[test]
     fn no_image_sees_another() {
         let device = Device::flex();
-        let model = ResNetConfig::new(1).init(&mut ParamInit::new(&device, 1));
+        let model = ResNetConfig::new(12, 1).init(&mut ParamInit::new(&device, 1));
         let pixels = Tensor::<4>::random([3, 3, 12, 12], Distribution::Default, &device);
         let all = model.forward(pixels.clone()).states;
         for image in 0..3 {

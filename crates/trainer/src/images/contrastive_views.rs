@@ -1,8 +1,8 @@
 //! Learning from pairs of views without labels (Chen et al. 2020, "SimCLR"): config, recipe and run.
 
 use super::config::{
-    FREE_KEYS, ImageDataSection, ImageEval, ImageTaskSection, ImageTrain, NewVit, check_data, check_steps,
-    of_model,
+    FREE_KEYS, ImageDataSection, ImageEval, ImageTaskSection, ImageTrain, NewImageEncoder, check_data,
+    check_steps, of_model,
 };
 use super::data::{ImageSplits, Reading, pixels};
 use super::features::probe;
@@ -28,7 +28,7 @@ use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::{self, grouped};
 use cloze_model::ParamInit;
 use cloze_model::huggingface::{FloatType, load_published_as, save_published};
-use cloze_model::vision::{SimClr, Vit, VitConfig, nt_xent};
+use cloze_model::vision::{AnyImageEncoder, AnyImageEncoderConfig, SimClr, nt_xent};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
@@ -37,7 +37,7 @@ use std::sync::atomic::Ordering;
 /// Separates the random stream of new parameters from all others of a seed.
 const INIT_STREAM: u64 = 0x1A72;
 
-/// Configures a run that trains a Vision Transformer on pairs of views: `objective.kind = "contrastive-views"`.
+/// Configures a run that trains an encoder of images on pairs of views: `objective.kind = "contrastive-views"`.
 pub type ContrastiveViewsRunConfig = Run<ContrastiveViewsRun>;
 
 /// The sections of a [`ContrastiveViewsRunConfig`] besides those common to all runs.
@@ -48,7 +48,7 @@ pub struct ContrastiveViewsRun {
     /// `[objective]`: how views are compared.
     pub objective: ContrastiveViewsSection,
     /// `[model]`: the network; the result is it alone.
-    pub model: NewVit,
+    pub model: NewImageEncoder,
     /// `[data]`: images for training and evaluation. Classes are used in evaluations alone.
     pub data: ImageDataSection,
     /// `[augment]`: the random changes that make a view. Default none, which teaches nothing.
@@ -131,9 +131,11 @@ fn validate(config: &Run<ContrastiveViewsRun>) -> Check {
     at_least(1, "objective.d_projection", *d_projection)?;
     at_least(1, "objective.chunk", chunk.unwrap_or(1))?;
     ensure(data.size.is_some(), "data.size", "absent", "height and width of the model's input: `[32, 32]`")?;
-    model.vit(data.size.unwrap_or_default()).validate().map_err(of_model)?;
-    let key = "model.distillation_piece";
-    ensure(!model.distillation_piece, key, true, "false: there is no teacher")?;
+    model.encoder(data.size.unwrap_or_default()).validate().map_err(of_model)?;
+    if let NewImageEncoder::Vit(vit) = model {
+        let key = "model.distillation_piece";
+        ensure(!vit.distillation_piece, key, true, "false: there is no teacher")?;
+    }
     ensure(
         train.batch_size > 1,
         "train.batch_size",
@@ -172,11 +174,11 @@ pub fn train_contrastive_views(
     if options.stop.load(Ordering::Relaxed) {
         return Ok(Outcome::Stopped { step: 0 });
     }
-    let shape = config.model.vit(config.data.size.unwrap_or_default());
+    let shape = config.model.encoder(config.data.size.unwrap_or_default());
     shape.validate()?;
     let init = &mut ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM]));
     let mut model = SimClr::new(shape.init(init), d_projection, init);
-    model.encoder.encoder.recompute = config.train.recompute;
+    model.encoder.set_recompute(config.train.recompute);
     let settings = settings(&config.common, &config.train, &config.eval, splits.train.examples().len());
     progress.note(&table::facts(
         "images",
@@ -209,7 +211,7 @@ struct ContrastiveViews<'a> {
     key: String,
     train: &'a ImageTrain,
     eval: &'a ImageEval,
-    shape: VitConfig,
+    shape: AnyImageEncoderConfig,
     preprocessing: Preprocessing,
     temperature: f64,
     chunk: Option<usize>,
@@ -217,7 +219,7 @@ struct ContrastiveViews<'a> {
 }
 
 impl Objective for ContrastiveViews<'_> {
-    type Model = SimClr<Vit>;
+    type Model = SimClr<AnyImageEncoder>;
     type Batch = ImageBatch;
 
     fn terms(&self, _: u64) -> Vec<Term> {

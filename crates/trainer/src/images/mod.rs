@@ -18,7 +18,7 @@ mod teacher;
 pub use classification::ImageClassification;
 pub use config::{
     ImageDataSection, ImageDistillationSection, ImageEval, ImageModelSection, ImageRun, ImageRunConfig,
-    ImageTaskSection, ImageTrain, NewVit, PretrainedImageModel,
+    ImageTaskSection, ImageTrain, NewImageEncoder, NewResNet, NewVit, PretrainedImageModel,
 };
 pub use contrastive_views::{
     ContrastiveViewsRun, ContrastiveViewsRunConfig, ContrastiveViewsSection, train_contrastive_views,

@@ -18,7 +18,9 @@ use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::{Predictions, WithPictures};
 use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::huggingface::{Format, load_published, model_type};
-use cloze_model::vision::{ImageClassifier, ImageClassifierConfig, ImageEncoder, Vit, VitConfig};
+use cloze_model::vision::{
+    AnyImageClassifierConfig, AnyImageEncoder, AnyImageEncoderConfig, ImageClassifier, ImageEncoder,
+};
 use cloze_model::{HasBackbone, ParamInit};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -28,14 +30,14 @@ const BATCH: usize = 64;
 
 /// Whether a folder has a model of images.
 pub fn is_image_model(folder: &Path) -> bool {
-    matches!(model_type(folder), Ok(Some(kind)) if VitConfig::MODEL_TYPES.contains(&kind.as_str()))
+    matches!(model_type(folder), Ok(Some(kind)) if AnyImageEncoderConfig::MODEL_TYPES.contains(&kind.as_str()))
 }
 
 /// A saved classifier of images. Can be shared between threads.
 #[derive(Debug)]
 pub struct ImagePredictor {
-    model: ImageClassifier<Vit>,
-    config: ImageClassifierConfig,
+    model: ImageClassifier<AnyImageEncoder>,
+    config: AnyImageClassifierConfig,
     preprocessing: Preprocessing,
     folder: PathBuf,
     device: Device,
@@ -49,7 +51,7 @@ impl ImagePredictor {
     /// Those of reading the folder; a `preprocessor_config.json` that contradicts the model.
     pub fn open(folder: &Path, device: &Device, int8: bool) -> Result<Self> {
         let (config, mut model, report) =
-            load_published::<ImageClassifierConfig>(folder, &mut ParamInit::new(device, 0))?;
+            load_published::<AnyImageClassifierConfig>(folder, &mut ParamInit::new(device, 0))?;
         if let Some(missing) = report.missing.into_iter().next() {
             return Err(TrainerError::NoTaskHead { folder: folder.into(), missing });
         }
@@ -57,7 +59,7 @@ impl ImagePredictor {
             true => quantize_int8(model.backbone_mut()),
             false => pack_weights(model.backbone_mut()),
         }
-        let [height, width] = config.vit.image_size;
+        let [height, width] = config.image_size();
         let preprocessing =
             read_preprocessing(folder)?.unwrap_or_else(|| Preprocessing::to_size(height, width));
         let unfit = |reason: String| {
@@ -72,9 +74,9 @@ impl ImagePredictor {
                 "inputs have {} × {} pixels, but the model takes {height} × {width}",
                 found.0, found.1
             ))),
-            Some(_) if config.vit.n_channels != 3 => Err(unfit(format!(
+            Some(_) if config.n_channels() != 3 => Err(unfit(format!(
                 "inputs have 3 numbers for each pixel, but the model takes {}",
-                config.vit.n_channels
+                config.n_channels()
             ))),
             Some(_) => {
                 Ok(Self { model, config, preprocessing, folder: folder.into(), device: device.clone() })
@@ -88,13 +90,13 @@ impl ImagePredictor {
     }
 
     /// The configuration of the model.
-    pub fn config(&self) -> &ImageClassifierConfig {
+    pub fn config(&self) -> &AnyImageClassifierConfig {
         &self.config
     }
 
     /// The names of the classes.
     pub fn labels(&self) -> &[String] {
-        &self.config.labels
+        self.config.labels()
     }
 
     /// How images become inputs.
