@@ -26,9 +26,7 @@ impl GroupNorm {
     /// # Shapes
     /// - `x`: `[batch, rows, columns, channels]`; returns the same
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let shape = x.dims();
-        let y = ops::group_norm(flat(x), self.groups, self.gamma.val(), self.beta.val(), self.epsilon);
-        y.reshape(shape)
+        ops::group_norm(x, self.groups, self.gamma.val(), self.beta.val(), self.epsilon)
     }
 
     /// The normalised `x`, plus a residual if there is one, through a ReLU ([`ops::group_norm_relu`]).
@@ -36,14 +34,7 @@ impl GroupNorm {
     /// # Shapes
     /// - `x`, `residual`: `[batch, rows, columns, channels]`; returns the same
     pub fn forward_relu(&self, x: Tensor<4>, residual: Option<Tensor<4>>) -> Tensor<4> {
-        let (shape, residual) = (x.dims(), residual.map(flat));
         let (gamma, beta) = (self.gamma.val(), self.beta.val());
-        ops::group_norm_relu(flat(x), residual, self.groups, gamma, beta, self.epsilon).reshape(shape)
+        ops::group_norm_relu(x, residual, self.groups, gamma, beta, self.epsilon)
     }
-}
-
-/// `[batch, rows · columns, channels]`
-fn flat(x: Tensor<4>) -> Tensor<3> {
-    let [batch, rows, columns, channels] = x.dims();
-    x.reshape([batch, rows * columns, channels])
 }

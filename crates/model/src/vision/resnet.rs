@@ -1,5 +1,6 @@
 use super::{ImageClassifier, ImageEncoder, ImageStates};
 use crate::blocks::{GroupNorm, ImageConvolution};
+use crate::ops::subsampled;
 use crate::sizes::check_sizes;
 use crate::with_fields::with_fields;
 use crate::{Backbone, BackboneShape, HasBackbone, ModelError, ParamInit, Result, linear_maps};
@@ -43,15 +44,11 @@ impl ResidualBlock {
     }
 
     /// The input, in the shape of the output.
-    fn past(&self, x: Tensor<4>, [batch, rows, columns, d_out]: [usize; 4]) -> Tensor<4> {
-        if self.stride == 1 {
-            return x;
+    fn past(&self, x: Tensor<4>, [.., d_out]: [usize; 4]) -> Tensor<4> {
+        match self.stride {
+            1 => x,
+            stride => subsampled(x, stride, d_out),
         }
-        let options = (&x.device(), x.dtype());
-        let every_second = crate::ops::image_windows(x, 1, self.stride);
-        let [.., d_in] = every_second.dims();
-        let zeros = Tensor::zeros([batch, rows, columns, d_out - d_in], options);
-        Tensor::cat(vec![every_second, zeros], 3)
     }
 }
 

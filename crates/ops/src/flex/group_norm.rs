@@ -245,38 +245,38 @@ impl Backward<Flex, 4> for AddGroupNorm {
 }
 
 pub(crate) fn group_norm(
-    x: Tensor<3>,
+    x: Tensor<4>,
     groups: usize,
     gamma: Tensor<1>,
     beta: Tensor<1>,
     epsilon: f64,
-) -> Tensor<3> {
+) -> Tensor<4> {
     normed(x, None, false, groups, [gamma, beta], epsilon)
 }
 
 pub(crate) fn group_norm_relu(
-    x: Tensor<3>,
-    residual: Option<Tensor<3>>,
+    x: Tensor<4>,
+    residual: Option<Tensor<4>>,
     groups: usize,
     gamma: Tensor<1>,
     beta: Tensor<1>,
     epsilon: f64,
-) -> Tensor<3> {
+) -> Tensor<4> {
     normed(x, residual, true, groups, [gamma, beta], epsilon)
 }
 
 /// A residual comes with a ReLU.
 fn normed(
-    x: Tensor<3>,
-    residual: Option<Tensor<3>>,
+    x: Tensor<4>,
+    residual: Option<Tensor<4>>,
     has_relu: bool,
     groups: usize,
     [gamma, beta]: [Tensor<1>; 2],
     epsilon: f64,
-) -> Tensor<3> {
+) -> Tensor<4> {
     op!("group_norm");
-    let [_, places, channels] = x.dims();
-    let sizes = Sizes { places, channels, groups };
+    let [_, rows, columns, channels] = x.dims();
+    let sizes = Sizes { places: rows * columns, channels, groups };
     let (x, residual) = (Input::dense(x), residual.map(Input::dense));
     let [gamma, beta] = [gamma, beta].map(Input::dense);
     let shape = x.value.layout().shape().clone();

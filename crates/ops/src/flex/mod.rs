@@ -28,6 +28,7 @@ pub(crate) mod rms_norm;
 pub(crate) mod rotary;
 mod seeds;
 pub(crate) mod stable_adamw;
+pub(crate) mod subsampled;
 mod vector;
 pub(crate) mod weight_norm;
 pub(crate) mod windows;
