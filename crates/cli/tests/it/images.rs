@@ -98,7 +98,7 @@ fn a_residual_network_is_trained_resumed_asked_and_tuned() {
     done(tune("runs/tuned", &["train.precision=\"bf16\""]));
     let tensors = |run: &str| {
         let all = read_tensors(&place.root().join(run).join("model/model.safetensors")).unwrap();
-        ["resnet.stem.weight", "resnet.blocks.1.first.weight"].map(|name| all[name].clone())
+        ["resnet.stem.convolution.weight", "resnet.blocks.1.first.weight"].map(|name| all[name].clone())
     };
     let ([frozen, trained], [stem, block]) = (tensors("runs/whole"), tensors("runs/tuned"));
     assert!(frozen == stem && trained != block, "what is frozen, and what is not");

@@ -52,15 +52,24 @@ impl ResidualBlock {
     }
 }
 
+/// A convolution of the pixels, a normalisation and a ReLU.
+#[derive(Module, Debug)]
+pub struct ConvolutionalStem {
+    /// The convolution.
+    pub convolution: ImageConvolution,
+    /// The normalisation after it.
+    pub norm: GroupNorm,
+}
+
+linear_maps!(ConvolutionalStem { convolution });
+
 /// A residual network for small images (He et al. 2016, §4.2): three stages of blocks, each with half the rows and columns of the one
 /// before and twice its channels. Its normalisation is by [groups](GroupNorm) where the paper's is by batches, in which
 /// gradients of micro-batches do not add up to that of the batch.
 #[derive(Module, Debug)]
 pub struct ResNet {
     /// Pixels to channels.
-    pub stem: ImageConvolution,
-    /// The normalisation after it.
-    pub stem_norm: GroupNorm,
+    pub stem: ConvolutionalStem,
     /// All stages' blocks.
     pub blocks: Vec<ResidualBlock>,
     /// Whether training [recomputes](crate::ops::recompute) each block in the backward pass, so that only the blocks' inputs are kept.
@@ -69,7 +78,7 @@ pub struct ResNet {
     pub recompute: bool,
 }
 
-linear_maps!(ResNet { stem, blocks });
+linear_maps!(ResNet { blocks; stem });
 
 /// The configuration of a [`ResNet`].
 ///
@@ -186,8 +195,8 @@ impl ResNetConfig {
     pub fn init(&self, init: &mut ParamInit) -> ResNet {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
         let first = self.widths[0];
-        let stem = ImageConvolution::new(self.n_channels, first, 3, 1, init);
-        let stem_norm = self.norm(first, init);
+        let convolution = ImageConvolution::new(self.n_channels, first, 3, 1, init);
+        let stem = ConvolutionalStem { convolution, norm: self.norm(first, init) };
         let (mut blocks, mut d_in) = (Vec::new(), first);
         for &width in &self.widths {
             for _ in 0..self.n_blocks {
@@ -195,14 +204,14 @@ impl ResNetConfig {
                 d_in = width;
             }
         }
-        ResNet { stem, stem_norm, blocks, recompute: false }
+        ResNet { stem, blocks, recompute: false }
     }
 }
 
 impl ImageEncoder for ResNet {
     fn forward(&self, pixels: Tensor<4>) -> ImageStates {
-        let stem = self.stem.forward(pixels.permute([0, 2, 3, 1]));
-        let x = self.stem_norm.forward_relu(stem, None);
+        let ConvolutionalStem { convolution, norm } = &self.stem;
+        let x = norm.forward_relu(convolution.forward(pixels.permute([0, 2, 3, 1])), None);
         let x = self.blocks.iter().fold(x, |x, block| match self.recompute && x.device().is_autodiff() {
             true => crate::ops::recompute(block, x, ResidualBlock::forward),
             false => block.forward(x),
@@ -215,7 +224,7 @@ impl ImageEncoder for ResNet {
 impl Backbone for ResNet {
     fn shape(&self) -> BackboneShape {
         let d_model = self.blocks.last().map_or_else(
-            || self.stem.map.weight.lazy_shape().dims::<2>()[1],
+            || self.stem.convolution.map.weight.lazy_shape().dims::<2>()[1],
             |block| block.second.map.weight.lazy_shape().dims::<2>()[1],
         );
         BackboneShape::new(d_model, self.blocks.len(), 0)

@@ -35,8 +35,8 @@ fn convolution(rules: TensorRules, name: &str, d_in: usize, d_out: usize) -> Ten
 
 fn rules(config: &ResNetConfig) -> TensorRules {
     let first = config.widths.first().copied().unwrap_or(0);
-    let stem =
-        convolution(TensorRules::new(), "stem", config.n_channels, first).norm("stem_norm", "stem_norm");
+    let stem = convolution(TensorRules::new(), "stem.convolution", config.n_channels, first)
+        .norm("stem.norm", "stem.norm");
     blocks(config).into_iter().enumerate().fold(stem, |rules, (block, [d_in, d_out])| {
         let name = |part: &str| format!("blocks.{block}.{part}");
         let rules = convolution(rules, &name("first"), d_in, d_out);
@@ -50,7 +50,7 @@ fn telling(config: &ResNetConfig) -> Vec<(String, Vec<usize>)> {
         (format!("blocks.{block}.first.weight"), vec![3, 3, d_in, d_out])
     };
     let first = config.widths.first().copied().unwrap_or(0);
-    let stem = ("stem.weight".to_owned(), vec![3, 3, config.n_channels, first]);
+    let stem = ("stem.convolution.weight".to_owned(), vec![3, 3, config.n_channels, first]);
     std::iter::once(stem).chain(blocks(config).into_iter().enumerate().map(of_block)).collect()
 }
 
