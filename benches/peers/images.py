@@ -1,10 +1,11 @@
 """Models of images by transformers, as `cargo xtask bench images` runs them beside ours.
 
-    python benches/peers/images.py step vit|mae STEPS f32|bf16
+    python benches/peers/images.py step vit|resnet|mae STEPS f32|bf16
     python benches/peers/images.py predict FOLDER BATCH ROUNDS f32|bf16|int8
     python benches/peers/images.py make FOLDER
 
-`step`: a step with fused AdamW and clipping, at the sizes of `configs/cifar10-vit.toml` and `configs/cifar10-mae.toml`. `bf16` is
+`step`: a step with fused AdamW and clipping, at the sizes of `configs/cifar10-vit.toml`, `cifar10-cnn.toml` and `cifar10-mae.toml`;
+transformers has no ResNet with group normalisation, so it is torch's layers here, in channels last, which is faster than torch's order. `bf16` is
 torch's autocast. `predict`: the logits of a batch of images of the model's size, each made from bytes by the processor's
 arithmetic; `bf16` are weights of that type, `int8` is torch's dynamic quantization of linear maps. `make` writes a ViT-B/16 of
 random weights. Prints one JSON line with the median and the process's peak memory; a rate counts images. Threads are torch's
@@ -40,11 +41,39 @@ def report(times, n_images):
                       "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1)}))
 
 
+class Block(torch.nn.Module):
+    def __init__(self, d_in, d_out):
+        super().__init__()
+        self.stride = 1 if d_in == d_out else 2
+        self.first = torch.nn.Conv2d(d_in, d_out, 3, self.stride, padding=1, bias=False)
+        self.second = torch.nn.Conv2d(d_out, d_out, 3, padding=1, bias=False)
+        self.first_norm, self.second_norm = [torch.nn.GroupNorm(d_out // 8, d_out) for _ in range(2)]
+
+    def forward(self, x):
+        y = self.second_norm(self.second(torch.relu(self.first_norm(self.first(x)))))
+        if self.stride == 2:
+            x = torch.nn.functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 0, y.shape[1] - x.shape[1]))
+        return torch.relu(x + y)
+
+
+def resnet():
+    widths = [16] * 3 + [32] * 3 + [64] * 3
+    stem = [torch.nn.Conv2d(3, 16, 3, padding=1, bias=False), torch.nn.GroupNorm(2, 16), torch.nn.ReLU()]
+    blocks = [Block(*pair) for pair in zip([16, *widths], widths)]
+    end = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(64, 10)]
+    return torch.nn.Sequential(*stem, *blocks, *end).to(memory_format=torch.channels_last)
+
+
 def steps_of(what, steps, precision):
     if what == "vit":
         n, model = 128, ViTForImageClassification(ViTConfig(**SIZES, num_labels=10))
         pixels, labels = values(n, 3, 32, 32), torch.arange(n) % 10
         loss_of = lambda: torch.nn.functional.cross_entropy(model(pixels).logits, labels)
+    elif what == "resnet":
+        n, model = 128, resnet()
+        pixels = values(n, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+        labels = torch.arange(n) % 10
+        loss_of = lambda: torch.nn.functional.cross_entropy(model(pixels), labels)
     else:
         n, model = 256, ViTMAEForPreTraining(ViTMAEConfig(
             **SIZES, decoder_hidden_size=96, decoder_num_hidden_layers=2, decoder_num_attention_heads=3,

@@ -22,6 +22,7 @@ mod own_projections;
 mod pruning;
 mod quantization;
 mod recurrent_parity;
+mod resnet;
 mod senses;
 mod seq2seq_families;
 mod t5_translation;

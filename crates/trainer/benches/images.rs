@@ -1,9 +1,9 @@
 //! A training step of a model of images, as the engine makes it, and its answers.
 //!
-//!     cargo bench -p cloze-trainer --bench images -- step vit|mae STEPS f32|bf16
+//!     cargo bench -p cloze-trainer --bench images -- step vit|resnet|mae STEPS f32|bf16
 //!     cargo bench -p cloze-trainer --bench images -- predict FOLDER BATCH ROUNDS f32|bf16|int8
 //!
-//! The sizes of steps are those of `configs/cifar10-vit.toml` and `configs/cifar10-mae.toml`; `benches/peers/images.py` makes the same
+//! The sizes of steps are those of `configs/cifar10-vit.toml`, `cifar10-cnn.toml` and `cifar10-mae.toml`; `benches/peers/images.py` makes the same
 //! ones. Prints one JSON line with the median and the process's peak memory; a rate counts images. `cargo xtask bench images`
 //! runs it beside its peers.
 #![allow(missing_docs)]
@@ -16,13 +16,16 @@ use cloze_data::labelled::Target;
 use cloze_model::ParamInit;
 use cloze_model::ops::{self, CrossEntropy, Precision, with_precision};
 use cloze_model::tasks::classification_loss;
-use cloze_model::vision::{ImageClassifier, Mae, MaeConfig, MaeDecoderConfig, MaskedPatches, Vit, VitConfig};
+use cloze_model::vision::{
+    ImageClassifier, ImageEncoder, Mae, MaeConfig, MaeDecoderConfig, MaskedPatches, ResNetConfig, VitConfig,
+};
 use cloze_trainer::engine::optimizer::{Optimizer, OptimizerConfig};
 use cloze_trainer::engine::replicas::Alone;
 use cloze_trainer::engine::step::{StepConfig, step};
 use cloze_trainer::engine::{Objective, Term};
 use cloze_trainer::images::ImagePredictor;
 use common::{median, peak_megabytes};
+use std::marker::PhantomData;
 use std::path::Path;
 use std::time::Instant;
 
@@ -42,7 +45,9 @@ fn main() {
             predict(folder.as_ref(), batch, rounds, precision);
         }
         // A bare `cargo bench` runs every benchmark.
-        _ => println!("images: step vit|mae STEPS f32|bf16 | predict FOLDER BATCH ROUNDS f32|bf16|int8"),
+        _ => {
+            println!("images: step vit|resnet|mae STEPS f32|bf16 | predict FOLDER BATCH ROUNDS f32|bf16|int8")
+        }
     }
 }
 
@@ -68,17 +73,12 @@ fn steps_of(what: &str, steps: usize, precision: &str) {
     let precision = precision_of(precision);
     match what {
         "vit" => {
-            let n = 128;
-            let batch = (values(n * 3 * SIDE * SIDE), (0..n).map(|i| (i % CLASSES) as i32).collect());
-            measure(
-                &Classes,
-                encoder().init_classifier(CLASSES, &mut init),
-                batch,
-                n,
-                steps,
-                precision,
-                &device,
-            );
+            let model = encoder().init_classifier(CLASSES, &mut init);
+            classify(model, steps, precision, &device);
+        }
+        "resnet" => {
+            let encoder = ResNetConfig::new(SIDE, 3).init(&mut init);
+            classify(ImageClassifier::new(encoder, CLASSES, &mut init), steps, precision, &device);
         }
         "mae" => {
             let n = 256;
@@ -90,8 +90,14 @@ fn steps_of(what: &str, steps: usize, precision: &str) {
             let model = MaeConfig::new(encoder(), decoder).init(&mut init);
             measure(&Restored, model, batch, n, steps, precision, &device);
         }
-        other => panic!("`{other}` is not vit or mae"),
+        other => panic!("`{other}` is not vit, resnet or mae"),
     }
+}
+
+fn classify<E: ImageEncoder>(model: ImageClassifier<E>, steps: usize, precision: Precision, device: &Device) {
+    let n = 128;
+    let batch = (values(n * 3 * SIDE * SIDE), (0..n).map(|i| (i % CLASSES) as i32).collect());
+    measure(&Classes(PhantomData), model, batch, n, steps, precision, device);
 }
 
 fn pixels(values: &[f32], device: &Device) -> Tensor<4> {
@@ -100,10 +106,10 @@ fn pixels(values: &[f32], device: &Device) -> Tensor<4> {
 }
 
 /// Classes of images.
-struct Classes;
+struct Classes<E>(PhantomData<E>);
 
-impl Objective for Classes {
-    type Model = ImageClassifier<Vit>;
+impl<E: ImageEncoder> Objective for Classes<E> {
+    type Model = ImageClassifier<E>;
     type Batch = (Vec<f32>, Vec<i32>);
 
     fn terms(&self, _: u64) -> Vec<Term> {
@@ -114,7 +120,12 @@ impl Objective for Classes {
         vec![classes.len() as f64]
     }
 
-    fn sums(&self, model: &Self::Model, (values, classes): &Self::Batch, device: &Device) -> Vec<Tensor<1>> {
+    fn sums(
+        &self,
+        model: &ImageClassifier<E>,
+        (values, classes): &Self::Batch,
+        device: &Device,
+    ) -> Vec<Tensor<1>> {
         let logits = model.forward(pixels(values, device));
         let classes = Tensor::<1, Int>::from_data(classes.as_slice(), device);
         vec![classification_loss(logits, classes, &CrossEntropy::default()).sum()]
@@ -172,7 +183,7 @@ fn measure<O: Objective>(
 /// The answers of a classifier to images of its own size.
 fn predict(folder: &Path, batch: usize, rounds: usize, precision: &str) {
     let predictor = ImagePredictor::open(folder, &Device::flex(), precision == "int8").expect("a classifier");
-    let [height, width] = predictor.config().vit.image_size;
+    let [height, width] = predictor.config().image_size();
     let grey: Vec<u8> = (0..height * width).map(|i| (i * 7919 % 256) as u8).collect();
     let image = ImageSource::Grey { width, values: grey.into() };
     let examples = || vec![ImageExample { image: image.clone(), target: Target::None }; batch];

@@ -9,9 +9,10 @@ use super::measure::{self, Rounds, Row};
 use super::report;
 
 /// A row: what is measured, what both sides are asked, and the ratio that is wanted.
-const STEPS: [(&str, &str, &str, f64); 4] = [
+const STEPS: [(&str, &str, &str, f64); 5] = [
     ("step of ViT, 128 of CIFAR-10, f32", "vit", "f32", 2.0),
     ("step of ViT, 128 of CIFAR-10, bf16", "vit", "bf16", 2.0),
+    ("step of ResNet-20, 128 of CIFAR-10, f32", "resnet", "f32", 2.0),
     ("step of MAE, 256 of CIFAR-10, f32", "mae", "f32", 2.0),
     ("step of MAE, 256 of CIFAR-10, bf16", "mae", "bf16", 2.0),
 ];
@@ -49,7 +50,7 @@ pub fn run(args: &Rounds) -> Result<()> {
         });
     let outcomes = measure::alternate(rows.collect(), args)?;
     let text = format!(
-        "{}\n\nSteps: the models of `configs/cifar10-vit.toml` and `cifar10-mae.toml`; bf16 is autocast on the peer's side. Answers: random \
+        "{}\n\nSteps: the models of `configs/cifar10-vit.toml`, `cifar10-cnn.toml` and `cifar10-mae.toml`; ResNet-20's peer is torch's layers with channels last; bf16 is autocast on the peer's side. Answers: random \
          weights; int8 is torch's dynamic quantization on the peer's side. Medians of {} alternating rounds of {TIMES}. {}.",
         report::beside(&outcomes, "images/s"),
         args.rounds,

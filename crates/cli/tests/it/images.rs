@@ -1,6 +1,7 @@
 //! Runs on images that are interrupted, and images that cannot be used.
 
 use crate::workplace::{Workplace, bitmap};
+use cloze_model::huggingface::read_tensors;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -24,20 +25,9 @@ fn has_checkpoint(folder: &Path) -> bool {
     entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("step-"))
 }
 
-#[test]
-fn a_killed_run_goes_on_with_the_same_bits_and_any_number_of_workers() {
+/// A run that is killed and resumed, with other workers, gives the model of one that is not.
+fn killed_and_resumed(sets: &[&str]) -> Workplace {
     let place = Workplace::new();
-    let sets = [
-        "data.fraction=0.2",
-        "train.epochs=2",
-        "train.batch_size=16",
-        "model.stochastic_depth=0.2",
-        "model.hidden_dropout=0.1",
-        "augment.flip=0.5",
-        "augment.rand_augment={}",
-        "mix={ mixup_alpha = 0.8, cutmix_alpha = 1.0 }",
-        "checkpoint.every=1",
-    ];
     let train = |out: &str, workers: &str, more: &[&str]| {
         let mut command = cloze(&place, &["train", "configs/digits-vit.toml", "--out", out]);
         command.args(sets.iter().flat_map(|set| ["--set", set])).args(["--set", workers]).args(more);
@@ -54,6 +44,67 @@ fn a_killed_run_goes_on_with_the_same_bits_and_any_number_of_workers() {
     done(train("runs/killed", "train.workers=2", &["--resume"]));
     let model = |run: &str| fs::read(place.root().join(run).join("model/model.safetensors")).unwrap();
     assert!(model("runs/whole") == model("runs/killed"), "another model after a kill");
+    place
+}
+
+#[test]
+fn a_killed_run_goes_on_with_the_same_bits_and_any_number_of_workers() {
+    killed_and_resumed(&[
+        "data.fraction=0.2",
+        "train.epochs=2",
+        "train.batch_size=16",
+        "model.stochastic_depth=0.2",
+        "model.hidden_dropout=0.1",
+        "augment.flip=0.5",
+        "augment.rand_augment={}",
+        "mix={ mixup_alpha = 0.8, cutmix_alpha = 1.0 }",
+        "checkpoint.every=1",
+    ]);
+}
+
+/// Also that its folder is one that the other commands take, and that begins another run.
+#[test]
+fn a_residual_network_is_trained_resumed_asked_and_tuned() {
+    let network = "model={ kind = \"resnet\", n_blocks = 1, widths = [8, 16], group_width = 4 }";
+    let few = ["data.fraction=0.2", "train.epochs=2", "train.batch_size=16", "train.accumulate=2"];
+    let sets = [&few[..], &[network, "augment.flip=0.5", "checkpoint.every=1"]].concat();
+    let place = killed_and_resumed(&sets);
+    let folder = "runs/whole/model";
+    let config = fs::read_to_string(place.root().join(folder).join("config.json")).unwrap();
+    assert!(config.contains("\"cloze-resnet\""), "{config}");
+    let picture = place.root().join("a.bmp");
+    fs::write(&picture, bitmap(1)).unwrap();
+    fs::write(place.root().join("rows.jsonl"), "\"a.bmp\"\n").unwrap();
+    let answer = |more: &[&str]| -> serde_json::Value {
+        let args = ["predict", "--model", folder, "--input", "rows.jsonl"];
+        serde_json::from_slice(&done(cloze(&place, &[&args[..], more].concat())).stdout).unwrap()
+    };
+    let (exact, rounded) = (answer(&[]), answer(&["--int8"]));
+    assert_eq!(exact["scores"].as_object().unwrap().len(), 10);
+    let apart = (exact["score"].as_f64().unwrap() - rounded["score"].as_f64().unwrap()).abs();
+    assert!(apart < 0.2, "{exact} {rounded}");
+    done(cloze(&place, &["eval", "--model", folder, "configs/digits-vit.toml", "--split", "test"]));
+    // The last block and the head alone; in bf16.
+    let tuned = format!(
+        "model={{ kind = \"pretrained\", path = \"{folder}\", freeze_layers = 1, layer_decay = 0.9 }}"
+    );
+    let tune = |out: &str, more: &[&str]| {
+        let args =
+            ["train", "configs/digits-vit.toml", "--out", out, "--set", &tuned, "--set", "train.epochs=1"];
+        let mut command = cloze(&place, &args);
+        command.args(["--set", "data.fraction=0.05"]).args(more.iter().flat_map(|set| ["--set", set]));
+        command
+    };
+    done(tune("runs/tuned", &["train.precision=\"bf16\""]));
+    let tensors = |run: &str| {
+        let all = read_tensors(&place.root().join(run).join("model/model.safetensors")).unwrap();
+        ["resnet.stem.convolution.weight", "resnet.blocks.1.first.weight"].map(|name| all[name].clone())
+    };
+    let ([frozen, trained], [stem, block]) = (tensors("runs/whole"), tensors("runs/tuned"));
+    assert!(frozen == stem && trained != block, "what is frozen, and what is not");
+    let refused = tune("runs/refused", &["model.hidden_dropout=0.1"]).output().unwrap();
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("model.hidden_dropout"), "{message}");
 }
 
 /// Hard attention carries its baseline from step to step, and draws places.

@@ -1,10 +1,11 @@
-//! Attention on the second backend, which composes what flex fuses.
+//! Attention and convolutions on the second backend, which composes what flex fuses.
 
 #![allow(
     deprecated,
     reason = "burn calls ndarray deprecated; it is what the fused operations are held against"
 )]
 
+use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_model::blocks::{Attention, AttentionInput, KeyValueCache, MultiHeadAttentionConfig};
 use cloze_model::ops::AttentionMask;
@@ -12,6 +13,7 @@ use cloze_model::seq2seq::{
     ConvolutionalEncoderDecoder, ConvolutionalEncoderDecoderConfig, DecodeOptions, EncoderDecoder,
     InitialWeights, PositionsConfig, TiedEmbeddings, Transformer, TransformerConfig,
 };
+use cloze_model::vision::{ImageEncoder, ResNetConfig};
 use cloze_model::{ParamInit, Sequences};
 
 /// The contexts of causal attention with a bias, of all tokens at once and one by one.
@@ -132,4 +134,26 @@ fn convolutional(device: &Device) -> Vec<ConvolutionalEncoderDecoder> {
 #[test]
 fn a_convolutional_model_is_the_same_on_both() {
     assert_same(convolutional, 1e-5);
+}
+
+/// The states and a convolution's gradient.
+#[test]
+fn a_residual_network_is_the_same_on_both() {
+    let config = ResNetConfig::new(9, 2).with_widths(vec![4, 6]).with_group_width(2);
+    let [flex, ndarray] = [Device::flex(), Device::ndarray()].map(|device| {
+        let device = device.autodiff();
+        let model = config.init(&mut ParamInit::new(&device, 2));
+        let pixels: Vec<f32> = (0..2 * 3 * 9 * 7).map(|i| (i as f32 * 0.53).sin()).collect();
+        let states = model.forward(Tensor::from_data(TensorData::new(pixels, [2, 3, 9, 7]), &device)).states;
+        let loss = states.clone().powi_scalar(2).sum();
+        let gradients = GradientsParams::from_grads(loss.backward(), &model);
+        let weight = model.blocks[2].first.map.weight.id;
+        let gradient = gradients.get::<2>(weight).unwrap();
+        [values(states.reshape([-1, 6])), values(gradient)]
+    });
+    for (found, expected) in flex.iter().zip(&ndarray) {
+        let scale = expected.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        let largest = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(found.len() == expected.len() && largest <= 1e-5 * scale, "apart by {largest} of {scale}");
+    }
 }

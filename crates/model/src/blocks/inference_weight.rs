@@ -45,6 +45,11 @@ impl InferenceWeight {
         }
     }
 
+    /// Whether it is the weight itself, in another order.
+    pub(super) fn is_packed(&self) -> bool {
+        matches!(self.0, Form::Packed(_))
+    }
+
     /// Another weight in the same form.
     pub(super) fn with_weight(&self, weight: Tensor<2>) -> Self {
         match self.0 {

@@ -1,5 +1,5 @@
-use super::observed::observed;
-use super::rounded::rounded;
+use super::observed::{is_observed, observed};
+use super::rounded::{is_rounded, rounded};
 use super::{InferenceWeight, LoraAdapter};
 use crate::huggingface::QuantizedTensor;
 use crate::{ParamInit, ops};
@@ -82,6 +82,17 @@ impl Linear {
     /// The integers that are multiplied in place of the weight, if they were read from a file.
     pub fn integers(&self) -> Option<&Arc<QuantizedTensor>> {
         self.inference.as_ref()?.integers()
+    }
+
+    /// The weight, if the map is one product with it and nothing more: no bias, adapter, integers, and nobody who looks at its inputs. A
+    /// packed weight is also there unpacked.
+    pub(super) fn plain_weight(&self) -> Option<Tensor<2>> {
+        let is_plain = self.bias.is_none()
+            && self.lora.is_none()
+            && self.inference.as_ref().is_none_or(InferenceWeight::is_packed)
+            && !is_observed()
+            && !is_rounded(self.weight.id);
+        is_plain.then(|| self.weight.val())
     }
 
     /// # Shapes

@@ -21,6 +21,11 @@ pub fn observe_inputs<R>(observer: impl FnMut(ParamId, Tensor<2>) + 'static, run
     scoped(&OBSERVER, Some(Box::new(observer)), run).0
 }
 
+/// Whether an observer sees the inputs of maps on this thread.
+pub(super) fn is_observed() -> bool {
+    OBSERVER.with_borrow(Option::is_some)
+}
+
 /// Hands over a map's input.
 pub(super) fn observed<const D: usize>(weight: ParamId, x: &Tensor<D>) {
     OBSERVER.with_borrow_mut(|observer| {

@@ -18,10 +18,14 @@ pub fn with_rounded_inputs<R>(maps: Rc<HashSet<ParamId>>, run: impl FnOnce() -> 
     scoped(&MAPS, Some(maps), run).0
 }
 
+/// Whether the inputs of the map with this weight are rounded on this thread.
+pub(super) fn is_rounded(weight: ParamId) -> bool {
+    MAPS.with_borrow(|maps| maps.as_ref().is_some_and(|maps| maps.contains(&weight)))
+}
+
 /// A map's input, rounded if the map's inputs are.
 pub(super) fn rounded<const D: usize>(weight: ParamId, x: Tensor<D>) -> Tensor<D> {
-    let is_rounded = MAPS.with_borrow(|maps| maps.as_ref().is_some_and(|maps| maps.contains(&weight)));
-    if !is_rounded {
+    if !is_rounded(weight) {
         return x;
     }
     let exact = x.clone().detach();

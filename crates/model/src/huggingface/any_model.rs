@@ -6,7 +6,7 @@ use crate::elmo::{ElmoClassifierConfig, ElmoConfig, ElmoTaggerConfig};
 use crate::gpt::GptConfig;
 use crate::seq2seq::{ConvolutionalEncoderDecoderConfig, RecurrentEncoderDecoderConfig, TransformerConfig};
 use crate::tasks::{RecurrentClassifierConfig, RecurrentTaggerConfig};
-use crate::vision::{ImageClassifierConfig, MaeConfig, VitConfig};
+use crate::vision::{ImageClassifierConfig, MaeConfig, ResNetClassifierConfig, ResNetConfig, VitConfig};
 use crate::xlnet::XlnetConfig;
 
 /// Reads a file of this `model_type` as every model that it may describe, without a check of the keys that nothing asks
@@ -31,6 +31,8 @@ pub(super) fn read_as_all(fields: &Fields, model_type: &str) -> Vec<Result<()>> 
         as_one::<ImageClassifierConfig>,
         as_one::<MaeConfig>,
         as_one::<VitConfig>,
+        as_one::<ResNetClassifierConfig>,
+        as_one::<ResNetConfig>,
     ];
     let published = published.iter().filter_map(|read| read(fields, model_type));
     published.chain([PretrainedConfig::of(fields).map(drop)]).collect()

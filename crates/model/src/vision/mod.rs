@@ -3,6 +3,7 @@
 //! | model | what it is |
 //! | --- | --- |
 //! | [`Vit`] | the Vision Transformer (Dosovitskiy et al. 2021), DeiT's too (Touvron et al. 2021) |
+//! | [`ResNet`] | a residual network, whose grid of states is a small image's (He et al. 2016) |
 //! | [`Mae`] | the masked autoencoder that pretrains it (He et al. 2022) |
 //! | [`SimClr`] | any encoder that learns from pairs of views (Chen et al. 2020) |
 //! | [`ImageClassifier`] | any [`ImageEncoder`] with a head, or two of DeiT's |
@@ -27,16 +28,18 @@ mod image_encoder;
 mod mae;
 mod patch_embeddings;
 mod patch_positions;
+mod resnet;
 mod simclr;
 mod vit;
 mod vit_config;
 
-pub use any::{AnyImageEncoder, AnyImageEncoderConfig};
+pub use any::{AnyImageClassifierConfig, AnyImageEncoder, AnyImageEncoderConfig};
 pub use classifier::{ImageClassifier, ImageClassifierConfig};
 pub use image_encoder::{ImageEncoder, ImageStates, Summaries};
 pub use mae::{Mae, MaeConfig, MaeDecoder, MaeDecoderConfig, MaskedPatches};
 pub use patch_embeddings::{PatchEmbeddings, patches};
 pub use patch_positions::PatchPositions;
+pub use resnet::{ConvolutionalStem, ResNet, ResNetClassifierConfig, ResNetConfig, ResidualBlock};
 pub use simclr::{SimClr, nt_xent};
 pub use vit::Vit;
 pub use vit_config::{ImagePooling, VitConfig};

@@ -7,7 +7,7 @@ use super::written::{WrittenCaption, in_words, write};
 use crate::fit::check_vocabulary;
 use crate::generate::of_search;
 use crate::images::pixels;
-use crate::images::start::{PREPROCESSOR, read_preprocessing};
+use crate::images::predictor::fitting_preprocessing;
 use crate::translation::vocabulary::load;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
@@ -18,7 +18,6 @@ use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::captions::CaptionerConfig;
 use cloze_model::generate::{BeamSearch, DecodeConfig, Search};
 use cloze_model::huggingface::{DecodeOptions, Format, load_published, model_type, read_decode_settings};
-use cloze_model::vision::AnyImageEncoderConfig;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -109,7 +108,7 @@ impl ImageDescriber {
             true => quantize_int8(&mut model),
             false => pack_weights(&mut model),
         }
-        let preprocessing = preprocessing_of(folder, &shape.encoder)?;
+        let preprocessing = fitting_preprocessing(folder, &shape.encoder)?;
         let mut tokens = shape.tokens.clone();
         let settings = read_decode_settings(folder, &config.decoding)?;
         if let Some(start) = settings.start_id {
@@ -180,23 +179,5 @@ impl ImageDescriber {
             Ok(Described { captions: captions.collect::<Result<_>>()?, grid: written.grid, input })
         });
         Ok(Descriptions { images: described.collect::<Result<_>>()?, refused })
-    }
-}
-
-/// How images become inputs of an encoder.
-fn preprocessing_of(folder: &Path, encoder: &AnyImageEncoderConfig) -> Result<Preprocessing> {
-    let found = read_preprocessing(folder)?;
-    let unfit = |reason: String| TrainerError::UnfitPreprocessing { path: folder.join(PREPROCESSOR), reason };
-    let Some([height, width]) = encoder.image_size() else {
-        // A network of convolutions takes images of any size.
-        return found.ok_or_else(|| unfit("it is missing, and the model takes images of any size".into()));
-    };
-    let preprocessing = found.unwrap_or_else(|| Preprocessing::to_size(height, width));
-    match preprocessing.input_size() {
-        Some(found) if found == (height, width) => Ok(preprocessing),
-        Some((found_height, found_width)) => Err(unfit(format!(
-            "inputs have {found_height} × {found_width} pixels, but the model takes {height} × {width}"
-        ))),
-        None => Err(unfit(format!("images keep their ratio, but the model takes {height} × {width} pixels"))),
     }
 }

@@ -8,7 +8,7 @@ use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions, train_in};
 use crate::finetune::Form;
 use crate::images::ImageModelSection;
-use crate::images::start::{PREPROCESSOR, read_preprocessing, settings};
+use crate::images::start::{PREPROCESSOR, follow, read_preprocessing, settings};
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError, recompute};
 use burn::module::Module;
@@ -59,7 +59,7 @@ pub fn train_captions(
     let size = preprocessing.input_size().map(|(height, width)| [height, width]).unwrap_or_default();
     let mut init = ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM]));
     let (shape, mut model) = initial_model(config, &vocabulary, size, &mut init)?;
-    set_recompute(&mut model.encoder, config.train.recompute);
+    model.encoder.set_recompute(config.train.recompute);
     let settings =
         settings(&config.common, &config.train, &config.eval.images(), splits.train.images.examples().len());
     introduce(&splits, &vocabulary, &shape, &model, settings.steps, progress);
@@ -68,12 +68,6 @@ pub fn train_captions(
     let recipe =
         CaptionRecipe::new(config, splits, vocabulary, &model.decoder, is_soft)?.with_form(Box::new(form));
     train_in(&folder, &recipe, model, &settings, options, progress)
-}
-
-fn set_recompute(encoder: &mut AnyImageEncoder, recompute: bool) {
-    match encoder {
-        AnyImageEncoder::Vit(vit) => vit.encoder.recompute = recompute,
-    }
 }
 
 /// The configured model.
@@ -87,7 +81,8 @@ fn initial_model(
         CaptionModelSection::Pretrained(section) => {
             let mut shape: CaptionerConfig = read_published(&section.path)?;
             let (model, _) = load_published_as(&shape, &section.path, init)?;
-            let model = with_image_size(&mut shape, model, size);
+            shape.encoder = shape.encoder.with_image_size(size);
+            let model = Captioner { encoder: model.encoder.with_image_size(size), ..model };
             shape.validate()?;
             return Ok((shape, frozen(model, &section.freeze)?));
         }
@@ -96,14 +91,12 @@ fn initial_model(
     let (of_encoder, loaded, frozen_paths): (AnyImageEncoderConfig, Option<AnyImageEncoder>, &[String]) =
         match encoder {
             ImageModelSection::Vit(section) => (section.vit(size).into(), None, &[]),
+            ImageModelSection::Resnet(section) => (section.resnet(size).into(), None, &[]),
             ImageModelSection::Pretrained(section) => {
-                let mut vit: cloze_model::vision::VitConfig = read_published(&section.path)?;
-                vit.hidden_dropout = section.hidden_dropout.unwrap_or(vit.hidden_dropout);
-                vit.attention_dropout = section.attention_dropout.unwrap_or(vit.attention_dropout);
-                vit.stochastic_depth = section.stochastic_depth;
-                let (encoder, _) = load_published_as(&vit, &section.path, init)?;
-                let encoder = AnyImageEncoder::Vit(encoder.with_image_size(size));
-                (vit.with_image_size(size).into(), Some(encoder), &section.freeze)
+                let mut shape: AnyImageEncoderConfig = read_published(&section.path)?;
+                follow(section, &mut shape)?;
+                let (encoder, _) = load_published_as(&shape, &section.path, init)?;
+                (shape.with_image_size(size), Some(encoder.with_image_size(size)), &section.freeze)
             }
         };
     let tokens = vocabulary.tokens.clone();
@@ -116,16 +109,6 @@ fn initial_model(
         model.encoder = encoder;
     }
     Ok((shape, frozen(model, frozen_paths)?))
-}
-
-fn with_image_size(shape: &mut CaptionerConfig, model: AnyCaptioner, size: [usize; 2]) -> AnyCaptioner {
-    match (&mut shape.encoder, model.encoder) {
-        (AnyImageEncoderConfig::Vit(config), AnyImageEncoder::Vit(vit)) => {
-            *config = config.clone().with_image_size(size);
-            Captioner { encoder: AnyImageEncoder::Vit(vit.with_image_size(size)), decoder: model.decoder }
-        }
-        (_, encoder) => Captioner { encoder, decoder: model.decoder },
-    }
 }
 
 fn frozen(model: AnyCaptioner, patterns: &[String]) -> Result<AnyCaptioner> {

@@ -15,7 +15,7 @@ use cloze_data::images::{AugmentConfig, Filter, MixConfig, Normalisation, Prepro
 use cloze_data::labelled::{LabelledSource, OnBadRow};
 use cloze_model::ModelError;
 use cloze_model::blocks::{Activation, LoraConfig};
-use cloze_model::vision::{ImagePooling, PatchPositions, VitConfig};
+use cloze_model::vision::{AnyImageEncoderConfig, ImagePooling, PatchPositions, ResNetConfig, VitConfig};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -88,6 +88,8 @@ pub enum ImageModelSection {
     /// A Vision Transformer with random weights (Dosovitskiy et al. 2021); with a distillation piece DeiT (Touvron et al.
     /// 2021).
     Vit(NewVit),
+    /// A residual network of convolutions with random weights (He et al. 2016, §4.2), with group normalisation.
+    Resnet(NewResNet),
     /// A checkpoint to fine-tune.
     Pretrained(PretrainedImageModel),
 }
@@ -101,6 +103,11 @@ impl ImageModelSection {
                 section.vit(size).validate().map_err(of_model)?;
                 Ok(section.d_model)
             }
+            Self::Resnet(section) => {
+                let resnet = section.resnet(size);
+                resnet.validate().map_err(of_model)?;
+                Ok(resnet.d_model())
+            }
         }
     }
 
@@ -108,7 +115,28 @@ impl ImageModelSection {
     pub fn as_pretrained(&self) -> Option<&PretrainedImageModel> {
         match self {
             Self::Pretrained(model) => Some(model),
-            Self::Vit(_) => None,
+            Self::Vit(_) | Self::Resnet(_) => None,
+        }
+    }
+}
+
+/// A new network without labels' help: the `[model]` of pretraining.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NewImageEncoder {
+    /// A Vision Transformer (Dosovitskiy et al. 2021).
+    Vit(NewVit),
+    /// A residual network of convolutions (He et al. 2016, §4.2), with group normalisation.
+    Resnet(NewResNet),
+}
+
+impl NewImageEncoder {
+    /// The model for images of this height and width.
+    pub fn encoder(&self, image_size: [usize; 2]) -> AnyImageEncoderConfig {
+        match self {
+            Self::Vit(section) => section.vit(image_size).into(),
+            Self::Resnet(section) => section.resnet(image_size).into(),
         }
     }
 }
@@ -192,15 +220,61 @@ impl NewVit {
     }
 }
 
+/// A new residual network for images of `data.size`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NewResNet {
+    /// Blocks of each stage, of two convolutions each: with three stages, 3 blocks are ResNet-20. Default 3.
+    #[serde(default = "n_blocks")]
+    pub n_blocks: usize,
+    /// Channels of each stage; a stage with more than the one before halves rows and columns. Default `[16, 32, 64]`.
+    #[serde(default = "widths")]
+    pub widths: Vec<usize>,
+    /// Channels of a group in normalisations; divides all of `widths`. Default 8.
+    #[serde(default = "group_width")]
+    pub group_width: usize,
+    /// Added to the variance in normalisations. Default 1e-5.
+    #[serde(default = "norm_eps")]
+    pub norm_eps: f64,
+}
+
+fn n_blocks() -> usize {
+    3
+}
+
+fn widths() -> Vec<usize> {
+    vec![16, 32, 64]
+}
+
+fn group_width() -> usize {
+    8
+}
+
+fn norm_eps() -> f64 {
+    1e-5
+}
+
+impl NewResNet {
+    /// The model for images of this height and width.
+    pub fn resnet(&self, image_size: [usize; 2]) -> ResNetConfig {
+        ResNetConfig::new(1, self.n_blocks)
+            .with_image_size(image_size)
+            .with_widths(self.widths.clone())
+            .with_group_width(self.group_width)
+            .with_norm_eps(self.norm_eps)
+    }
+}
+
 /// A checkpoint to fine-tune. Its sizes are its own; for images of another size its positions are resized.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PretrainedImageModel {
-    /// The checkpoint: the folder of a ViT, DeiT or MAE, relative to the current directory; `cloze` also takes a name on
+    /// The checkpoint: the folder of a ViT, DeiT, MAE or residual network, relative to the current directory; `cloze` also takes a name on
     /// the hub. A head of the same classes is kept, another is replaced by a new one.
     pub path: PathBuf,
-    /// What the head sees, see `kind = "vit"`. Default `"class"`.
+    /// What the head sees, see `kind = "vit"`; of a residual network always the mean of the places. Default `"class"`.
     #[serde(default)]
     pub pooling: ImagePooling,
     /// Dropout of the embeddings and of each sublayer's output. Default the checkpoint's.
@@ -432,7 +506,7 @@ impl RunKind for ImageRun {
     fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
         match &mut self.model {
             ImageModelSection::Pretrained(model) => Some(&mut model.path),
-            ImageModelSection::Vit(_) => None,
+            ImageModelSection::Vit(_) | ImageModelSection::Resnet(_) => None,
         }
     }
 
@@ -457,17 +531,14 @@ impl RunKind for ImageRun {
 fn validate(config: &Run<ImageRun>) -> Check {
     let ImageRun { task, model, data, augment, mix, distillation, train, eval } = &config.kind;
     below_one("task.label_smoothing", task.label_smoothing())?;
+    let size = data.size.unwrap_or_default();
+    if model.as_pretrained().is_none() {
+        let expected = "height and width of the model's input: `[32, 32]`";
+        ensure(data.size.is_some(), "data.size", "absent", expected)?;
+    }
     match model {
-        ImageModelSection::Vit(section) => {
-            ensure(
-                data.size.is_some(),
-                "data.size",
-                "absent",
-                "height and width of the model's input: `[32, 32]`",
-            )?;
-            let size = data.size.unwrap_or_default();
-            section.vit(size).validate().map_err(of_model)?;
-        }
+        ImageModelSection::Vit(section) => section.vit(size).validate().map_err(of_model)?,
+        ImageModelSection::Resnet(section) => section.resnet(size).validate().map_err(of_model)?,
         ImageModelSection::Pretrained(section) => {
             for (key, p) in [
                 ("model.hidden_dropout", section.hidden_dropout),
@@ -490,14 +561,20 @@ fn validate(config: &Run<ImageRun>) -> Check {
     mix.check().map_err(|error| of_data("mix", error))?;
     if let Some(section) = distillation {
         share("distillation.weight", section.weight)?;
-        if let ImageModelSection::Vit(vit) = model {
-            let key = "model.distillation_piece";
-            ensure(
+        match model {
+            ImageModelSection::Vit(vit) => ensure(
                 vit.distillation_piece,
-                key,
+                "model.distillation_piece",
                 false,
                 "true: `[distillation]` needs a piece that learns from the teacher",
-            )?;
+            )?,
+            ImageModelSection::Resnet(_) => ensure(
+                false,
+                "model.kind",
+                "resnet",
+                "vit: `[distillation]` needs a piece that learns from the teacher",
+            )?,
+            ImageModelSection::Pretrained(_) => (),
         }
     }
     check_steps(data.is_measured(), train, eval, &config.common)

@@ -1,9 +1,9 @@
 //! Learning from pairs of views without labels (Chen et al. 2020, "SimCLR"): config, recipe and run.
 
-use super::config::{FREE_KEYS, ImageDataSection, ImageEval, ImageTaskSection, ImageTrain, NewVit, of_model};
+use super::config::{FREE_KEYS, ImageDataSection, ImageEval, ImageTaskSection, ImageTrain, NewImageEncoder, of_model};
 use super::data::{ImageSplits, pixels};
 use super::features::probe;
-use super::memory::{Layers, Size};
+use super::memory::{Layers, Maps, Size};
 use super::start::{PREPROCESSOR, settings};
 use super::without_classifier::{Opened, Sections};
 use crate::Result;
@@ -27,7 +27,7 @@ use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::{self, grouped};
 use cloze_model::ParamInit;
 use cloze_model::huggingface::{FloatType, load_published_as, save_published};
-use cloze_model::vision::{SimClr, Vit, VitConfig, nt_xent};
+use cloze_model::vision::{AnyImageEncoder, AnyImageEncoderConfig, SimClr, nt_xent};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
@@ -35,7 +35,7 @@ use std::path::Path;
 /// Separates the random stream of new parameters from all others of a seed.
 const INIT_STREAM: u64 = 0x1A72;
 
-/// Configures a run that trains a Vision Transformer on pairs of views: `objective.kind = "contrastive-views"`.
+/// Configures a run that trains an encoder of images on pairs of views: `objective.kind = "contrastive-views"`.
 pub type ContrastiveViewsRunConfig = Run<ContrastiveViewsRun>;
 
 /// The sections of a [`ContrastiveViewsRunConfig`] besides those common to all runs.
@@ -46,7 +46,7 @@ pub struct ContrastiveViewsRun {
     /// `[objective]`: how views are compared.
     pub objective: ContrastiveViewsSection,
     /// `[model]`: the network; the result is it alone.
-    pub model: NewVit,
+    pub model: NewImageEncoder,
     /// `[data]`: images for training and evaluation. Classes are used in evaluations alone.
     pub data: ImageDataSection,
     /// `[augment]`: the random changes that make a view. Default none, which teaches nothing.
@@ -136,9 +136,11 @@ fn validate(config: &Run<ContrastiveViewsRun>) -> Check {
     positive("objective.temperature", *temperature)?;
     at_least(1, "objective.d_projection", *d_projection)?;
     at_least(1, "objective.chunk", chunk.unwrap_or(1))?;
-    model.vit(sections.size()?).validate().map_err(of_model)?;
-    let key = "model.distillation_piece";
-    ensure(!model.distillation_piece, key, true, "false: there is no teacher")?;
+    model.encoder(sections.size()?).validate().map_err(of_model)?;
+    if let NewImageEncoder::Vit(vit) = model {
+        let key = "model.distillation_piece";
+        ensure(!vit.distillation_piece, key, true, "false: there is no teacher")?;
+    }
     ensure(
         train.batch_size > 1,
         "train.batch_size",
@@ -167,12 +169,13 @@ pub fn train_contrastive_views(
     let Opened { folder, device, preprocessing, splits } = opened;
     let splits = splits.with_views(2);
     let (size, seed) = (config.data.size.unwrap_or_default(), config.common.run.seed);
-    let shape = config.model.vit(size);
+    let shape = config.model.encoder(size);
     shape.validate()?;
     let new = |init: &mut ParamInit| SimClr::new(shape.init(init), d_projection, init);
     Size {
         parameters: [n_parameters(&new(&mut ParamInit::new(&device, 0).deferred())); 2],
-        layers: vec![Layers::of(&shape)],
+        layers: Layers::of_any(&shape),
+        maps: Maps::of_any(&shape),
         input: size,
         views: 2,
         chunk: chunk.map(|images| images.saturating_mul(2)),
@@ -180,7 +183,7 @@ pub fn train_contrastive_views(
     }
     .check(&config.train, options, progress)?;
     let mut model = new(&mut ParamInit::new(&device, derive_seed(seed, &[INIT_STREAM])));
-    model.encoder.encoder.recompute = config.train.recompute;
+    model.encoder.set_recompute(config.train.recompute);
     let settings = settings(&config.common, &config.train, &config.eval, splits.train.examples().len());
     progress.note(&table::facts(
         "images",
@@ -213,7 +216,7 @@ struct ContrastiveViews<'a> {
     key: String,
     train: &'a ImageTrain,
     eval: &'a ImageEval,
-    shape: VitConfig,
+    shape: AnyImageEncoderConfig,
     preprocessing: Preprocessing,
     temperature: f64,
     chunk: Option<usize>,
@@ -221,7 +224,7 @@ struct ContrastiveViews<'a> {
 }
 
 impl Objective for ContrastiveViews<'_> {
-    type Model = SimClr<Vit>;
+    type Model = SimClr<AnyImageEncoder>;
     type Batch = ImageBatch;
 
     fn terms(&self, _: u64) -> Vec<Term> {

@@ -10,7 +10,7 @@ use cloze_data::labelled::Target;
 use cloze_model::ParamInit;
 use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::huggingface::load_published;
-use cloze_model::vision::{ImageEncoder, ImagePooling, Vit, VitConfig};
+use cloze_model::vision::{AnyImageEncoder, AnyImageEncoderConfig, ImageEncoder, ImagePooling};
 use cloze_ops::on_awake_cores;
 use std::path::{Path, PathBuf};
 
@@ -31,11 +31,11 @@ pub struct ImageEmbedConfig {
 ///
 /// The vector is what a head of classes sees, by the model's pooling: after the last normalisation, the state of the class
 /// piece, `last_hidden_state[:, 0]` in transformers (also of a DeiT and of an MAE, none of whose patches are masked), or the
-/// mean of the patches' states.
+/// mean of the patches' states, as also of a residual network's places.
 #[derive(Debug)]
 pub struct ImageEmbedder {
-    encoder: Vit,
-    config: VitConfig,
+    encoder: AnyImageEncoder,
+    config: AnyImageEncoderConfig,
     preprocessing: Preprocessing,
     folder: PathBuf,
     device: Device,
@@ -57,15 +57,15 @@ impl ImageEmbedder {
     /// # Errors
     /// Those of reading the folder; a `preprocessor_config.json` that contradicts the model.
     pub fn open(folder: &Path, config: ImageEmbedConfig, device: &Device) -> Result<Self> {
-        let (vit, mut encoder, _) = load_published::<VitConfig>(folder, &mut ParamInit::new(device, 0))?;
+        let (shape, mut encoder, _) = load_published::<AnyImageEncoderConfig>(folder, &mut ParamInit::new(device, 0))?;
         match config.int8 {
             true => quantize_int8(&mut encoder),
             false => pack_weights(&mut encoder),
         }
         Ok(Self {
             encoder,
-            preprocessing: fitting_preprocessing(folder, &vit)?,
-            config: vit,
+            preprocessing: fitting_preprocessing(folder, &shape)?,
+            config: shape,
             folder: folder.into(),
             device: device.clone(),
             normalize: config.normalize,
@@ -73,7 +73,7 @@ impl ImageEmbedder {
     }
 
     /// The configuration of the model.
-    pub fn config(&self) -> &VitConfig {
+    pub fn config(&self) -> &AnyImageEncoderConfig {
         &self.config
     }
 
@@ -89,12 +89,15 @@ impl ImageEmbedder {
 
     /// Features of a vector.
     pub fn width(&self) -> usize {
-        self.config.d_model
+        self.config.d_model()
     }
 
     /// Which state becomes the vector.
     pub fn pooling(&self) -> ImagePooling {
-        self.config.pooling
+        match &self.config {
+            AnyImageEncoderConfig::Vit(vit) => vit.pooling,
+            _ => ImagePooling::Mean,
+        }
     }
 
     /// Whether vectors are scaled to length 1.

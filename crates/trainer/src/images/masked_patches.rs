@@ -2,7 +2,7 @@
 
 use super::config::{ImageDataSection, ImageEval, ImageTrain, of_model};
 use super::data::{ImageSplits, pixels};
-use super::memory::{Layers, Size};
+use super::memory::{Layers, Maps, Size};
 use super::start::{PREPROCESSOR, settings};
 use super::without_classifier::{Opened, Sections};
 use crate::Result;
@@ -217,6 +217,7 @@ pub fn train_masked_patches(
     Size {
         parameters: [n_parameters(&shape.init(&mut ParamInit::new(&device, 0).deferred())); 2],
         layers: Layers::of_mae(&shape).to_vec(),
+        maps: Maps::default(),
         input: size,
         views: 1,
         chunk: None,

@@ -6,7 +6,7 @@ use crate::memory::{FLOAT, Keys, Load, MemoryEstimate, check, product};
 use crate::metrics::progress::RunProgress;
 use crate::{Result, recompute};
 use cloze_model::bert::BertConfig;
-use cloze_model::vision::{ImagePooling, MaeConfig, VitConfig};
+use cloze_model::vision::{AnyImageEncoderConfig, ImagePooling, MaeConfig, ResNetConfig, VitConfig};
 use std::path::Path;
 
 /// Layers over the tokens of an image.
@@ -29,6 +29,17 @@ impl Layers {
         let VitConfig { n_layers, d_model, n_heads, d_ff, pooling, .. } = *vit;
         let tokens = rows * columns + vit.n_pieces();
         Self { n_layers, d_model, n_heads, d_ff, tokens, whole: pooling == ImagePooling::Mean }
+    }
+
+    /// Those of any encoder. A residual network has none that reads tokens: see [`Maps`].
+    pub fn of_any(config: &AnyImageEncoderConfig) -> Vec<Self> {
+        match config {
+            AnyImageEncoderConfig::Vit(vit) => vec![Self::of(vit)],
+            other => {
+                let d_model = other.d_model();
+                vec![Self { n_layers: 1, d_model, n_heads: 1, d_ff: d_model, tokens: 0, whole: false }]
+            }
+        }
     }
 
     /// The encoder's, which sees some patches, and the decoder's, which sees all.
@@ -56,6 +67,39 @@ impl Layers {
     }
 }
 
+/// The feature maps of convolutions that an image leaves for the backward pass, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Maps {
+    /// All that are kept.
+    pub all: u64,
+    /// The inputs of blocks alone, which are kept where blocks are recomputed.
+    pub inputs: u64,
+}
+
+impl Maps {
+    /// Those of any encoder; none of a Vision Transformer.
+    pub fn of_any(config: &AnyImageEncoderConfig) -> Self {
+        match config {
+            AnyImageEncoderConfig::ResNet(resnet) => Self::of(resnet),
+            _ => Self::default(),
+        }
+    }
+
+    fn of(resnet: &ResNetConfig) -> Self {
+        let [height, width] = resnet.image_size.map(|side| side as u64);
+        let mut maps = Self::default();
+        for (stage, channels) in resnet.widths.iter().enumerate() {
+            let place = |side: u64| side.div_ceil(1 << stage.min(63));
+            let map = product([place(height), place(width), *channels as u64, FLOAT]);
+            let blocks = resnet.n_blocks as u64;
+            // Of a block both convolutions' outputs and what is normalised of each.
+            maps.all = maps.all.saturating_add(product([4, map, blocks]));
+            maps.inputs = maps.inputs.saturating_add(product([map, blocks]));
+        }
+        maps
+    }
+}
+
 /// The size of a run on images.
 #[derive(Debug, Clone)]
 pub(super) struct Size<'a> {
@@ -63,6 +107,8 @@ pub(super) struct Size<'a> {
     pub parameters: [u64; 2],
     /// All layers that a step goes through.
     pub layers: Vec<Layers>,
+    /// The feature maps of an image.
+    pub maps: Maps,
     /// Height and width of the model's input.
     pub input: [usize; 2],
     /// Views of each image.
@@ -92,7 +138,11 @@ impl Size<'_> {
         let pixels = product([3, FLOAT, self.input[0] as u64, self.input[1] as u64, all as u64]);
         let batches = [train.accumulate, train.prefetch, train.workers].map(|n| n as u64);
         let batches = product([pixels, batches.into_iter().fold(0, u64::saturating_add)]);
-        MemoryEstimate { batches, ..estimate.expect("a model has layers") }
+        let estimate = estimate.expect("a model has layers");
+        let views = self.chunk.map_or(all, |chunk| chunk.min(all)) as u64;
+        let of_view = if train.recompute { self.maps.inputs } else { self.maps.all };
+        let activations = estimate.activations.saturating_add(product([of_view, views]));
+        MemoryEstimate { batches, activations, ..estimate }
     }
 
     /// Prints the estimate, and rejects a run that certainly needs more memory than there is.
@@ -133,7 +183,8 @@ mod tests {
 
     fn size(layers: Vec<Layers>) -> Size<'static> {
         let parameters = [85_800_000; 2];
-        Size { parameters, layers, input: [224; 2], views: 1, chunk: None, checkpoint: None }
+        let maps = Maps::default();
+        Size { parameters, layers, maps, input: [224; 2], views: 1, chunk: None, checkpoint: None }
     }
 
     #[test]
@@ -153,6 +204,21 @@ mod tests {
         assert_eq!(parts.estimate(&train).activations, whole.activations);
         assert!(ImageTrain::new(1, usize::MAX).batch_size > 1);
         assert_eq!(parts.estimate(&ImageTrain::new(1, usize::MAX)).total(), u64::MAX);
+    }
+
+    #[test]
+    fn a_residual_network_keeps_its_feature_maps() {
+        let resnet = AnyImageEncoderConfig::from(ResNetConfig::new(32, 3));
+        let maps = Maps::of_any(&resnet);
+        // Three stages of three blocks, each of half as many numbers as the one before.
+        let first = 32 * 32 * 16 * 4;
+        assert_eq!(maps, Maps { all: 4 * 3 * (first + first / 2 + first / 4), inputs: maps.all / 4 });
+        let of = |recompute| {
+            let train = ImageTrain { recompute, ..ImageTrain::new(1, 128) };
+            Size { maps, ..size(Layers::of_any(&resnet)) }.estimate(&train).activations
+        };
+        assert!(of(false) >= 128 * maps.all && of(true) < of(false) / 2);
+        assert_eq!(Maps::of_any(&VitConfig::new(32, 4, 1, 8).into()), Maps::default());
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod features;
 mod masked_patches;
 mod memory;
 pub(crate) mod outputs;
-mod predictor;
+pub(crate) mod predictor;
 mod respond;
 pub(crate) mod start;
 mod teacher;
@@ -22,7 +22,7 @@ mod without_classifier;
 pub use classification::ImageClassification;
 pub use config::{
     ImageDataSection, ImageDistillationSection, ImageEval, ImageModelSection, ImageRun, ImageRunConfig,
-    ImageTaskSection, ImageTrain, NewVit, PretrainedImageModel,
+    ImageTaskSection, ImageTrain, NewImageEncoder, NewResNet, NewVit, PretrainedImageModel,
 };
 pub use contrastive_views::{
     ContrastiveViewsRun, ContrastiveViewsRunConfig, ContrastiveViewsSection, train_contrastive_views,

@@ -19,7 +19,9 @@ use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::{Predictions, WithPictures};
 use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::huggingface::{Format, load_published, model_type};
-use cloze_model::vision::{ImageClassifier, ImageClassifierConfig, ImageEncoder, Vit, VitConfig};
+use cloze_model::vision::{
+    AnyImageClassifierConfig, AnyImageEncoder, AnyImageEncoderConfig, ImageClassifier, ImageEncoder,
+};
 use cloze_model::{HasBackbone, ParamInit};
 use cloze_ops::on_awake_cores;
 use serde_json::{Map, Value, json};
@@ -34,7 +36,7 @@ const BATCH: usize = 64;
 
 /// Whether a folder has a model of images.
 pub fn is_image_model(folder: &Path) -> bool {
-    matches!(model_type(folder), Ok(Some(kind)) if VitConfig::MODEL_TYPES.contains(&kind.as_str()))
+    matches!(model_type(folder), Ok(Some(kind)) if AnyImageEncoderConfig::MODEL_TYPES.contains(&kind.as_str()))
 }
 
 /// Whether the model of images in a folder is a classifier, as its configuration says.
@@ -53,8 +55,8 @@ pub fn has_classes(folder: &Path) -> Result<bool> {
 ///
 /// # Errors
 /// An unreadable file, or one that contradicts the model.
-pub(super) fn fitting_preprocessing(folder: &Path, vit: &VitConfig) -> Result<Preprocessing> {
-    let [height, width] = vit.image_size;
+pub(crate) fn fitting_preprocessing(folder: &Path, encoder: &AnyImageEncoderConfig) -> Result<Preprocessing> {
+    let [height, width] = encoder.image_size();
     let preprocessing = read_preprocessing(folder)?.unwrap_or_else(|| Preprocessing::to_size(height, width));
     let unfit = |reason: String| {
         let path = folder.join(PREPROCESSOR);
@@ -66,8 +68,8 @@ pub(super) fn fitting_preprocessing(folder: &Path, vit: &VitConfig) -> Result<Pr
             "inputs have {} × {} pixels, but the model takes {height} × {width}",
             found.0, found.1
         )),
-        Some(_) if vit.n_channels != 3 => {
-            unfit(format!("inputs have 3 numbers for each pixel, but the model takes {}", vit.n_channels))
+        Some(_) if encoder.n_channels() != 3 => {
+            unfit(format!("inputs have 3 numbers for each pixel, but the model takes {}", encoder.n_channels()))
         }
         Some(_) => Ok(preprocessing),
     }
@@ -98,8 +100,8 @@ pub(super) fn source_of_line(line: &str) -> Result<ImageSource> {
 /// A saved classifier of images. Can be shared between threads.
 #[derive(Debug)]
 pub struct ImagePredictor {
-    model: ImageClassifier<Vit>,
-    config: ImageClassifierConfig,
+    model: ImageClassifier<AnyImageEncoder>,
+    config: AnyImageClassifierConfig,
     preprocessing: Preprocessing,
     folder: PathBuf,
     device: Device,
@@ -113,7 +115,7 @@ impl ImagePredictor {
     /// Those of reading the folder; a `preprocessor_config.json` that contradicts the model.
     pub fn open(folder: &Path, device: &Device, int8: bool) -> Result<Self> {
         let (config, mut model, report) =
-            load_published::<ImageClassifierConfig>(folder, &mut ParamInit::new(device, 0))?;
+            load_published::<AnyImageClassifierConfig>(folder, &mut ParamInit::new(device, 0))?;
         if let Some(missing) = report.missing.into_iter().next() {
             return Err(TrainerError::NoTaskHead { folder: folder.into(), missing });
         }
@@ -121,7 +123,7 @@ impl ImagePredictor {
             true => quantize_int8(model.backbone_mut()),
             false => pack_weights(model.backbone_mut()),
         }
-        let preprocessing = fitting_preprocessing(folder, &config.vit)?;
+        let preprocessing = fitting_preprocessing(folder, &config.encoder())?;
         Ok(Self { model, config, preprocessing, folder: folder.into(), device: device.clone() })
     }
 
@@ -131,7 +133,7 @@ impl ImagePredictor {
     }
 
     /// The configuration of the model.
-    pub fn config(&self) -> &ImageClassifierConfig {
+    pub fn config(&self) -> &AnyImageClassifierConfig {
         &self.config
     }
 
@@ -142,7 +144,7 @@ impl ImagePredictor {
 
     /// The names of the classes.
     pub fn labels(&self) -> &[String] {
-        &self.config.labels
+        self.config.labels()
     }
 
     /// How images become inputs.
@@ -309,15 +311,14 @@ impl ImagePredictor {
         let n = images.examples().len();
         let logits = |batch: &ImageBatch, device: &Device| self.logits(pixels(batch, device));
         let (outputs, seconds) = timed_outputs(&logits, &images, n, eval.batch_size, &self.device, advanced)?;
-        let vit = &self.config.vit;
-        let [rows, columns] = vit.grid();
+        let encoder = self.config.encoder();
         let cost = Cost {
             parameters: n_parameters(&self.model),
             examples: n,
-            lengths: vec![rows * columns + vit.n_pieces(); n],
+            lengths: vec![encoder.n_states(); n],
             seconds,
             latencies: self.latencies(&images, singly)?,
-            flops: Some(n as f64 * vit.flops()),
+            flops: Some(n as f64 * encoder.flops()),
         };
         let predictions = predictions(self.labels(), &images, &outputs);
         let figures = figures(&predictions, eval.metric.as_deref())?;

@@ -8,7 +8,6 @@ use crate::embed::normalize;
 use crate::requests::Respond;
 use crate::{Result, TrainerError};
 use cloze_data::images::{DecodeLimits, Image, ImageBatch, Preprocessing, decode_image};
-use cloze_model::vision::VitConfig;
 use cloze_ops::on_awake_cores;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 
@@ -90,12 +89,6 @@ fn batch(units: &[&ImageUnit], preprocessing: &Preprocessing) -> ImageBatch {
     batch
 }
 
-/// The tokens of an image.
-fn tokens(vit: &VitConfig) -> usize {
-    let [rows, columns] = vit.grid();
-    rows * columns + vit.n_pieces()
-}
-
 impl Respond for ImagePredictor {
     type Request = ImageRequest;
     type Unit = ImageUnit;
@@ -106,7 +99,7 @@ impl Respond for ImagePredictor {
     }
 
     fn cost(&self, _: &ImageUnit) -> usize {
-        tokens(&self.config().vit)
+        self.config().encoder().n_states()
     }
 
     fn answer(&self, units: &[&ImageUnit]) -> Vec<Result<ImageOutput>> {
@@ -132,7 +125,7 @@ impl Respond for ImageEmbedder {
     }
 
     fn cost(&self, _: &ImageUnit) -> usize {
-        tokens(self.config())
+        self.config().n_states()
     }
 
     fn answer(&self, units: &[&ImageUnit]) -> Vec<Result<Vec<f32>>> {

@@ -3,7 +3,7 @@
 use super::classification::ImageClassification;
 use super::config::{ImageEval, ImageModelSection, ImageRunConfig, ImageTrain, PretrainedImageModel};
 use super::data::{ImageSplits, Reading, bad_setting};
-use super::memory::{Layers, Size};
+use super::memory::{Layers, Maps, Size};
 use super::teacher::ImageTeacher;
 use crate::config::Common;
 use crate::engine::run_folder::RunFolder;
@@ -22,7 +22,9 @@ use cloze_data::images::{ImageData, Preprocessing};
 use cloze_evaluation::table::{self, grouped};
 use cloze_model::blocks::merge_lora;
 use cloze_model::huggingface::{FloatType, load_published_as, read_published, save_published};
-use cloze_model::vision::{ImageClassifier, ImageClassifierConfig, PatchPositions, Vit, VitConfig};
+use cloze_model::vision::{
+    AnyImageClassifierConfig, AnyImageEncoder, AnyImageEncoderConfig, ImageClassifier, PatchPositions,
+};
 use cloze_model::{Backbone, HasBackbone, ParamInit, first_layers, freeze};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -67,14 +69,14 @@ pub fn train_images(
     let mut init = ParamInit::new(&device, derive_seed(config.common.run.seed, &[INIT_STREAM]));
     check_memory(config, &labels, size, options, progress)?;
     let (shape, mut model, new) = initial_model(config, &labels, size, &mut init)?;
-    model.encoder.encoder.recompute = config.train.recompute;
+    model.encoder.set_recompute(config.train.recompute);
 
     let mut settings = settings(&config.common, &config.train, &config.eval, splits.train.examples().len());
     if let Some(decay) = config.model.as_pretrained().and_then(|section| section.layer_decay) {
         settings.optimizer.groups.extend(layer_decay(&model, decay));
     }
     introduce(config, &splits, &shape, &model, settings.steps, &new, progress);
-    let form = VitForm { config: shape, preprocessing: preprocessing.clone() };
+    let form = PublishedForm { config: shape, preprocessing: preprocessing.clone() };
     let mut recipe = ImageClassification::new(splits, &config.train, &config.eval)?
         .with_form(Box::new(form))
         .with_label_smoothing(config.task.label_smoothing());
@@ -106,23 +108,27 @@ fn check_memory(
     options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<()> {
-    let (vit, checkpoint) = match &config.model {
-        ImageModelSection::Vit(section) => (section.vit(size), None),
+    let (encoder, checkpoint): (AnyImageEncoderConfig, _) = match &config.model {
+        ImageModelSection::Vit(section) => (section.vit(size).into(), None),
+        ImageModelSection::Resnet(section) => (section.resnet(size).into(), None),
         ImageModelSection::Pretrained(section) => {
-            let vit: VitConfig = read_published(&section.path)?;
-            (vit.with_image_size(size).with_pooling(section.pooling), Some(section))
+            let mut encoder: AnyImageEncoderConfig = read_published(&section.path)?;
+            follow(section, &mut encoder)?;
+            (encoder.with_image_size(size), Some(section))
         }
     };
-    vit.validate()?;
+    encoder.validate()?;
     let is_frozen = checkpoint.is_some_and(|section| {
         !section.freeze.is_empty() || section.freeze_layers.is_some() || section.lora.is_some()
     });
     let device = options.device.clone().autodiff();
-    let model = vit.init_classifier(labels.len().max(1), &mut ParamInit::new(&device, 0).deferred());
+    let shape = AnyImageClassifierConfig::new(encoder.clone(), labels.to_vec());
+    let model = shape.init(&mut ParamInit::new(&device, 0).deferred());
     let parameters = n_parameters(&model);
     Size {
         parameters: [parameters, if is_frozen { 0 } else { parameters }],
-        layers: vec![Layers::of(&vit)],
+        layers: Layers::of_any(&encoder),
+        maps: Maps::of_any(&encoder),
         input: size,
         views: 1,
         chunk: None,
@@ -137,52 +143,87 @@ fn initial_model(
     labels: &[String],
     size: [usize; 2],
     init: &mut ParamInit,
-) -> Result<(ImageClassifierConfig, ImageClassifier<Vit>, String)> {
+) -> Result<(AnyImageClassifierConfig, ImageClassifier<AnyImageEncoder>, String)> {
+    let new = |encoder: AnyImageEncoderConfig, init: &mut ParamInit| {
+        let shape = AnyImageClassifierConfig::new(encoder, labels.to_vec());
+        let model = shape.init(init);
+        Ok((shape, model, "all".into()))
+    };
     let section = match &config.model {
         ImageModelSection::Pretrained(section) => section,
-        ImageModelSection::Vit(section) => {
-            let shape =
-                ImageClassifierConfig::new(section.vit(size), labels.len()).with_labels(labels.to_vec());
-            let model = shape.init(init);
-            return Ok((shape, model, "all".into()));
-        }
+        ImageModelSection::Vit(section) => return new(section.vit(size).into(), init),
+        ImageModelSection::Resnet(section) => return new(section.resnet(size).into(), init),
     };
-    let saved: VitConfig = read_published(&section.path)?;
-    let mut vit = saved.clone().with_pooling(section.pooling);
-    vit.hidden_dropout = section.hidden_dropout.unwrap_or(vit.hidden_dropout);
-    vit.attention_dropout = section.attention_dropout.unwrap_or(vit.attention_dropout);
-    vit.stochastic_depth = section.stochastic_depth;
-    if vit.positions == PatchPositions::Sinusoidal {
-        // As in transformers, a checkpoint's are learned further; MAE's own fine-tuning does so too.
-        vit.positions = PatchPositions::Learned;
+    let mut encoder: AnyImageEncoderConfig = read_published(&section.path)?;
+    follow(section, &mut encoder)?;
+    let mut shape = AnyImageClassifierConfig::new(encoder.clone(), labels.to_vec());
+    match &mut shape {
+        AnyImageClassifierConfig::Vit(shape) => {
+            shape.distillation_head = shape.vit.distillation_piece && config.distillation.is_some();
+        }
+        _ if config.distillation.is_some() => {
+            let expected = "a checkpoint with a piece that learns from the teacher, a DeiT's";
+            return Err(bad_setting("model.path", section.path.display(), expected.into()));
+        }
+        _ => (),
     }
-    let mut shape = ImageClassifierConfig::new(vit, labels.len()).with_labels(labels.to_vec());
-    shape.distillation_head = shape.vit.distillation_piece && config.distillation.is_some();
     // A head of the same classes is the checkpoint's.
-    let same_head = read_published::<ImageClassifierConfig>(&section.path)
-        .is_ok_and(|saved| saved.labels == labels && saved.distillation_head == shape.distillation_head);
+    let same_head = read_published::<AnyImageClassifierConfig>(&section.path).is_ok_and(|saved| {
+        saved.labels() == labels && saved.has_distillation_head() == shape.has_distillation_head()
+    });
     let (model, new) = match same_head {
         true => (load_published_as(&shape, &section.path, init)?.0, String::new()),
         false => {
-            let (vit, _) = load_published_as(&shape.vit, &section.path, init)?;
+            let (encoder, _) = load_published_as(&encoder, &section.path, init)?;
             let mut model = shape.init(init);
-            model.encoder = vit;
+            model.encoder = encoder;
             (model, "head".into())
         }
     };
     let model = ImageClassifier { encoder: model.encoder.with_image_size(size), ..model };
-    shape.vit = shape.vit.with_image_size(size);
+    let shape = shape.with_image_size(size);
     shape.validate()?;
     let model = prepare(section, model, init)?;
     Ok((shape, model, new))
 }
 
+/// Changes a checkpoint's configuration as the section says.
+///
+/// # Errors
+/// A setting that the network has no use for.
+pub(crate) fn follow(section: &PretrainedImageModel, encoder: &mut AnyImageEncoderConfig) -> Result<()> {
+    match encoder {
+        AnyImageEncoderConfig::Vit(vit) => {
+            vit.pooling = section.pooling;
+            vit.hidden_dropout = section.hidden_dropout.unwrap_or(vit.hidden_dropout);
+            vit.attention_dropout = section.attention_dropout.unwrap_or(vit.attention_dropout);
+            vit.stochastic_depth = section.stochastic_depth;
+            if vit.positions == PatchPositions::Sinusoidal {
+                // As in transformers, a checkpoint's are learned further; MAE's own fine-tuning does so too.
+                vit.positions = PatchPositions::Learned;
+            }
+        }
+        _ => {
+            for (key, p) in [
+                ("model.hidden_dropout", section.hidden_dropout),
+                ("model.attention_dropout", section.attention_dropout),
+                ("model.stochastic_depth", Some(section.stochastic_depth)),
+            ] {
+                if let Some(p) = p.filter(|p| *p > 0.0) {
+                    return Err(bad_setting(key, p, "0: a residual network has none".into()));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Attaches adapters and freezes parts, as configured.
 fn prepare(
     section: &PretrainedImageModel,
-    mut model: ImageClassifier<Vit>,
+    mut model: ImageClassifier<AnyImageEncoder>,
     init: &mut ParamInit,
-) -> Result<ImageClassifier<Vit>> {
+) -> Result<ImageClassifier<AnyImageEncoder>> {
     if let Some(adapters) = &section.lora {
         model.encoder = adapters.attach(model.encoder, init)?;
     }
@@ -234,16 +275,21 @@ pub(crate) fn settings(
 fn introduce(
     config: &ImageRunConfig,
     splits: &ImageSplits,
-    shape: &ImageClassifierConfig,
-    model: &ImageClassifier<Vit>,
+    shape: &AnyImageClassifierConfig,
+    model: &ImageClassifier<AnyImageEncoder>,
     steps: u64,
     new: &str,
     progress: &mut dyn RunProgress,
 ) {
     let n =
         |data: Option<&ImageData>| data.map_or(String::new(), |data| grouped(data.examples().len() as u64));
-    let [height, width] = shape.vit.image_size;
-    let [rows, columns] = shape.vit.grid();
+    let ([height, width], sizes) = (shape.image_size(), model.backbone().shape());
+    let (grid, places) = match shape.encoder() {
+        AnyImageEncoderConfig::Vit(vit) => (vit.grid(), "patches"),
+        AnyImageEncoderConfig::ResNet(resnet) => (resnet.grid(), "places at the end"),
+        _ => ([0; 2], "places"),
+    };
+    let [rows, columns] = grid;
     let checkpoint = config.model.as_pretrained().map(|section| section.path.display().to_string());
     progress.note(&table::facts(
         "images",
@@ -251,11 +297,11 @@ fn introduce(
             ("train", n(Some(&splits.train))),
             ("dev", n(splits.dev.as_ref())),
             ("test", n(splits.test.as_ref())),
-            ("classes", shape.labels.join(", ")),
-            ("input", format!("{height} × {width}, {rows} × {columns} patches")),
+            ("classes", shape.labels().join(", ")),
+            ("input", format!("{height} × {width}, {rows} × {columns} {places}")),
             ("steps", grouped(steps)),
-            ("layers", shape.vit.n_layers.to_string()),
-            ("width", shape.vit.d_model.to_string()),
+            ("layers", sizes.n_layers.to_string()),
+            ("width", sizes.d_model.to_string()),
             ("parameters", grouped(model.num_params() as u64)),
             ("checkpoint", checkpoint.unwrap_or_default()),
             ("new", new.to_owned()),
@@ -265,19 +311,23 @@ fn introduce(
     ));
 }
 
-/// A classifier with a ViT, in transformers' format.
-struct VitForm {
-    config: ImageClassifierConfig,
+/// A classifier in a folder: in transformers' format, or where it has none in ours.
+struct PublishedForm {
+    config: AnyImageClassifierConfig,
     preprocessing: Preprocessing,
 }
 
-impl Form<ImageClassifier<Vit>> for VitForm {
-    fn save(&self, model: &ImageClassifier<Vit>, folder: &Path) -> Result<()> {
+impl Form<ImageClassifier<AnyImageEncoder>> for PublishedForm {
+    fn save(&self, model: &ImageClassifier<AnyImageEncoder>, folder: &Path) -> Result<()> {
         save_published(folder, &merge_lora(model.clone()), &self.config, FloatType::F32)?;
         Ok(self.preprocessing.write(&folder.join(PREPROCESSOR))?)
     }
 
-    fn load(&self, model: ImageClassifier<Vit>, folder: &Path) -> Result<ImageClassifier<Vit>> {
+    fn load(
+        &self,
+        model: ImageClassifier<AnyImageEncoder>,
+        folder: &Path,
+    ) -> Result<ImageClassifier<AnyImageEncoder>> {
         let device: Device = model.head.weight.lazy_device();
         let (loaded, _) = load_published_as(&self.config, folder, &mut ParamInit::new(&device, 0))?;
         Ok(loaded)

@@ -5,7 +5,7 @@ use crate::values::{classified, trained};
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_model::vision::{
     ImageClassifierConfig, ImagePooling, Mae, MaeConfig, MaeDecoderConfig, MaskedPatches, PatchPositions,
-    SimClr, VitConfig, nt_xent,
+    ResNetClassifierConfig, ResNetConfig, SimClr, VitConfig, nt_xent,
 };
 
 fn config() -> VitConfig {
@@ -38,6 +38,13 @@ pub fn resized(device: &Device) -> Values {
 
 pub fn deit(device: &Device) -> Values {
     of(&ImageClassifierConfig::new(config().with_distillation_piece(true), 5), [12, 12], device)
+}
+
+/// Images with odd sides, which strides leave a part of.
+pub fn resnet(device: &Device) -> Values {
+    let encoder = ResNetConfig::new(13, 2).with_widths(vec![8, 12]).with_group_width(4);
+    let config = ResNetClassifierConfig::new(encoder, ["a", "b", "c"].map(str::to_owned).to_vec());
+    classified(device, |init| config.init(init), |model, device| model.forward(pixels(3, 13, 10, device)))
 }
 
 /// The errors of the patches as logits; the loss is the mean of the four that are masked.

@@ -68,6 +68,7 @@ pub const CASES: &[Case] = &[
     Case { name: "ViT", run: images::vit },
     Case { name: "ViT, resized positions, mean of patches", run: images::resized },
     Case { name: "DeiT, both heads", run: images::deit },
+    Case { name: "residual network", run: images::resnet },
     Case { name: "MAE", run: images::mae },
     Case { name: "SimCLR", run: images::simclr },
     Case { name: "captions, soft attention", run: captions::soft },

@@ -260,8 +260,8 @@ impl Served {
     /// Height and width that images are resized to, of a model of images.
     pub fn image_size(&self) -> Option<[usize; 2]> {
         match &self.kind {
-            Kind::Classifies(queue) => Some(queue.model().config().vit.image_size),
-            Kind::EmbedsImages(queue) => Some(queue.model().config().image_size),
+            Kind::Classifies(queue) => Some(queue.model().config().image_size()),
+            Kind::EmbedsImages(queue) => Some(queue.model().config().image_size()),
             _ => None,
         }
     }

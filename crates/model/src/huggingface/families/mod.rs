@@ -30,6 +30,7 @@ mod own;
 mod pruned_heads;
 mod recurrent;
 mod recurrent_tasks;
+mod resnet;
 mod roberta;
 mod rope_parameters;
 mod seq2seq;

@@ -3,16 +3,17 @@
 
 use super::super::fields::Fields;
 use super::super::keys::CONFIG_KEYS;
+use super::super::names::listed;
 use super::super::published::{Format, Published};
 use super::super::{TensorRule, TensorRules};
-use super::{decoder, gpt2, own, vit};
+use super::{decoder, gpt2, own, resnet, vit};
 use crate::captions::{
     AnyCaptionDecoder, AnyCaptionDecoderConfig, Captioner, CaptionerConfig, Looking, RecurrentCaptionConfig,
     TransformerCaptionConfig,
 };
 use crate::gpt::GptConfig;
 use crate::seq2seq::SpecialTokens;
-use crate::vision::{AnyImageEncoder, AnyImageEncoderConfig, VitConfig};
+use crate::vision::{AnyImageEncoder, AnyImageEncoderConfig, ResNetConfig};
 use crate::{ParamInit, Result};
 use serde_json::{Map, Value};
 
@@ -37,10 +38,11 @@ fn part<T>(fields: &Fields, key: &str, read: impl FnOnce(&Fields) -> Result<T>) 
 
 fn read_encoder(fields: &Fields) -> Result<AnyImageEncoderConfig> {
     match fields.text("model_type")? {
-        Some(found) if VitConfig::MODEL_TYPES.contains(&found) => Ok(vit::read(fields)?.into()),
+        Some(found) if AnyImageEncoderConfig::MODEL_TYPES.contains(&found) => AnyImageEncoderConfig::read(fields),
         found => {
             let found = found.map_or(Value::Null, Value::from);
-            Err(fields.refuse("model_type", &found, "an image encoder: \"vit\", \"deit\" or \"vit_mae\""))
+            let known = listed(AnyImageEncoderConfig::MODEL_TYPES.iter().copied());
+            Err(fields.refuse("model_type", &found, &format!("an image encoder, {known}")))
         }
     }
 }
@@ -132,10 +134,17 @@ impl Format for CaptionerConfig {
     fn write(&self, map: &mut Map<String, Value>) -> Result<()> {
         self.validate()?;
         let (mut encoder, mut decoder) = (Map::new(), Map::new());
+        // What a configuration does not say itself is its first type.
+        encoder.insert("model_type".into(), vit::VIT.into());
         match &self.encoder {
             AnyImageEncoderConfig::Vit(config) => config.write(&mut encoder)?,
+            AnyImageEncoderConfig::ResNet(config) => {
+                encoder.insert("model_type".into(), ResNetConfig::MODEL_TYPES[0].into());
+                config.write(&mut encoder)?;
+            }
         }
-        let of_transformers = encoder.get("model_type").and_then(Value::as_str) != Some(vit::OWN);
+        let of_transformers =
+            [vit::VIT, vit::DEIT].map(Some).contains(&encoder.get("model_type").and_then(Value::as_str));
         match &self.decoder {
             AnyCaptionDecoderConfig::Transformer(config) => {
                 gpt2::write_fields(&config.gpt, &mut decoder);
@@ -168,6 +177,7 @@ impl Format for CaptionerConfig {
     fn rules(&self) -> TensorRules {
         let encoder = match &self.encoder {
             AnyImageEncoderConfig::Vit(config) => vit::rules(config),
+            AnyImageEncoderConfig::ResNet(config) => resnet::rules(config),
         };
         let decoder = match &self.decoder {
             // The others are named by their parameters' paths.
@@ -193,6 +203,7 @@ impl Format for CaptionerConfig {
     fn telling(&self) -> Vec<(String, Vec<usize>)> {
         let encoder = match &self.encoder {
             AnyImageEncoderConfig::Vit(config) => vit::telling(config),
+            AnyImageEncoderConfig::ResNet(config) => resnet::telling(config),
         };
         let mut all: Vec<_> =
             encoder.into_iter().map(|(name, shape)| (format!("encoder.{name}"), shape)).collect();
@@ -242,7 +253,7 @@ impl Published for CaptionerConfig {
 mod tests {
     use super::own::tests::comes_back;
     use super::*;
-    use crate::vision::PatchPositions;
+    use crate::vision::{PatchPositions, VitConfig};
 
     #[test]
     fn a_saved_captioner_is_the_captioner() {
@@ -262,7 +273,9 @@ mod tests {
         ] {
             comes_back(&CaptionerConfig::new(vit.clone(), decoder.clone(), tokens.clone()));
             let other = vit.clone().with_positions(PatchPositions::Sinusoidal);
-            comes_back(&CaptionerConfig::new(other, decoder, tokens.clone()));
+            comes_back(&CaptionerConfig::new(other, decoder.clone(), tokens.clone()));
+            let resnet = ResNetConfig { widths: vec![4, 8], group_width: 2, ..ResNetConfig::new(12, 1) };
+            comes_back(&CaptionerConfig::new(resnet, decoder, tokens.clone()));
         }
     }
 }

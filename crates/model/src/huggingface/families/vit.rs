@@ -12,12 +12,12 @@ use crate::vision::{ImageClassifier, ImageClassifierConfig, ImagePooling, PatchP
 use crate::{ParamInit, Result};
 use serde_json::{Map, Value};
 
-const VIT: &str = "vit";
-const DEIT: &str = "deit";
+pub(super) const VIT: &str = "vit";
+pub(super) const DEIT: &str = "deit";
 pub(super) const MAE: &str = "vit_mae";
 
 /// This project's own format, whose configuration is below [`VIT`].
-pub(super) const OWN: &str = "cloze-vit";
+const OWN: &str = "cloze-vit";
 
 /// DeiT's class with a second head.
 const WITH_TEACHER: &str = "DeiTForImageClassificationWithTeacher";
