@@ -124,9 +124,9 @@ fn embed(graph: &mut Graph, vit: &Vit, config: &VitConfig) -> Result<Value> {
         ("distillation_piece", embeddings.distillation_piece.as_ref()),
     ];
     let mut all = Vec::new();
-    let batch = graph.shape(&pixels, 0, 1);
     for (name, piece) in pieces {
         let Some(piece) = piece else { continue };
+        let batch = graph.shape(&pixels, 0, 1);
         let piece = graph.parameter(name, piece.val());
         let one = graph.ints(&[1, d_model as i64]);
         let shape = graph.concat(&[&batch, &one], 0);
