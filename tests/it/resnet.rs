@@ -46,9 +46,9 @@ fn states_and_logits_are_those_of_torch() {
         let pixels = golden.float::<4>("pixels", &device);
         let close = |what, found: Tensor<3>| {
             let expected = golden.data(what);
-            let found = found.into_data().convert::<f32>();
+            let found = found.into_data();
             let shape = expected.shape().clone();
-            let found = TensorData::new(found.to_vec::<f32>().unwrap(), shape);
+            let found = TensorData::new(found.iter::<f32>().collect::<Vec<f32>>(), shape);
             assert_close(what, &found, &expected, TOLERANCE);
         };
         let states = model.encoder.forward(pixels.clone());
