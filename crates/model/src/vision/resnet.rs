@@ -134,24 +134,34 @@ impl ResNetConfig {
 
     /// Rows and columns of states of an image of the configured size.
     pub fn grid(&self) -> [usize; 2] {
-        // A stage has half the rows and columns of the one before if it has more channels.
-        let halvings = self.widths.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        self.image_size.map(|side| (0..halvings).fold(side, |side, _| side.div_ceil(2)))
+        self.stages().last().map_or(self.image_size, |(grid, _)| grid)
+    }
+
+    /// Rows and columns, and channels, of each stage.
+    pub fn stages(&self) -> impl Iterator<Item = ([usize; 2], usize)> {
+        let mut grid = self.image_size;
+        let mut below = None;
+        self.widths.iter().map(move |width| {
+            // A stage has half the rows and columns of the one before if it has more channels.
+            if below.replace(*width).is_some_and(|below| below != *width) {
+                grid = grid.map(|side| side.div_ceil(2));
+            }
+            (grid, *width)
+        })
     }
 
     /// The floating-point operations of an image's way through the network, with a product and a sum counted as two: the
     /// convolutions.
     pub fn flops(&self) -> f64 {
-        let of_map = |stage: usize, d_in: usize, d_out: usize| {
-            let [height, width] = self.image_size.map(|side| side.div_ceil(1 << stage.min(31)) as f64);
-            2.0 * 9.0 * height * width * d_in as f64 * d_out as f64
+        let of_map = |[rows, columns]: [usize; 2], d_in: usize, d_out: usize| {
+            2.0 * 9.0 * (rows * columns) as f64 * d_in as f64 * d_out as f64
         };
         let mut below = self.widths.first().copied().unwrap_or(0);
-        let mut flops = of_map(0, self.n_channels, below);
-        for (stage, width) in self.widths.iter().enumerate() {
+        let mut flops = of_map(self.image_size, self.n_channels, below);
+        for (grid, width) in self.stages() {
             for _ in 0..self.n_blocks {
-                flops += of_map(stage, below, *width) + of_map(stage, *width, *width);
-                below = *width;
+                flops += of_map(grid, below, width) + of_map(grid, width, width);
+                below = width;
             }
         }
         flops
@@ -309,6 +319,16 @@ impl ResNetClassifierConfig {
 mod tests {
     use super::*;
     use burn::tensor::{Device, Distribution, Tolerance};
+
+    #[test]
+    fn work_is_that_of_the_papers_model() {
+        let config = ResNetConfig::new(32, 3);
+        // Its 41 million products (He et al. 2016, §4.2, counted by others), each with a sum.
+        assert!((config.flops() / 2.0 - 40.55e6).abs() < 0.05e6, "{}", config.flops());
+        let stages: Vec<_> = config.stages().collect();
+        assert_eq!(stages, [([32, 32], 16), ([16, 16], 32), ([8, 8], 64)]);
+        assert_eq!(config.grid(), [8, 8]);
+    }
 
     #[test]
     fn it_has_the_papers_parameters_and_grid() {

@@ -1,6 +1,8 @@
 //! Learning from pairs of views without labels (Chen et al. 2020, "SimCLR"): config, recipe and run.
 
-use super::config::{FREE_KEYS, ImageDataSection, ImageEval, ImageTaskSection, ImageTrain, NewImageEncoder, of_model};
+use super::config::{
+    FREE_KEYS, ImageDataSection, ImageEval, ImageTaskSection, ImageTrain, NewImageEncoder, of_model,
+};
 use super::data::{ImageSplits, pixels};
 use super::features::probe;
 use super::memory::{Layers, Maps, Size};

@@ -57,7 +57,8 @@ impl ImageEmbedder {
     /// # Errors
     /// Those of reading the folder; a `preprocessor_config.json` that contradicts the model.
     pub fn open(folder: &Path, config: ImageEmbedConfig, device: &Device) -> Result<Self> {
-        let (shape, mut encoder, _) = load_published::<AnyImageEncoderConfig>(folder, &mut ParamInit::new(device, 0))?;
+        let (shape, mut encoder, _) =
+            load_published::<AnyImageEncoderConfig>(folder, &mut ParamInit::new(device, 0))?;
         match config.int8 {
             true => quantize_int8(&mut encoder),
             false => pack_weights(&mut encoder),

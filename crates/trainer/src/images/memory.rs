@@ -86,11 +86,9 @@ impl Maps {
     }
 
     fn of(resnet: &ResNetConfig) -> Self {
-        let [height, width] = resnet.image_size.map(|side| side as u64);
         let mut maps = Self::default();
-        for (stage, channels) in resnet.widths.iter().enumerate() {
-            let place = |side: u64| side.div_ceil(1 << stage.min(63));
-            let map = product([place(height), place(width), *channels as u64, FLOAT]);
+        for ([rows, columns], channels) in resnet.stages() {
+            let map = product([rows as u64, columns as u64, channels as u64, FLOAT]);
             let blocks = resnet.n_blocks as u64;
             // Of a block both convolutions' outputs and what is normalised of each.
             maps.all = maps.all.saturating_add(product([4, map, blocks]));

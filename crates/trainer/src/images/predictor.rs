@@ -68,9 +68,10 @@ pub(crate) fn fitting_preprocessing(folder: &Path, encoder: &AnyImageEncoderConf
             "inputs have {} × {} pixels, but the model takes {height} × {width}",
             found.0, found.1
         )),
-        Some(_) if encoder.n_channels() != 3 => {
-            unfit(format!("inputs have 3 numbers for each pixel, but the model takes {}", encoder.n_channels()))
-        }
+        Some(_) if encoder.n_channels() != 3 => unfit(format!(
+            "inputs have 3 numbers for each pixel, but the model takes {}",
+            encoder.n_channels()
+        )),
         Some(_) => Ok(preprocessing),
     }
 }

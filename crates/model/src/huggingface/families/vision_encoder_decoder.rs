@@ -38,7 +38,9 @@ fn part<T>(fields: &Fields, key: &str, read: impl FnOnce(&Fields) -> Result<T>) 
 
 fn read_encoder(fields: &Fields) -> Result<AnyImageEncoderConfig> {
     match fields.text("model_type")? {
-        Some(found) if AnyImageEncoderConfig::MODEL_TYPES.contains(&found) => AnyImageEncoderConfig::read(fields),
+        Some(found) if AnyImageEncoderConfig::MODEL_TYPES.contains(&found) => {
+            AnyImageEncoderConfig::read(fields)
+        }
         found => {
             let found = found.map_or(Value::Null, Value::from);
             let known = listed(AnyImageEncoderConfig::MODEL_TYPES.iter().copied());

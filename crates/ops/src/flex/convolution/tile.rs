@@ -164,7 +164,6 @@ mod avx512 {
             for [a_run, b_run] in runs {
                 let (mut a, mut b) = (a.add(*a_run), b.add(*b_run));
                 for _ in 0..len {
-                    // A loop, because the instructions are not inlined into `array::from_fn`, at three times the time.
                     let mut y = [_mm512_setzero_ps(); V];
                     for (v, y) in y.iter_mut().enumerate() {
                         *y = _mm512_loadu_ps(b.add(v * LANES));
