@@ -2,13 +2,14 @@
 
     python benches/peers/images.py step vit|resnet|mae STEPS f32|bf16
     python benches/peers/images.py predict FOLDER BATCH ROUNDS f32|bf16|int8
-    python benches/peers/images.py make FOLDER
+    python benches/peers/images.py caption FOLDER BATCH ROUNDS f32|bf16|int8
+    python benches/peers/images.py make|make-captioner FOLDER
 
 `step`: a step with fused AdamW and clipping, at the sizes of `configs/cifar10-vit.toml`, `cifar10-cnn.toml` and `cifar10-mae.toml`;
 transformers has no ResNet with group normalisation, so it is torch's layers here, in channels last, which is faster than torch's order. `bf16` is
 torch's autocast. `predict`: the logits of a batch of images of the model's size, each made from bytes by the processor's
-arithmetic; `bf16` are weights of that type, `int8` is torch's dynamic quantization of linear maps. `make` writes a ViT-B/16 of
-random weights. Prints one JSON line with the median and the process's peak memory; a rate counts images. Threads are torch's
+arithmetic; `bf16` are weights of that type, `int8` is torch's dynamic quantization of linear maps. `caption`: captions of 16 tokens of a batch of such images by
+`generate` with 5 beams. `make` writes a ViT-B/16 of random weights, `make-captioner` one with a GPT-2 on it. Prints one JSON line with the median and the process's peak memory; a rate counts images. Threads are torch's
 default; set OMP_NUM_THREADS to choose.
 
     pip install torch==2.9.0 transformers==4.57.6
@@ -21,6 +22,8 @@ import sys
 import time
 
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import GPT2Config, PreTrainedTokenizerFast, VisionEncoderDecoderConfig, VisionEncoderDecoderModel
 from transformers.models.vit import ViTConfig, ViTForImageClassification
 from transformers.models.vit_mae import ViTMAEConfig, ViTMAEForPreTraining
 
@@ -114,12 +117,48 @@ def predict(folder, batch, rounds, precision):
     report(times, batch)
 
 
+def caption(folder, batch, rounds, precision):
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    model = VisionEncoderDecoderModel.from_pretrained(folder, dtype=dtype).eval()
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    if precision == "int8":
+        model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
+    side = model.config.encoder.image_size
+    grey = (torch.arange(side * side) * 7919 % 256).to(torch.uint8).view(1, 1, side, side).expand(batch, 3, side, side)
+    times = []
+    with torch.inference_mode():
+        for round in range(rounds + 1):
+            start = time.perf_counter()
+            pixels = ((grey * (1 / 255)) - 0.5) / 0.5
+            ids = model.generate(pixels.to(dtype), num_beams=5, max_new_tokens=16, min_new_tokens=16, do_sample=False)
+            tokenizer.batch_decode(ids, skip_special_tokens=True)
+            if round > 0:
+                times.append((time.perf_counter() - start) * 1e3)
+    report(times, batch)
+
+
+def make_captioner(folder):
+    words = ["<s>", "</s>", "<unk>", *(f"w{number}" for number in range(50_254))]
+    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>", pad_token="</s>",
+                            unk_token="<unk>").save_pretrained(folder)
+    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(
+        ViTConfig(), GPT2Config(bos_token_id=0, eos_token_id=1))
+    config.decoder_start_token_id, config.eos_token_id, config.pad_token_id = 0, 1, 1
+    VisionEncoderDecoderModel(config=config).save_pretrained(folder)
+
+
 torch.manual_seed(0)
 match sys.argv[1:]:
     case ["step", what, steps, precision]:
         steps_of(what, int(steps), precision)
     case ["predict", folder, batch, rounds, precision]:
         predict(folder, int(batch), int(rounds), precision)
+    case ["caption", folder, batch, rounds, precision]:
+        caption(folder, int(batch), int(rounds), precision)
+    case ["make-captioner", folder]:
+        make_captioner(folder)
     case ["make", folder]:
         ViTForImageClassification(ViTConfig(num_labels=1000)).save_pretrained(folder)
     case _:

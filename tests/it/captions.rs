@@ -179,7 +179,7 @@ fn what_a_part_says_is_followed_or_refused() {
             true.into(),
             "`scale_attn_by_inverse_layer_idx` is true",
         ),
-        ("decoder", "a_new_switch", true.into(), "a_new_switch"),
+        ("decoder", "quantization_config", 4.into(), "quantization_config"),
         ("encoder", "model_type", "swin".into(), "`model_type` is \"swin\", expected an image encoder"),
         ("encoder", "patch_size", 0.into(), "`patch_size` is 0"),
     ] {

@@ -2,6 +2,7 @@
 //!
 //!     cargo bench -p cloze-trainer --bench images -- step vit|resnet|mae STEPS f32|bf16
 //!     cargo bench -p cloze-trainer --bench images -- predict FOLDER BATCH ROUNDS f32|bf16|int8
+//!     cargo bench -p cloze-trainer --bench images -- caption FOLDER BATCH ROUNDS f32|bf16|int8
 //!
 //! The sizes of steps are those of `configs/cifar10-vit.toml`, `cifar10-cnn.toml` and `cifar10-mae.toml`; `benches/peers/images.py` makes the same
 //! ones. Prints one JSON line with the median and the process's peak memory; a rate counts images. `cargo xtask bench images`
@@ -19,6 +20,7 @@ use cloze_model::tasks::classification_loss;
 use cloze_model::vision::{
     ImageClassifier, ImageEncoder, Mae, MaeConfig, MaeDecoderConfig, MaskedPatches, ResNetConfig, VitConfig,
 };
+use cloze_trainer::captions::{DescribeConfig, ImageDescriber};
 use cloze_trainer::engine::optimizer::{Optimizer, OptimizerConfig};
 use cloze_trainer::engine::replicas::Alone;
 use cloze_trainer::engine::step::{StepConfig, step};
@@ -44,9 +46,15 @@ fn main() {
             let [batch, rounds] = [batch, rounds].map(|number| number.parse().expect("a number"));
             predict(folder.as_ref(), batch, rounds, precision);
         }
+        ["caption", folder, batch, rounds, precision] => {
+            let [batch, rounds] = [batch, rounds].map(|number| number.parse().expect("a number"));
+            caption(folder.as_ref(), batch, rounds, precision);
+        }
         // A bare `cargo bench` runs every benchmark.
         _ => {
-            println!("images: step vit|resnet|mae STEPS f32|bf16 | predict FOLDER BATCH ROUNDS f32|bf16|int8")
+            println!(
+                "images: step vit|resnet|mae STEPS f32|bf16 | predict|caption FOLDER BATCH ROUNDS f32|bf16|int8"
+            )
         }
     }
 }
@@ -192,6 +200,30 @@ fn predict(folder: &Path, batch: usize, rounds: usize, precision: &str) {
         let start = Instant::now();
         let answer = || predictor.predict(examples(), batch, &mut |_| {}).expect("answers");
         with_precision(precision_of(precision), answer);
+        // One warms up.
+        if round > 0 {
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    print(median(times), batch);
+}
+
+/// Captions of 16 tokens by a beam of 5, from bytes to text.
+fn caption(folder: &Path, batch: usize, rounds: usize, precision: &str) {
+    let mut config = DescribeConfig::default();
+    let settings = &mut config.decoding.settings;
+    (settings.beams, settings.max_new, settings.min_new) = (Some(5), Some(16), Some(16));
+    config.int8 = precision == "int8";
+    let describer = ImageDescriber::open(folder, &config, &Device::flex()).expect("a captioner");
+    let (height, width) = describer.preprocessing().input_size().expect("a size");
+    let grey: Vec<u8> = (0..height * width).map(|i| (i * 7919 % 256) as u8).collect();
+    let image = ImageSource::Grey { width, values: grey.into() };
+    let mut times = Vec::new();
+    for round in 0..=rounds {
+        let start = Instant::now();
+        let describe = || describer.describe(vec![image.clone(); batch]).expect("captions");
+        let described = with_precision(precision_of(precision), describe);
+        assert_eq!(described.images.len(), batch);
         // One warms up.
         if round > 0 {
             times.push(start.elapsed().as_secs_f64() * 1e3);

@@ -267,13 +267,13 @@ fn of_the_repository() -> Reference {
 
 /// The heading of the kind of run that a file is.
 fn title_of(config: &toml::Table) -> &'static str {
-    let objective = config.get("objective").and_then(|table| table.get("kind")).and_then(toml::Value::as_str);
+    let kind_of = |section: &str| config.get(section)?.get("kind")?.as_str();
+    let (objective, task) = (kind_of("objective"), kind_of("task"));
     let has = |section: &str| config.contains_key(section);
     match objective {
         _ if has("probe") => "Probing",
-        _ if config.get("task").is_some_and(|task| task["kind"].as_str() == Some("image-classification")) => {
-            "Images"
-        }
+        _ if task == Some("image-classification") => "Images",
+        _ if task == Some("captions") => "Captions",
         _ if has("task") => "Fine-tuning",
         _ if has("parallel") => "Translation",
         Some("left-to-right") if has("streams") => "AWD-LSTM",

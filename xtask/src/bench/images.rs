@@ -1,4 +1,4 @@
-//! Models of images beside transformers': training steps, and answers of a ViT-B/16.
+//! Models of images beside transformers': training steps, answers of a ViT-B/16, and captions.
 
 use std::fs;
 
@@ -25,29 +25,43 @@ const ANSWERS: [(&str, &str, &str, f64); 4] = [
     ("ViT-B/16 at 224, 8 images, int8", "8", "int8", 1.5),
 ];
 
+/// The same, of captions of 16 tokens by a beam of 5.
+const CAPTIONS: [(&str, &str, &str, f64); 3] = [
+    ("captions by ViT-B/16 and GPT-2, beam 5, 4 images, f32", "4", "f32", 2.0),
+    ("captions by ViT-B/16 and GPT-2, beam 5, 4 images, bf16", "4", "bf16", 2.0),
+    ("captions by ViT-B/16 and GPT-2, beam 5, 4 images, int8", "4", "int8", 2.0),
+];
+
 /// Steps, and answers, of a round.
 const TIMES: &str = "5";
 
 pub fn run(args: &Rounds) -> Result<()> {
     let python = measure::python();
     let executable = measure::build("cloze-trainer", "images")?;
-    let folder = target().join("images-bench/vit-base");
-    if let Some(python) = python.as_ref().filter(|_| !folder.join("config.json").exists()) {
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        measure::output(&mut measure::peer(python, "images.py", &["make", &folder.to_string_lossy()]))?;
-    }
-    let folder = folder.to_string_lossy();
+    let [folder, captioner] =
+        [("make", "vit-base"), ("make-captioner", "vit-base-gpt2")].map(|(make, name)| {
+            let folder = target().join("images-bench").join(name);
+            if let Some(python) = python.as_ref().filter(|_| !folder.join("config.json").exists()) {
+                fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+                measure::output(&mut measure::peer(python, "images.py", &[make, &folder.to_string_lossy()]))?;
+            }
+            anyhow::Ok(folder.to_string_lossy().into_owned())
+        });
+    let (folder, captioner) = (folder?, captioner?);
     let steps =
         STEPS.map(|(work, what, precision, floor)| (work, vec!["step", what, TIMES, precision], floor));
     let answers = ANSWERS.map(|(work, batch, precision, floor)| {
         (work, vec!["predict", &folder, batch, TIMES, precision], floor)
     });
+    let captions = CAPTIONS.map(|(work, batch, precision, floor)| {
+        (work, vec!["caption", &captioner, batch, TIMES, precision], floor)
+    });
+    let answers = answers.into_iter().chain(captions);
     let has_model = python.is_some();
-    let rows =
-        steps.into_iter().chain(answers.into_iter().filter(|_| has_model)).map(|(work, asked, floor)| {
-            let peer = python.as_ref().map(|python| measure::peer(python, "images.py", &asked));
-            Row { work, ours: measure::ours(&executable, &asked), peer: ("transformers", peer), floor }
-        });
+    let rows = steps.into_iter().chain(answers.filter(|_| has_model)).map(|(work, asked, floor)| {
+        let peer = python.as_ref().map(|python| measure::peer(python, "images.py", &asked));
+        Row { work, ours: measure::ours(&executable, &asked), peer: ("transformers", peer), floor }
+    });
     let outcomes = measure::alternate(rows.collect(), args)?;
     let text = format!(
         "{}\n\nSteps: the models of `configs/cifar10-vit.toml`, `cifar10-cnn.toml` and `cifar10-mae.toml`; ResNet-20's peer is torch's layers with channels last; bf16 is autocast on the peer's side. Answers: random \

@@ -61,6 +61,7 @@ pages! {
     learn_vectors: "docs/src/learn/vectors.md",
     reference_commands: "docs/src/reference/commands.md",
     use_answer: "docs/src/use/answer.md",
+    use_captions: "docs/src/use/captions.md",
     use_denoising: "docs/src/use/denoising.md",
     use_distil: "docs/src/use/distil.md",
     use_domain: "docs/src/use/domain.md",

@@ -118,7 +118,9 @@ impl Workplace {
             }
             return;
         }
-        let train = data["train"].as_table().unwrap();
+        // Scenes are drawn.
+        let Some(train) = data.get("train") else { return };
+        let train = train.as_table().unwrap();
         if is_of_images(config) {
             let lists = [train.get("files"), data.get("dev"), data.get("test")];
             let files: Vec<String> = lists.into_iter().flat_map(patterns).collect();

@@ -15,6 +15,8 @@ fn decoders(device: &Device) -> Vec<AnyCaptionDecoder> {
     let init = &mut ParamInit::new(device, 3).with_std(0.4);
     let recurrent = RecurrentCaptionConfig::new(11, 6, 5, 7);
     let gpt = GptConfig { n_heads: 2, d_head: 4, n_kv_heads: 2, ..GptConfig::gpt2(11, 2, 8) };
+    let (embedding_dropout, hidden_dropout, attention_dropout) = (0.0, 0.0, 0.0);
+    let gpt = GptConfig { embedding_dropout, hidden_dropout, attention_dropout, ..gpt };
     let gpt = GptConfig { d_ff: 12, max_positions: 9, ..gpt };
     let configs: [AnyCaptionDecoderConfig; 5] = [
         recurrent.clone().into(),

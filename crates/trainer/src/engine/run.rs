@@ -238,7 +238,7 @@ impl<R: Recipe> Run<'_, R> {
                 .as_ref()
                 .map_or(f64::NAN, |last| weighted(&self.recipe.terms(step), &last.losses));
             let learning_rate = settings.learning_rate(step);
-            progress.step(&Status { step, steps, loss, learning_rate, pace });
+            progress.step(&Status { step, steps, loss, learning_rate, pace, unit: settings.unit });
 
             let stopping = is_stopped(options)?;
             if is_logged {

@@ -24,6 +24,8 @@ use std::path::Path;
 pub struct RunSettings {
     /// The run's name, shown in its plots and pages.
     pub name: String,
+    /// What a run's speed counts, in the plural: `tokens` unless it says otherwise.
+    pub unit: &'static str,
     /// Random seed of the steps.
     pub seed: u64,
     /// Training steps.
@@ -72,6 +74,7 @@ impl RunSettings {
     pub fn new(name: impl Into<String>, steps: u64, learning_rate: f64) -> Self {
         Self {
             name: name.into(),
+            unit: "tokens",
             seed: 42,
             steps,
             non_finite: NonFinite::default(),

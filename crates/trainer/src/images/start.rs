@@ -256,6 +256,7 @@ pub(crate) fn settings(
     let epochs = Epochs::Ends((1..=train.epochs).map(end).collect());
     let steps = end(train.epochs);
     let mut settings = RunSettings::new(&common.run.name, steps, common.optimizer.lr);
+    settings.unit = "images";
     settings.seed = common.run.seed;
     settings.non_finite = train.non_finite;
     settings.precision = train.precision;

@@ -24,6 +24,8 @@ pub struct Status {
     pub learning_rate: f64,
     /// The run's speed.
     pub pace: Pace,
+    /// What the speed counts: `tokens` or `images`.
+    pub unit: &'static str,
 }
 
 /// Progress of a pass over examples without training: an evaluation, or encoding texts in advance.
@@ -42,7 +44,7 @@ pub struct Pass<'a> {
 /// A run's speed, averaged over about the last half minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
-    /// Tokens (without padding) per second.
+    /// Tokens (without padding) per second, or images.
     pub tokens_per_second: f64,
     /// Fraction of the time spent waiting for data, from 0 to 1.
     pub waiting: f64,
@@ -246,9 +248,9 @@ fn step_line(status: &Status) -> String {
 /// `loss 6.123 · 3 min 20 s left · 12,345 tokens/s · 4 % waiting · lr 1.50e-3`: narrow terminals cut off the
 /// end.
 fn figures(status: &Status) -> String {
-    let Status { loss, learning_rate, pace, .. } = *status;
+    let Status { loss, learning_rate, pace, unit, .. } = *status;
     format!(
-        "loss {loss:.3} · {} left · {} tokens/s · {:.0} % waiting · lr {learning_rate:.2e}",
+        "loss {loss:.3} · {} left · {} {unit}/s · {:.0} % waiting · lr {learning_rate:.2e}",
         duration(pace.left.as_secs_f64().round()),
         grouped(pace.tokens_per_second as u64),
         100.0 * pace.waiting,
@@ -323,7 +325,7 @@ mod tests {
 
     fn status(step: u64) -> Status {
         let pace = Pace { tokens_per_second: 12_345.6, waiting: 0.042, left: Duration::from_secs(200) };
-        Status { step, steps: 1_200, loss: 6.1234, learning_rate: 1.5e-3, pace }
+        Status { step, steps: 1_200, loss: 6.1234, learning_rate: 1.5e-3, pace, unit: "tokens" }
     }
 
     fn text(lines: LineProgress<Vec<u8>>) -> String {

@@ -217,8 +217,8 @@ impl Format for CaptionerConfig {
             AnyCaptionDecoderConfig::Recurrent(config) => {
                 let d_in =
                     config.d_embedding + if config.looking == Looking::None { 0 } else { config.d_image };
-                all.push(("decoder.recurrent.input.weight".into(), vec![d_in, 4 * config.d_model]));
-                all.push(("decoder.output.weight".into(), vec![config.d_embedding, config.vocab_size]));
+                all.push(("decoder.recurrent.input.weight".into(), vec![4 * config.d_model, d_in]));
+                all.push(("decoder.output.weight".into(), vec![config.vocab_size, config.d_embedding]));
             }
         }
         all

@@ -32,12 +32,13 @@ pub async fn predict(service: &Service, mut fields: Fields) -> Answer {
         score: f64,
         label: &'a str,
     }
+    // What is no request is told before what no model answers.
+    let (images, is_list) = images(fields.required("inputs")?)?;
     let suits = |served: &Served| matches!(served.kind, Kind::Classifies(_));
     let served = service.model(&mut fields, "/predict", "classification of images", suits)?;
     let Kind::Classifies(queue) = &served.kind else {
         return Err(served.misfit("/predict", "classification of images"));
     };
-    let (images, is_list) = images(fields.required("inputs")?)?;
     nothing_is_cut(service, &mut fields)?;
     fields.only("raw_scores", &[false.into()])?;
     fields.end()?;
@@ -65,12 +66,13 @@ pub async fn predict(service: &Service, mut fields: Fields) -> Answer {
 
 /// `{inputs: {image}}` → a list of its vector; of a list of images their vectors.
 pub async fn embed(service: &Service, mut fields: Fields) -> Answer {
+    // What is no request is told before what no model answers.
+    let (images, is_list) = images(fields.required("inputs")?)?;
     let suits = |served: &Served| matches!(served.kind, Kind::EmbedsImages(_));
     let served = service.model(&mut fields, "/embed", "embedding of images", suits)?;
     let Kind::EmbedsImages(queue) = &served.kind else {
         return Err(served.misfit("/embed", "embedding of images"));
     };
-    let (images, is_list) = images(fields.required("inputs")?)?;
     nothing_is_cut(service, &mut fields)?;
     fields.only("prompt_name", &[])?;
     let is_unit = fields.flag("normalize")?.unwrap_or(true);
