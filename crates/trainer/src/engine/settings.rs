@@ -5,6 +5,7 @@ use super::folder_config::FolderConfig;
 use super::optimizer::{Algorithm, OptimizerConfig, ParamGroup};
 use super::schedule::Schedule;
 use crate::error::{Place, Result, TrainerError};
+use crate::metrics::progress::SpeedUnit;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -24,8 +25,9 @@ use std::path::Path;
 pub struct RunSettings {
     /// The run's name, shown in its plots and pages.
     pub name: String,
-    /// What a run's speed counts, in the plural: `tokens` unless it says otherwise.
-    pub unit: &'static str,
+    /// What a run's speed counts.
+    #[serde(default)]
+    pub unit: SpeedUnit,
     /// Random seed of the steps.
     pub seed: u64,
     /// Training steps.
@@ -74,7 +76,7 @@ impl RunSettings {
     pub fn new(name: impl Into<String>, steps: u64, learning_rate: f64) -> Self {
         Self {
             name: name.into(),
-            unit: "tokens",
+            unit: SpeedUnit::default(),
             seed: 42,
             steps,
             non_finite: NonFinite::default(),

@@ -13,7 +13,7 @@ use crate::engine::{
 use crate::finetune::Form;
 use crate::layer_decay::layer_decay;
 use crate::memory::n_parameters;
-use crate::metrics::progress::RunProgress;
+use crate::metrics::progress::{RunProgress, SpeedUnit};
 use crate::{Result, recompute};
 use burn::module::Module;
 use burn::tensor::Device;
@@ -256,7 +256,7 @@ pub(crate) fn settings(
     let epochs = Epochs::Ends((1..=train.epochs).map(end).collect());
     let steps = end(train.epochs);
     let mut settings = RunSettings::new(&common.run.name, steps, common.optimizer.lr);
-    settings.unit = "images";
+    settings.unit = SpeedUnit::Images;
     settings.seed = common.run.seed;
     settings.non_finite = train.non_finite;
     settings.precision = train.precision;

@@ -1,9 +1,11 @@
 //! Live progress of a run: measured by a [`Meter`], displayed by an implementation of [`RunProgress`].
 
+use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::{Deserialize, Serialize};
 
 use super::{printable, standard_error};
 use cloze_evaluation::table::{duration, grouped};
@@ -24,8 +26,8 @@ pub struct Status {
     pub learning_rate: f64,
     /// The run's speed.
     pub pace: Pace,
-    /// What the speed counts: `tokens` or `images`.
-    pub unit: &'static str,
+    /// What the speed counts.
+    pub unit: SpeedUnit,
 }
 
 /// Progress of a pass over examples without training: an evaluation, or encoding texts in advance.
@@ -39,6 +41,28 @@ pub struct Pass<'a> {
     pub share: f64,
     /// Time since the pass began.
     pub elapsed: Duration,
+}
+
+/// What a run's speed counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum SpeedUnit {
+    /// Tokens.
+    #[default]
+    Tokens,
+    /// Images.
+    Images,
+}
+
+/// Its name, in the plural.
+impl fmt::Display for SpeedUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tokens => "tokens",
+            Self::Images => "images",
+        })
+    }
 }
 
 /// A run's speed, averaged over about the last half minute.
@@ -325,7 +349,7 @@ mod tests {
 
     fn status(step: u64) -> Status {
         let pace = Pace { tokens_per_second: 12_345.6, waiting: 0.042, left: Duration::from_secs(200) };
-        Status { step, steps: 1_200, loss: 6.1234, learning_rate: 1.5e-3, pace, unit: "tokens" }
+        Status { step, steps: 1_200, loss: 6.1234, learning_rate: 1.5e-3, pace, unit: SpeedUnit::Tokens }
     }
 
     fn text(lines: LineProgress<Vec<u8>>) -> String {
