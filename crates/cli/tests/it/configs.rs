@@ -41,12 +41,16 @@ const SMALL_ELMO: [&str; 4] = [
 
 /// The same of a run on images without labels, which has epochs.
 const SHORT_IMAGES: [&str; 3] = ["train.epochs=1", "train.batch_size=4", "schedule.warmup_steps=1"];
-/// A few drawn scenes, and a small encoder of them.
-const SHORT_SCENES: [&str; 8] = [
-    "data.source={ kind = \"scenes\", train = 24, dev = 6, test = 6 }",
+/// 200 drawn scenes.
+const SHORT_SCENES: [&str; 4] = [
+    "data.source={ kind = \"scenes\", train = 200, dev = 10, test = 10 }",
     "train.epochs=1",
-    "train.batch_size=8",
+    "train.batch_size=20",
     "schedule.warmup_steps=1",
+];
+/// Small encoders of them, by their kinds.
+const SMALL_RESNET: [&str; 1] = ["model.encoder.widths=[8, 16]"];
+const SMALL_ENCODER: [&str; 4] = [
     "model.encoder.patch_size=16",
     "model.encoder.n_layers=1",
     "model.encoder.d_model=16",
@@ -109,6 +113,12 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
     };
     if translates {
         sets.extend(narrow(config["model"]["kind"].as_str().unwrap()));
+    }
+    if let Some(encoder) = config.get("model").and_then(|model| model.get("encoder")) {
+        match encoder["kind"].as_str() {
+            Some("resnet") => sets.extend(SMALL_RESNET),
+            _ => sets.extend(SMALL_ENCODER),
+        }
     }
     sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));
     // The stand-ins have two layers.
