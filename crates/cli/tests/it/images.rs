@@ -144,7 +144,7 @@ fn captioned(place: &Workplace) {
     let mut rows = String::from("image,caption\n");
     for number in 0..12 {
         fs::write(place.root().join(format!("{number}.bmp")), bitmap(number)).unwrap();
-        let colour = ["red", "green", "blue", "grey"][number as usize % 4];
+        let colour = ["red", "green", "blue", "grey"][number % 4];
         rows += &format!("{number}.bmp,\"A {colour} picture.\"\n");
     }
     fs::write(place.root().join("captions.csv"), rows).unwrap();

@@ -96,6 +96,7 @@ pages! {
 const NOT_RUN: &[(&str, usize)] = &[
     ("README.md", 1),
     ("docs/src/build/parts.md", 1),
+    ("docs/src/use/captions.md", 1),
     ("docs/src/use/export.md", 3),
     ("docs/src/use/gpu.md", 1),
 ];

@@ -278,7 +278,8 @@ impl<'m> Decoding<'m> {
             let n_rows = one.n_rows;
             let attention = (first..first + n_rows).map(|row| {
                 let (width, all) = alignment.as_ref()?;
-                Some(all[row * width..][..one.request.input.len().min(*width)].into())
+                let seen = self.rows.seen(&one.request.input, *width);
+                Some(all[row * width..][..seen].into())
             });
             let attention: Vec<Option<Arc<[f32]>>> = attention.collect();
             let choices = choices.by_ref().take(n_rows).collect();

@@ -25,6 +25,11 @@ pub(super) trait ReadInput: Send {
     /// The tokens that precede a text and count in its length: its prompt, or the token that begins targets.
     fn before<'a>(&'a self, input: &'a [i32]) -> &'a [i32];
 
+    /// The parts of an input that there is attention to, at most `longest`: its tokens.
+    fn seen(&self, input: &[i32], longest: usize) -> usize {
+        input.len().min(longest)
+    }
+
     /// Number of tokens that fit into the model's positions after this input, the last of which is not read;
     /// `None` if there is no limit.
     fn room(&self, input: &[i32]) -> Option<usize>;
@@ -103,6 +108,11 @@ impl<D: CaptionDecoder> ReadInput for Describing<'_, D> {
         std::slice::from_ref(&self.start_id)
     }
 
+    /// All images have as many places.
+    fn seen(&self, _: &[i32], longest: usize) -> usize {
+        longest
+    }
+
     fn room(&self, _: &[i32]) -> Option<usize> {
         self.decoder.max_tokens()
     }
@@ -168,6 +178,9 @@ pub(super) trait Rows: Send {
     /// See [`ReadInput::before`].
     fn before(&self, input: &[i32]) -> Vec<i32>;
 
+    /// See [`ReadInput::seen`].
+    fn seen(&self, input: &[i32], longest: usize) -> usize;
+
     /// See [`ReadInput::room`].
     fn room(&self, input: &[i32]) -> Option<usize>;
 
@@ -195,6 +208,10 @@ impl<B: ReadInput> Rows for Running<B> {
 
     fn before(&self, input: &[i32]) -> Vec<i32> {
         self.reader.before(input).to_vec()
+    }
+
+    fn seen(&self, input: &[i32], longest: usize) -> usize {
+        self.reader.seen(input, longest)
     }
 
     fn room(&self, input: &[i32]) -> Option<usize> {
