@@ -204,6 +204,11 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ("Captions", &[], "task.zzzzzzzz=1"),
     ("Captions", &[], "model.zzzzzzzz=1"),
     ("Captions", &[], "model.encoder.zzzzzzzz=1"),
+    (
+        "Captions",
+        &["model.encoder={ kind = \"vit\", patch_size = 8, n_layers = 1, d_model = 8, n_heads = 1 }"],
+        "model.encoder.zzzzzzzz=1",
+    ),
     ("Captions", &["model.encoder={ kind = \"resnet\", n_blocks = 1 }"], "model.encoder.zzzzzzzz=1"),
     ("Captions", &["model.encoder={ kind = \"pretrained\", path = \"a\" }"], "model.encoder.zzzzzzzz=1"),
     ("Captions", &[], "model.decoder.zzzzzzzz=1"),

@@ -3,7 +3,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use cloze_model::weights::NamedTensors;
+use cloze_model::weights::{ModulePath, NamedTensors};
 use safetensors::{SafeTensors, tensor::Dtype};
 use std::path::{Path, PathBuf};
 
@@ -81,32 +81,33 @@ pub fn gradients_of<M: Module>(model: &M, grads: GradientsParams) -> NamedTensor
 /// The same for a model with a parameter, by its path, that has no part in the loss.
 pub fn gradients_but<M: Module>(model: &M, grads: GradientsParams, unused: &str) -> NamedTensors {
     let unused = unused.to_string();
-    let mut gradients = GradientsOf { grads, path: Vec::new(), unused, found: NamedTensors::new() };
+    let mut gradients =
+        GradientsOf { grads, path: ModulePath::default(), unused, found: NamedTensors::new() };
     model.visit(&mut gradients);
     gradients.found
 }
 
 struct GradientsOf {
     grads: GradientsParams,
-    path: Vec<String>,
+    path: ModulePath,
     unused: String,
     found: NamedTensors,
 }
 
 impl ModuleVisitor for GradientsOf {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_string());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if !param.val().is_require_grad() {
             return;
         }
-        let path = self.path.join(".");
+        let path = self.path.to_string();
         if path == self.unused {
             assert!(self.grads.get::<D>(param.id).is_none(), "a gradient of `{path}`");
             return;

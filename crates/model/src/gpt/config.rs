@@ -80,7 +80,7 @@ impl GptConfig {
             n_heads,
             n_kv_heads: n_heads,
             d_head: d_model / n_heads,
-            d_ff: 4 * d_model,
+            d_ff: d_model.saturating_mul(4),
             max_positions: 1024,
             rotary: None,
             window: None,
@@ -107,7 +107,7 @@ impl GptConfig {
     /// feed-forward networks with about as many parameters as ungated ones of `4 · d_model` features.
     pub fn llama(vocab_size: usize, n_layers: usize, d_model: usize) -> Self {
         Self {
-            d_ff: (8 * d_model / 3).next_multiple_of(32),
+            d_ff: (d_model.saturating_mul(8) / 3).next_multiple_of(32),
             max_positions: 2048,
             rotary: Some(RotaryConfig::default()),
             norm_kind: NormKind::Rms,
