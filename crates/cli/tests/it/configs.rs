@@ -42,18 +42,21 @@ const SMALL_ELMO: [&str; 4] = [
 /// The same of a run on images without labels, which has epochs.
 const SHORT_IMAGES: [&str; 3] = ["train.epochs=1", "train.batch_size=4", "schedule.warmup_steps=1"];
 /// 200 drawn scenes.
-const SHORT_SCENES: [&str; 4] = [
+const SHORT_SCENES: [&str; 6] = [
     "data.source={ kind = \"scenes\", train = 200, dev = 10, test = 10 }",
     "train.epochs=1",
-    "train.batch_size=20",
+    "train.batch_size=50",
     "schedule.warmup_steps=1",
+    // The second backend is built without optimisation.
+    "data.size=[32, 32]",
+    "data.captions_per_image=1",
 ];
 /// A small residual network.
 const SMALL_RESNET: [&str; 2] = ["model.n_blocks=1", "model.widths=[8, 16]"];
 /// Small encoders of scenes, by their kinds.
 const SMALL_RESNET_ENCODER: [&str; 1] = ["model.encoder.widths=[8, 16]"];
 const SMALL_ENCODER: [&str; 4] = [
-    "model.encoder.patch_size=16",
+    "model.encoder.patch_size=8",
     "model.encoder.n_layers=1",
     "model.encoder.d_model=16",
     "model.encoder.n_heads=2",
