@@ -73,7 +73,7 @@ impl Taught {
     }
 }
 
-/// The places that were drawn, for [`hard_attention_loss`](super::hard_attention_loss).
+/// The places that were drawn, for [`HardAttentionLoss`](super::HardAttentionLoss).
 #[derive(Debug, Clone)]
 pub struct DrawnPlaces {
     /// `[n_tokens]`: the log-probability of each token's place; 0 where a caption sees the expectation.
