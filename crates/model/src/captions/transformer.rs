@@ -4,6 +4,7 @@ use crate::blocks::{
     MultiHeadAttention, Positions,
 };
 use crate::generate::{NextToken, StepOutput};
+use crate::gpt::flat;
 use crate::ops::{self, AttentionMask};
 use crate::seq2seq::DecodeOptions;
 use crate::vision::ImageStates;
@@ -113,7 +114,7 @@ impl CaptionDecoder for TransformerCaptionDecoder {
         let mask = AttentionMask::default().with_causal();
         let memory = self.memory(images);
         let output = self.decoder.forward(x, &mask, Some(memory), &AttentionMask::default(), None, false);
-        Taught::new(self.project(of_tokens(output.last_hidden_state, captions)))
+        Taught::new(self.project(flat(output.last_hidden_state, captions)))
     }
 
     fn begin(&self, images: &ImageStates, options: DecodeOptions) -> TransformerCaptioning {
@@ -126,17 +127,6 @@ impl CaptionDecoder for TransformerCaptionDecoder {
             });
         TransformerCaptioning { caches: caches.collect(), n_pieces: images.n_pieces, options }
     }
-}
-
-/// The states of the captions' tokens, `[n_tokens, d_model]`, of padded rows.
-fn of_tokens(x: Tensor<3>, captions: &Sequences) -> Tensor<2> {
-    let ([batch, len, d_model], device) = (x.dims(), x.device());
-    let x = x.reshape([batch * len, d_model]);
-    if batch * len == captions.n_tokens() {
-        return x;
-    }
-    let places: Vec<i32> = captions.packing().padded_places().map(|place| place as i32).collect();
-    x.select(0, Tensor::from_data(places.as_slice(), &device))
 }
 
 /// The state of a [`TransformerCaptionDecoder`] between decoding steps: keys and values of the images, computed once, and of

@@ -10,3 +10,4 @@ pub use config::GptConfig;
 pub use decoding::GptState;
 pub use layer::GptLayer;
 pub use model::Gpt;
+pub(crate) use model::flat;

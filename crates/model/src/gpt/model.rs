@@ -273,7 +273,7 @@ fn is_even(sequences: &Sequences) -> bool {
 }
 
 /// Selects the states of the tokens, `[n_tokens, d_model]`, from packed or padded states.
-pub(super) fn flat(x: Tensor<3>, sequences: &Sequences) -> Tensor<2> {
+pub(crate) fn flat(x: Tensor<3>, sequences: &Sequences) -> Tensor<2> {
     let ([batch, len, d_model], device) = (x.dims(), x.device());
     let x = x.reshape([batch * len, d_model]);
     if batch * len == sequences.n_tokens() {
