@@ -1,7 +1,7 @@
 //! A backbone that is not text: points of the plane, each a row of two numbers, and which of two spirals they lie on.
 //!
 //! The task has a section of its own, `kind = "vectors"`, features that are no tokens, and a model that no checkpoint has and
-//! that is kept in a form of its own. The rest of a fine-tuning stays: epochs, development data, the best model, checkpoints.
+//! that is kept as its parameters alone. The rest of a fine-tuning stays: epochs, development data, the best model, checkpoints.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData, activation::gelu};
@@ -11,9 +11,9 @@ use cloze_evaluation::report::{ClassExample, ClassPredictions, Predictions};
 use cloze_model::blocks::Linear;
 use cloze_model::{ParamInit, ops};
 use cloze_trainer::config::ConfigFile;
-use cloze_trainer::engine::{Outcome, RunOptions, load_parameters, save_parameters};
+use cloze_trainer::engine::{Outcome, OwnParameters, RunOptions};
 use cloze_trainer::finetune::{
-    Encoded, Features, FineTuneRun, Form, OpenedModel, SavedModel, Task, TaskKind, TaskRun, TaskSettings,
+    Encoded, Features, FineTuneRun, OpenedModel, SavedModel, Task, TaskKind, TaskRun, TaskSettings,
 };
 use cloze_trainer::metrics::progress::RunProgress;
 use cloze_trainer::runs::{Kind, plan_of};
@@ -64,28 +64,15 @@ impl TaskKind for VectorKind<'_> {
             second: Linear::uniform(hidden, hidden, init),
             output: Linear::uniform(hidden, 2, init),
         };
-        run.train_new(&task, data, model, Box::new(Parameters), progress)
+        run.train_new(&task, data, model, Box::new(OwnParameters), progress)
     }
 
     /// `Predictor` asks models of texts.
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {
         Err(TrainerError::BadTaskFile {
             path: saved.folder.into(),
-            reason: "a model of vectors; load it by `Parameters`".into(),
+            reason: "a model of vectors; load it by `OwnParameters`".into(),
         })
-    }
-}
-
-/// How the model is kept: its parameters and nothing else.
-pub struct Parameters;
-
-impl<M: Module> Form<M> for Parameters {
-    fn save(&self, model: &M, folder: &Path) -> Result<()> {
-        save_parameters(model, folder)
-    }
-
-    fn load(&self, model: M, folder: &Path) -> Result<M> {
-        load_parameters(model, folder)
     }
 }
 

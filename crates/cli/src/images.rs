@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use cloze_data::images::{ImageSource, image_files};
+use cloze_trainer::TrainerError;
 use serde_json::json;
 
 use crate::input::{Asked, IMAGE, Input, InputArgs, Kept, Row};
@@ -11,7 +12,7 @@ use crate::lines::Longer;
 use crate::rows::{RowFormat, say_skipped};
 
 /// The images of rows, up to the first that names none, and what is wrong with that one.
-pub fn sources(rows: &[Row]) -> (Vec<ImageSource>, Option<anyhow::Error>) {
+fn sources(rows: &[Row]) -> (Vec<ImageSource>, Option<anyhow::Error>) {
     let mut sources = Vec::with_capacity(rows.len());
     for row in rows {
         match ImageSource::of_text(row.text().trim(), Path::new(""), "the row's image") {
@@ -20,6 +21,36 @@ pub fn sources(rows: &[Row]) -> (Vec<ImageSource>, Option<anyhow::Error>) {
         }
     }
     (sources, None)
+}
+
+/// Answers rows: those after one that cannot be used in turn, if such rows are skipped. Returns how many were answered.
+///
+/// `answer` gets rows with their images. It answers the first ones, and returns how many, with what is wrong with the
+/// image after them if that is why it stopped.
+pub fn in_turn(
+    input: &mut Input,
+    rows: &[Row],
+    mut answer: impl FnMut(&[Row], Vec<ImageSource>) -> Result<(usize, Option<TrainerError>)>,
+) -> Result<usize> {
+    let (mut done, mut answered) = (0, 0);
+    while done < rows.len() {
+        let rest = &rows[done..];
+        let (sources, unread) = sources(rest);
+        let n = sources.len();
+        let (count, refused) = answer(rest, sources)?;
+        done += count;
+        answered += count;
+        let problem = match refused {
+            Some(error) => Some(anyhow!(error)),
+            None if n < rest.len() => unread,
+            None => None,
+        };
+        if let Some(problem) = problem {
+            input.refuse(problem.context(rows[done].place.clone()))?;
+            done += 1;
+        }
+    }
+    Ok(answered)
 }
 
 /// What is read of a row.

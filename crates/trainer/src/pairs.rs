@@ -1,7 +1,7 @@
 //! Common parts of training on source–target pairs: the loss of each target token, its metrics, and saving.
 
 use crate::Result;
-use crate::engine::{Advance, load_parameters, save_parameters};
+use crate::engine::{Advance, ModelFormat};
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::parallel::PairBatch;
@@ -100,35 +100,6 @@ pub fn inputs(batch: &PairBatch, begin: u32) -> (Sequences, Sequences) {
         target.push(&shifted);
     }
     (batch.source.iter().collect(), target)
-}
-
-/// How a kind of model is saved and loaded.
-pub trait ModelFormat<M>: Sync {
-    /// Saves a model in an existing empty folder.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
-    fn save(&self, model: &M, folder: &Path) -> Result<()>;
-
-    /// Loads saved parameters into a model like this one.
-    ///
-    /// # Errors
-    /// An unreadable file.
-    fn load(&self, model: M, folder: &Path) -> Result<M>;
-}
-
-/// Saves a model's parameters under their own paths.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OwnParameters;
-
-impl<M: Module> ModelFormat<M> for OwnParameters {
-    fn save(&self, model: &M, folder: &Path) -> Result<()> {
-        save_parameters(model, folder)
-    }
-
-    fn load(&self, model: M, folder: &Path) -> Result<M> {
-        load_parameters(model, folder)
-    }
 }
 
 impl ModelFormat<AnyEncoderDecoder> for AnyEncoderDecoderConfig {

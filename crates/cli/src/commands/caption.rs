@@ -118,33 +118,18 @@ pub fn run(args: &Args) -> Result<()> {
         if rows.is_empty() {
             break;
         }
-        // The rows after one that cannot be used are described in turn, if such rows are skipped.
-        let mut done = 0;
-        while done < rows.len() {
-            let rest = &rows[done..];
-            let (sources, unread) = images::sources(rest);
-            let n = sources.len();
+        count += images::in_turn(&mut input, &rows, |rows, sources| {
             let Descriptions { images: described, refused, .. } =
                 args.compute.run(|| describer.describe(sources))?;
-            for (row, image) in rest.iter().zip(&described) {
+            for (row, image) in rows.iter().zip(&described) {
                 print(args, &mut output, row, image)?;
                 if args.attention.is_some() && page.len() < MOST_SHOWN {
                     page.extend(shown(row, image));
                 }
             }
             output.flush()?;
-            done += described.len();
-            count += described.len();
-            let problem = match refused {
-                Some(error) => Some(anyhow!(error)),
-                None if n < rest.len() => unread,
-                None => None,
-            };
-            if let Some(problem) = problem {
-                input.refuse(problem.context(rows[done].place.clone()))?;
-                done += 1;
-            }
-        }
+            Ok((described.len(), refused))
+        })?;
         progress.show(count, None);
     }
     progress.finish();

@@ -61,8 +61,9 @@ pub struct Args {
     /// Texts to measure the inputs of linear maps on, one per line.
     #[arg(long, value_name = "FILE")]
     calibrate: Option<PathBuf>,
-    /// One range for all tokens of a map: minmax, mse, or a percentile such as 99.99 (default: a range for each token).
-    #[arg(long, value_name = "RANGES", value_parser = ranges, requires = "calibrate")]
+    /// One range for all tokens of a map: minmax, mse, or a percentile such as 99.99, measured on --calibrate; or trained, the
+    /// one that training found (default: a range for each token).
+    #[arg(long, value_name = "RANGES", value_parser = ranges)]
     ranges: Option<Ranges>,
     /// Compute with integers alone, from embeddings to logits: I-BERT. Needs --weights int8 and --calibrate.
     #[arg(long, requires = "calibrate")]
@@ -96,12 +97,15 @@ fn ranges(text: &str) -> Result<Ranges, String> {
     match text {
         "minmax" => Ok(Ranges::MinMax),
         "mse" => Ok(Ranges::Mse),
+        "trained" => Ok(Ranges::Trained),
         _ => text
             .parse()
             .ok()
             .filter(|share| (50.0..=100.0).contains(share) && *share > 50.0)
             .map(Ranges::Percentile)
-            .ok_or_else(|| "expected minmax, mse, or a percentile above 50, such as 99.99".to_owned()),
+            .ok_or_else(|| {
+                "expected minmax, mse, trained, or a percentile above 50, such as 99.99".to_owned()
+            }),
     }
 }
 
@@ -120,6 +124,10 @@ pub fn run(args: &Args) -> Result<()> {
         let error = anyhow!(
             "--calibrate is for --ranges, --gptq, --smooth and --integers-only: give one of them, or leave it out"
         );
+        return Err(WrongUsage::new(error).into());
+    }
+    if args.calibrate.is_none() && args.ranges.is_some_and(Ranges::are_measured) {
+        let error = anyhow!("--ranges are measured on texts: give some with --calibrate FILE");
         return Err(WrongUsage::new(error).into());
     }
     let device = args.device.open()?;

@@ -212,6 +212,20 @@ fn a_table_of_captions_becomes_a_model_that_writes_some() {
         let alone = String::from_utf8(alone.stdout).unwrap();
         assert_eq!(alone, format!("5.bmp\t{}\n", lines[1]["captions"][0]["text"].as_str().unwrap()));
     }
+    // A model is measured as training measures it.
+    let args =
+        ["eval", "--model", "runs/scenes-soft/model", "runs/scenes-soft/config.toml", "--json", "--cost"];
+    let ran = done(cloze(&place, &args));
+    let found: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let text = fs::read_to_string(place.root().join("runs/scenes-soft/report/dev/figures.json")).unwrap();
+    let reported: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for name in ["cider", "bleu_4", "rouge_l", "distinct", "attention_moves"] {
+        assert_eq!(found["figures"][name], reported["figures"][name], "{name}: {found}, {reported}");
+    }
+    assert!(found["cost"]["parameters"].as_u64() > Some(1_000), "{found}");
+    let ran = cloze(&place, &[&args[..4], &["--split", "test"]].concat()).output().unwrap();
+    let err = String::from_utf8(ran.stderr).unwrap();
+    assert!(ran.status.code() == Some(2) && err.contains("names no images in `data.source.test`"), "{err}");
     // A checkpoint goes on with its own vocabulary.
     let model =
         "model={ kind = \"pretrained\", path = \"runs/scenes-soft/model\", freeze = [\"encoder.*\"] }";
@@ -242,13 +256,17 @@ fn what_cannot_be_described_is_told_in_one_line() {
     let table =
         |file: &str| format!("data.source={{ kind = \"tables\", train = {{ files = [\"{file}\"] }} }}");
     let [bad, missing, broken, good] = ["bad.csv", "missing.csv", "broken.csv", "captions.csv"].map(table);
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 11] = [
         (&[&bad], "bad.csv"),
         (&[&missing], "none.bmp"),
         (&[&broken], "broken.png"),
         (&[&good, "data.max_len=3"], "`data.max_len` is 3; expected at least"),
         (&["data.source={ kind = \"scenes\", train = 20001 }"], "`data.source.train` is 20001"),
         (&["augment.flip=0.5"], "`augment.flip` is 0.5; expected 0"),
+        (
+            &["model.encoder={ kind = \"pretrained\", path = \"x\", pooling = \"mean\" }"],
+            "`model.encoder.pooling` is mean; expected it to be absent",
+        ),
         (&["task.reward=1"], "`task.reward` is 1; expected it to be absent"),
         (&["model.decoder.attention=\"loud\""], "loud"),
         (&["model.decoder.d_model=0"], "`model.decoder.d_model` is 0; expected at least 1"),

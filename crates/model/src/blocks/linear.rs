@@ -19,6 +19,9 @@ pub struct Linear {
     pub bias: Option<Param<Tensor<1>>>,
     /// A trained addition to the weight, if one is attached, see [`LoraConfig`](super::LoraConfig).
     pub lora: Option<LoraAdapter>,
+    /// `[2]`: the least and the greatest number between which [rounding](super::with_rounded_inputs) puts every input, if they
+    /// are the same for all tokens.
+    pub input_range: Option<Param<Tensor<1>>>,
     /// The weight for inference, if it is [quantised](super::quantize_int8) or [packed](super::pack_weights).
     #[module(skip)]
     pub(super) inference: Option<InferenceWeight>,
@@ -34,7 +37,7 @@ impl Linear {
 
     /// A new map from `d_in` to `d_out` features without a bias.
     pub fn without_bias(d_in: usize, d_out: usize, init: &mut ParamInit) -> Self {
-        Self { weight: init.matrix([d_in, d_out]), bias: None, lora: None, inference: None }
+        Self::from_parts(init.matrix([d_in, d_out]), None)
     }
 
     /// A new map [with](Self::new) a bias or [without](Self::without_bias).
@@ -57,7 +60,7 @@ impl Linear {
     /// # Shapes
     /// - `weight`: `[d_in, d_out]`; `bias`: `[d_out]`
     pub fn from_parts(weight: Param<Tensor<2>>, bias: Option<Param<Tensor<1>>>) -> Self {
-        Self { weight, bias, lora: None, inference: None }
+        Self { weight, bias, lora: None, input_range: None, inference: None }
     }
 
     /// The map with only these of its inputs, in this order: rows of the weight.
@@ -112,7 +115,7 @@ impl Linear {
 
     fn product<const D: usize>(&self, x: Tensor<D>, bias: Option<Tensor<1>>) -> Tensor<D> {
         observed(self.weight.id, &x);
-        let x = rounded(self.weight.id, x);
+        let x = rounded(self.weight.id, self.input_range.as_ref(), x);
         let added = self.lora.as_ref().map(|adapter| adapter.forward(x.clone()));
         let y = match &self.inference {
             Some(weight) => weight.forward(x, bias),

@@ -74,7 +74,7 @@ pub use relative::{RelativeConfig, RelativePositions};
 pub use residual_convolution::{ResidualConvolution, ResidualConvolutionConfig};
 pub use rms_norm::RmsNorm;
 pub use rotary::{RotaryConfig, RotaryScaling};
-pub use rounded::with_rounded_inputs;
+pub use rounded::{RoundedInputs, with_rounded_inputs};
 pub use scalar_mix::{ScalarMix, ScalarMixConfig};
 pub use sub_layer::NormPlacement;
 pub(crate) use transformer_xl::of_other_segments;

@@ -5,7 +5,7 @@ use crate::ops;
 use crate::recurrent::{Cell, RecurrentLayer, RecurrentState};
 use crate::scores::{AdditiveScore, Score};
 use crate::seq2seq::{DecodeOptions, TimeMajor};
-use crate::vision::ImageStates;
+use crate::vision::{ImageStates, sinusoids};
 use crate::{ParamInit, Sequences, linear_maps};
 use burn::module::Module;
 use burn::tensor::activation::{log_softmax, sigmoid};
@@ -21,7 +21,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 /// P(y_t) = softmax(L_o·tanh(E·y_(t−1) + L_h·h_t + L_z·z_t))
 /// ```
 ///
-/// The `tanh` of the output is the authors' code's; the paper has none. Without attention there is neither `z` nor `L_z`.
+/// With positions, `a_i` is the encoder's state and the sinusoids of its place. The `tanh` of the output is the authors' code's; the
+/// paper has none. Without attention there is neither `z` nor `L_z`.
 #[derive(Module, Debug)]
 pub struct RecurrentCaptionDecoder {
     /// `E`, `[vocab_size, d_embedding]`
@@ -45,6 +46,8 @@ pub struct RecurrentCaptionDecoder {
     dropout: f64,
     #[module(skip)]
     looking: Looking,
+    #[module(skip)]
+    positions: bool,
 }
 
 linear_maps!(RecurrentCaptionDecoder {
@@ -104,6 +107,7 @@ impl RecurrentCaptionDecoder {
             output: Linear::uniform(d_embedding, vocab_size, init),
             dropout: config.dropout,
             looking: config.looking,
+            positions: config.positions,
         }
     }
 
@@ -114,7 +118,12 @@ impl RecurrentCaptionDecoder {
 
     /// The state before the first word, and what is looked at.
     fn start(&self, images: &ImageStates) -> (RecurrentState, Option<Places>) {
-        let states = images.places();
+        let mut states = images.places();
+        if self.positions {
+            let ([_, n, d], grid) = (states.dims(), images.grid);
+            let positions = TensorData::new(sinusoids(0, grid, d), [1, n, d]);
+            states = states.clone() + Tensor::from_data(positions, &states.device());
+        }
         let mean: Tensor<2> = states.clone().mean_dim(1).squeeze_dim(1);
         let hidden = self.initial_hidden.forward(mean.clone()).tanh();
         let cell = Some(self.initial_cell.forward(mean).tanh());

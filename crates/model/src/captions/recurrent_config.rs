@@ -38,6 +38,10 @@ pub struct RecurrentCaptionConfig {
     /// Whether the state decides how much of the image is let through, by the gate `β_t = σ(w·h_(t−1) + b)` (Xu et al. 2015,
     /// §4.2.1).
     pub gate: bool,
+    /// Whether sines and cosines of a place's column and row are added to its state, as Carion et al. (2020, "End-to-End Object
+    /// Detection with Transformers", appendix A.4) do: a convolutional encoder hardly says where a place is.
+    #[serde(default)]
+    pub positions: bool,
     /// Dropout of the embeddings, and of what the output layer sees.
     pub dropout: f64,
 }
@@ -46,11 +50,12 @@ with_fields!(RecurrentCaptionConfig {
     with_d_attention => d_attention: usize,
     with_looking => looking: Looking,
     with_gate => gate: bool,
+    with_positions => positions: bool,
     with_dropout => dropout: f64,
 });
 
 impl RecurrentCaptionConfig {
-    /// Soft attention with a gate, and no dropout.
+    /// Soft attention with a gate, without positions or dropout.
     pub fn new(vocab_size: usize, d_image: usize, d_embedding: usize, d_model: usize) -> Self {
         Self {
             vocab_size,
@@ -60,6 +65,7 @@ impl RecurrentCaptionConfig {
             d_attention: d_model,
             looking: Looking::Soft,
             gate: true,
+            positions: false,
             dropout: 0.0,
         }
     }
@@ -76,6 +82,14 @@ impl RecurrentCaptionConfig {
             ("d_model", self.d_model),
             ("d_attention", self.d_attention),
         ])?;
+        if self.positions && self.looking == Looking::None {
+            let expected = "false: without attention, the mean of the places is all that it sees";
+            return Err(ModelError::setting("positions", true, expected));
+        }
+        if self.positions && !self.d_image.is_multiple_of(4) {
+            let expected = "a multiple of 4, for positions";
+            return Err(ModelError::setting("d_image", self.d_image, expected));
+        }
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(ModelError::setting("dropout", self.dropout, "0 or more and below 1"));
         }

@@ -227,3 +227,22 @@ fn a_decoder_takes_states_of_its_width() {
     let message = CaptionerConfig::new(vit, decoder, tokens).validate().unwrap_err().to_string();
     assert!(message.contains("`d_image` is 6, expected 16"), "{message}");
 }
+
+/// Attention sees a set of places, unless they have positions.
+#[test]
+fn positions_tell_places_apart() {
+    let device = Device::flex();
+    let states = Tensor::<3>::random([1, 6, 8], Distribution::Normal(0.0, 1.0), &device);
+    let swapped = states.clone().flip([1]);
+    let captions = Sequences::from_iter([&[1, 4, 3][..]]);
+    for has_positions in [false, true] {
+        let config = RecurrentCaptionConfig::new(11, 8, 5, 7).with_positions(has_positions);
+        let decoder = config.init(&mut ParamInit::new(&device, 3));
+        let logits = |states: &Tensor<3>| {
+            let images = ImageStates::new(states.clone(), [2, 3]);
+            decoder.teach(&images, &captions, None).logits
+        };
+        let difference = (logits(&states) - logits(&swapped)).abs().max().into_scalar::<f32>();
+        assert_eq!(difference > 1e-3, has_positions, "{difference}");
+    }
+}

@@ -18,7 +18,7 @@ pub enum PatchPositions {
 
 /// The positions `[1, n_pieces + rows · columns, d_model]` of MAE's code, whose pieces have zeros: first the sines and
 /// cosines of a patch's column, then those of its row.
-pub(super) fn sinusoids(n_pieces: usize, grid: [usize; 2], d_model: usize) -> Vec<f32> {
+pub(crate) fn sinusoids(n_pieces: usize, grid: [usize; 2], d_model: usize) -> Vec<f32> {
     let mut values = vec![0.0; n_pieces * d_model];
     let quarter = d_model / 4;
     for place in 0..grid[0] * grid[1] {

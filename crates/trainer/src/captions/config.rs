@@ -6,7 +6,7 @@ use crate::config::validate::{Check, Complaint, at_least, below_one, ensure, sha
 use crate::config::{ConfigFile, Run, layered};
 use crate::engine::origin::{Input, model_files};
 use crate::engine::{Outcome, RunOptions};
-use crate::images::config::{FREE_KEYS, check_augment, check_steps, of_model};
+use crate::images::config::{check_augment, check_steps, of_model};
 use crate::images::{ImageDataSection, ImageEval, ImageModelSection, ImageTrain, PretrainedImageModel};
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
@@ -151,6 +151,10 @@ pub enum CaptionDecoderSection {
         /// attention.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gate: Option<bool>,
+        /// Whether sines and cosines of a place's column and row are added to its state. A ViT has positions of its own, a
+        /// residual network knows of the borders alone. Default false.
+        #[serde(default)]
+        positions: bool,
         /// Dropout of the embeddings and of what the output layer sees. Default 0.
         #[serde(default)]
         dropout: f64,
@@ -182,11 +186,12 @@ impl CaptionDecoderSection {
         max_len: usize,
     ) -> cloze_model::captions::AnyCaptionDecoderConfig {
         match *self {
-            Self::Recurrent { d_embedding, d_model, d_attention, attention, gate, dropout } => {
+            Self::Recurrent { d_embedding, d_model, d_attention, attention, gate, positions, dropout } => {
                 RecurrentCaptionConfig::new(vocab_size, d_image, d_embedding, d_model)
                     .with_d_attention(d_attention.unwrap_or(d_model))
                     .with_looking(attention)
                     .with_gate(gate.unwrap_or(attention == Looking::Soft))
+                    .with_positions(positions)
                     .with_dropout(dropout)
                     .into()
             }
@@ -361,7 +366,16 @@ impl CaptionEval {
 }
 
 impl RunKind for CaptionRun {
-    const FREE_KEYS: &'static [&'static str] = FREE_KEYS;
+    const FREE_KEYS: &'static [&'static str] = &[
+        "run.name",
+        "train.workers",
+        "train.prefetch",
+        "train.recompute",
+        "eval.batch_size",
+        "checkpoint.",
+        "log.",
+        "data.source.test",
+    ];
 
     fn is_of(file: &ConfigFile) -> bool {
         file.kind_of("task") == Some(CaptionTaskSection::KIND)
@@ -426,6 +440,11 @@ fn validate(config: &Run<CaptionRun>) -> Check {
                         "with `freeze_layers`, `lora` or `layer_decay`",
                         "none of them: `freeze = [\"encoder.*\"]` trains the decoder alone",
                     )?;
+                    if let Some(pooling) = section.pooling {
+                        let expected = "it to be absent: captions look at all places";
+                        let found = format!("{pooling:?}").to_lowercase();
+                        ensure(false, "model.encoder.pooling", found, expected)?;
+                    }
                     // Known when it is read.
                     16
                 }

@@ -2,6 +2,7 @@
 
 use super::config::{CaptionDataSection, CaptionSource};
 use super::vocabulary::CaptionVocabulary;
+use crate::images::EvaluationSplit;
 use crate::images::data::{bad_setting, held_out, missing, note};
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
@@ -11,7 +12,7 @@ use cloze_data::images::{
     Preprocessing, captioned_images, without_bad_images,
 };
 use cloze_data::labelled::{LabelledSource, Loaded, Target};
-use cloze_data::{Random, derive_seed};
+use cloze_data::{Random, SkipReport, derive_seed};
 use cloze_model::Sequences;
 use cloze_model::captions::Draws;
 use std::path::Path;
@@ -41,56 +42,49 @@ impl CaptionTexts {
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         match &section.source {
-            CaptionSource::Scenes { train, dev, test } => {
-                let of = |split, n: usize| -> Vec<CaptionedImage> {
-                    scenes(split, DATA_SEED).take(n).map(of_scene).collect()
-                };
-                let some = |split, n| (n > 0).then(|| of(split, n));
-                Ok(Self {
-                    train: of(SceneSplit::Train, *train),
-                    dev: some(SceneSplit::Dev, *dev),
-                    test: some(SceneSplit::Test, *test),
-                })
+            CaptionSource::Scenes { train, .. } => {
+                let [dev, test] =
+                    [EvaluationSplit::Dev, EvaluationSplit::Test].map(|split| held_scenes(section, split));
+                Ok(Self { train: drawn_scenes(SceneSplit::Train, *train), dev, test })
             }
-            CaptionSource::Tables { train, dev, dev_fraction, test } => {
-                let mut read = |name: &str, source: &LabelledSource| -> Result<Vec<CaptionedImage>> {
-                    let Loaded { examples, skipped } = captioned_images(source, Path::new(""))?;
-                    // Those whose image decodes, in order.
-                    let images = examples.iter().enumerate().map(|(place, example)| ImageExample {
-                        image: example.image.clone(),
-                        target: Target::Class(place),
-                    });
-                    let loaded = Loaded { examples: images.collect(), skipped };
-                    let loaded = without_bad_images(loaded, &DecodeLimits::default(), section.on_bad_image)?;
-                    note(name, &loaded.skipped, progress);
-                    let mut examples: Vec<_> = examples.into_iter().map(Some).collect();
-                    let kept = loaded.examples.iter().filter_map(|example| match example.target {
-                        Target::Class(place) => examples[place].take(),
-                        _ => None,
-                    });
-                    Ok(kept.collect())
-                };
-                let mut all = read("train", train)?;
-                let mut dev_images = None;
+            CaptionSource::Tables { train, dev_fraction, .. } => {
+                let mut all = read(train, section, &mut |skipped| note("train", skipped, progress))?;
+                let mut dev = None;
                 if let Some(share) = *dev_fraction {
                     let (held, kept) = held_out(all, share, seed);
-                    (all, dev_images) = (kept, Some(held));
+                    (all, dev) = (kept, Some(held));
                 }
                 if all.is_empty() {
                     return Err(TrainerError::NoExamples { split: "training" });
                 }
-                let mut split = |name: &'static str,
-                                 files: &[String]|
-                 -> Result<Option<Vec<CaptionedImage>>> {
-                    if files.is_empty() {
-                        return Ok(None);
-                    }
-                    let source = train.with_files(files.to_vec());
-                    read(name, &source).map(Some).map_err(|error| missing(&format!("source.{name}"), error))
+                let mut files = |split: EvaluationSplit| {
+                    named(section, split, &mut |skipped| note(split.name(), skipped, progress))
                 };
-                let (files, test) = (split("dev", dev)?, split("test", test)?);
-                Ok(Self { train: all, dev: dev_images.or(files), test })
+                let (of_files, test) = (files(EvaluationSplit::Dev)?, files(EvaluationSplit::Test)?);
+                Ok(Self { train: all, dev: dev.or(of_files), test })
             }
+        }
+    }
+
+    /// The images of a split for evaluation, if the section names one, found as training finds them.
+    ///
+    /// # Errors
+    /// Those of the data.
+    pub(super) fn evaluation(
+        section: &CaptionDataSection,
+        split: EvaluationSplit,
+        seed: u64,
+        skipped: &mut dyn FnMut(&SkipReport),
+    ) -> Result<Option<Vec<CaptionedImage>>> {
+        match &section.source {
+            CaptionSource::Scenes { .. } => Ok(held_scenes(section, split)),
+            CaptionSource::Tables { train, dev_fraction: Some(share), .. }
+                if split == EvaluationSplit::Dev =>
+            {
+                let all = read(train, section, skipped)?;
+                Ok(Some(held_out(all, *share, seed).0))
+            }
+            CaptionSource::Tables { .. } => named(section, split, skipped),
         }
     }
 
@@ -112,42 +106,73 @@ impl CaptionTexts {
         seed: u64,
     ) -> Result<CaptionSplits> {
         let seed = derive_seed(seed, &[TRAINING_STREAM]);
-        let of = |examples: Vec<CaptionedImage>, augment: Option<&AugmentConfig>| -> Result<CaptionData> {
-            let mut ids = Vec::with_capacity(examples.len());
-            for example in &examples {
-                let captions = example.captions.iter().map(|caption| {
-                    let ids = vocabulary.encode(caption)?;
-                    match ids.len() + 2 <= max_len {
-                        true => Ok(ids),
-                        false => Err(bad_setting(
-                            "data.max_len",
-                            max_len,
-                            format!(
-                                "at least {}: {} has the caption {caption:?}",
-                                ids.len() + 2,
-                                example.image
-                            ),
-                        )),
-                    }
-                });
-                ids.push(captions.collect::<Result<Vec<_>>>()?);
-            }
-            let (images, texts): (Vec<_>, Vec<_>) =
-                examples.into_iter().map(|example| (example.image, example.captions)).unzip();
-            let images = images.into_iter().map(|image| ImageExample { image, target: Target::None });
-            let mut images = ImageData::new(images.collect(), preprocessing.clone(), seed)?;
-            if let Some(augment) = augment {
-                images = images.with_augment(augment.clone())?;
-            }
-            Ok(CaptionData { images: Arc::new(images), texts, ids, tokens: vocabulary.tokens.clone() })
+        let of = |examples: Vec<CaptionedImage>, training| {
+            CaptionData::new(examples, vocabulary, preprocessing, max_len, training)
         };
         let Self { train, dev, test } = self;
         Ok(CaptionSplits {
-            train: of(train, Some(augment))?,
+            train: of(train, Some((seed, augment)))?,
             dev: dev.map(|dev| of(dev, None)).transpose()?,
             test: test.map(|test| of(test, None)).transpose()?,
         })
     }
+}
+
+/// The first scenes of a split.
+fn drawn_scenes(split: SceneSplit, n: usize) -> Vec<CaptionedImage> {
+    scenes(split, DATA_SEED).take(n).map(of_scene).collect()
+}
+
+/// The scenes for an evaluation; none if the source is tables, or has none for it.
+fn held_scenes(section: &CaptionDataSection, split: EvaluationSplit) -> Option<Vec<CaptionedImage>> {
+    let CaptionSource::Scenes { dev, test, .. } = &section.source else { return None };
+    let (of, n) = match split {
+        EvaluationSplit::Dev => (SceneSplit::Dev, *dev),
+        EvaluationSplit::Test => (SceneSplit::Test, *test),
+    };
+    (n > 0).then(|| drawn_scenes(of, n))
+}
+
+/// The images of the tables that are named for an evaluation.
+fn named(
+    section: &CaptionDataSection,
+    split: EvaluationSplit,
+    skipped: &mut dyn FnMut(&SkipReport),
+) -> Result<Option<Vec<CaptionedImage>>> {
+    let CaptionSource::Tables { train, dev, test, .. } = &section.source else { return Ok(None) };
+    let files = match split {
+        EvaluationSplit::Dev => dev,
+        EvaluationSplit::Test => test,
+    };
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let key = format!("source.{}", split.name());
+    let source = train.with_files(files.clone());
+    read(&source, section, skipped).map(Some).map_err(|error| missing(&key, error))
+}
+
+/// The images of tables whose image decodes, in order.
+fn read(
+    source: &LabelledSource,
+    section: &CaptionDataSection,
+    skipped: &mut dyn FnMut(&SkipReport),
+) -> Result<Vec<CaptionedImage>> {
+    let found = captioned_images(source, Path::new(""))?;
+    let images = found
+        .examples
+        .iter()
+        .enumerate()
+        .map(|(place, example)| ImageExample { image: example.image.clone(), target: Target::Class(place) });
+    let loaded = Loaded { examples: images.collect(), skipped: found.skipped };
+    let loaded = without_bad_images(loaded, &DecodeLimits::default(), section.on_bad_image)?;
+    skipped(&loaded.skipped);
+    let mut examples: Vec<_> = found.examples.into_iter().map(Some).collect();
+    let kept = loaded.examples.iter().filter_map(|example| match example.target {
+        Target::Class(place) => examples[place].take(),
+        _ => None,
+    });
+    Ok(kept.collect())
 }
 
 fn of_scene(scene: Scene) -> CaptionedImage {
@@ -190,6 +215,41 @@ pub(super) struct BatchCaptions {
 }
 
 impl CaptionData {
+    /// Images as a model takes them, and their captions' ids. For training there are a seed and random changes of the images.
+    ///
+    /// # Errors
+    /// A caption that is longer than `max_len`; inputs of different sizes.
+    pub(super) fn new(
+        examples: Vec<CaptionedImage>,
+        vocabulary: &CaptionVocabulary,
+        preprocessing: &Preprocessing,
+        max_len: usize,
+        training: Option<(u64, &AugmentConfig)>,
+    ) -> Result<Self> {
+        let encode = |example: &CaptionedImage, caption: &str| {
+            let ids = vocabulary.encode(caption)?;
+            if ids.len() + 2 > max_len {
+                let expected =
+                    format!("at least {}: {} has the caption {caption:?}", ids.len() + 2, example.image);
+                return Err(bad_setting("data.max_len", max_len, expected));
+            }
+            Ok(ids)
+        };
+        let ids = examples
+            .iter()
+            .map(|example| example.captions.iter().map(|caption| encode(example, caption)).collect());
+        let ids = ids.collect::<Result<_>>()?;
+        let (images, texts): (Vec<_>, Vec<_>) =
+            examples.into_iter().map(|example| (example.image, example.captions)).unzip();
+        let images = images.into_iter().map(|image| ImageExample { image, target: Target::None });
+        let seed = training.map_or(0, |(seed, _)| seed);
+        let mut images = ImageData::new(images.collect(), preprocessing.clone(), seed)?;
+        if let Some((_, augment)) = training {
+            images = images.with_augment(augment.clone())?;
+        }
+        Ok(Self { images: Arc::new(images), texts, ids, tokens: vocabulary.tokens.clone() })
+    }
+
     /// The scene of an image, if it is one.
     pub fn scene(&self, image: usize) -> Option<&Scene> {
         match &self.images.examples()[image].image {

@@ -1,18 +1,26 @@
 //! A trained captioner, to use.
 
-use super::recipe::decode_config;
+use super::config::CaptionRunConfig;
+use super::data::{CaptionData, CaptionTexts};
+use super::measures::{CaptionsMeasured, Measures, decode_config};
 use super::run::AnyCaptioner;
 use super::vocabulary::CaptionVocabulary;
 use super::written::{WrittenCaption, in_words, write};
+use crate::engine::Advance;
+use crate::finetune::Cost;
 use crate::fit::check_vocabulary;
 use crate::generate::of_search;
-use crate::images::pixels;
-use crate::images::predictor::fitting_preprocessing;
+use crate::images::outputs::picture;
+use crate::images::predictor::{WARM_UP, fitting_preprocessing};
+use crate::images::{EvaluationSplit, ImageMeasurement, pixels};
+use crate::memory::n_parameters;
 use crate::translation::vocabulary::load;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
+use cloze_data::SkipReport;
 use cloze_data::images::{Image, ImageData, ImageExample, ImageSource, Preprocessing};
 use cloze_data::labelled::Target;
+use cloze_evaluation::report::WithPictures;
 use cloze_model::ParamInit;
 use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::captions::CaptionerConfig;
@@ -20,6 +28,7 @@ use cloze_model::generate::{BeamSearch, DecodeConfig, Search};
 use cloze_model::huggingface::{DecodeOptions, Format, load_published, model_type, read_decode_settings};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Overrides for the settings in a model folder.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +93,7 @@ pub struct ImageDescriber {
     preprocessing: Preprocessing,
     decode: DecodeConfig,
     max_new: usize,
+    n_places: usize,
     folder: PathBuf,
     device: Device,
 }
@@ -141,8 +151,8 @@ impl ImageDescriber {
         // In transformers `max_length` counts the start token too.
         let max_new = settings.max_new.or(settings.max_length.map(|most| most.saturating_sub(1).max(1)));
         let max_new = max_new.unwrap_or(DescribeConfig::MAX_NEW);
-        let (folder, device) = (folder.into(), device.clone());
-        Ok(Self { model, vocabulary, preprocessing, decode, max_new, folder, device })
+        let (n_places, folder, device) = (shape.encoder.n_states(), folder.into(), device.clone());
+        Ok(Self { model, vocabulary, preprocessing, decode, max_new, n_places, folder, device })
     }
 
     /// The model's folder.
@@ -179,5 +189,62 @@ impl ImageDescriber {
             Ok(Described { captions: captions.collect::<Result<_>>()?, grid: written.grid, input })
         });
         Ok(Descriptions { images: described.collect::<Result<_>>()?, refused })
+    }
+
+    /// The model's figures on the development or test images of a config, as training measures them; none if the config names
+    /// none. The config's model is ignored. `singly` images, evenly spread, are described by themselves as well, for their
+    /// latency.
+    ///
+    /// # Errors
+    /// Those of the data; a caption longer than `data.max_len`; a metric that there is not.
+    pub fn evaluate(
+        &self,
+        config: &CaptionRunConfig,
+        split: EvaluationSplit,
+        singly: usize,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<Option<ImageMeasurement>> {
+        let (seed, max_len) = (config.common.run.seed, config.data.max_len);
+        let mut skipped = SkipReport::default();
+        let found =
+            CaptionTexts::evaluation(&config.data, split, seed, &mut |report| skipped = report.clone())?;
+        let Some(found) = found else { return Ok(None) };
+        if found.is_empty() {
+            return Err(TrainerError::NoExamples { split: "evaluation" });
+        }
+        let data = CaptionData::new(found, &self.vocabulary, &self.preprocessing, max_len, None)?;
+        let n = data.images.examples().len();
+        let measures = Measures { vocabulary: &self.vocabulary, eval: &config.eval, max_len, seed };
+        let CaptionsMeasured { predictions, figures, seconds } =
+            measures.of(&self.model, &data, &self.device, advanced)?;
+        let cost = Cost {
+            parameters: n_parameters(&self.model),
+            examples: n,
+            lengths: vec![self.n_places; n],
+            seconds,
+            latencies: self.latencies(&data.images, &measures, singly)?,
+            flops: None,
+        };
+        let images = Arc::clone(&data.images);
+        let predictions = WithPictures::new(predictions, move |image| picture(&images, image));
+        Ok(Some(ImageMeasurement { predictions: Box::new(predictions), figures, skipped, cost }))
+    }
+
+    /// The seconds that each of `n` images, evenly spread, takes by itself.
+    fn latencies(&self, images: &ImageData, measures: &Measures<'_>, n: usize) -> Result<Vec<f64>> {
+        let (all, config) = (images.examples().len(), decode_config(&self.vocabulary, measures.eval.beams));
+        let start = self.vocabulary.tokens.decoder_start as i32;
+        let n = n.min(all);
+        let one = |place: usize| {
+            let batch = images.in_order(place..place + 1)?;
+            let begun = Instant::now();
+            let pixels = pixels(&batch, &self.device);
+            write(&self.model, pixels, start, &config, measures.max_len - 1, &self.device)?;
+            Ok(begun.elapsed().as_secs_f64())
+        };
+        for place in 0..n.min(WARM_UP) {
+            one(place)?;
+        }
+        (0..n).map(|i| one(i * all / n)).collect()
     }
 }

@@ -9,6 +9,7 @@ mod baseline;
 mod config;
 mod data;
 mod describer;
+mod measures;
 mod recipe;
 mod run;
 mod vocabulary;
@@ -21,7 +22,8 @@ pub use config::{
 };
 pub use data::{CaptionData, CaptionSplits, CaptionTexts};
 pub use describer::{DescribeConfig, Described, Descriptions, ImageDescriber, is_captioner};
-pub use recipe::{CaptionRecipe, figure};
+pub use measures::figure;
+pub use recipe::CaptionRecipe;
 pub use run::train_captions;
 pub use vocabulary::CaptionVocabulary;
 pub use written::{WrittenCaption, WrittenWord};

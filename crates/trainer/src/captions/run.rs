@@ -5,8 +5,7 @@ use super::data::{CaptionSplits, CaptionTexts};
 use super::recipe::CaptionRecipe;
 use super::vocabulary::{CaptionVocabulary, run_vocabulary};
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{Outcome, RunOptions, train_in};
-use crate::finetune::Form;
+use crate::engine::{ModelFormat, Outcome, RunOptions, train_in};
 use crate::images::ImageModelSection;
 use crate::images::start::{PREPROCESSOR, follow, read_preprocessing, settings};
 use crate::metrics::progress::RunProgress;
@@ -64,9 +63,9 @@ pub fn train_captions(
         settings(&config.common, &config.train, &config.eval.images(), splits.train.images.examples().len());
     introduce(&splits, &vocabulary, &shape, &model, settings.steps, progress);
     let is_soft = matches!(&shape.decoder, AnyCaptionDecoderConfig::Recurrent(decoder) if decoder.looking == Looking::Soft);
-    let form = CaptionerForm { config: shape, preprocessing, vocabulary: vocabulary.clone() };
-    let recipe =
-        CaptionRecipe::new(config, splits, vocabulary, &model.decoder, is_soft)?.with_form(Box::new(form));
+    let format = CaptionerFormat { config: shape, preprocessing, vocabulary: vocabulary.clone() };
+    let recipe = CaptionRecipe::new(config, splits, vocabulary, &model.decoder, is_soft)?
+        .with_format(Box::new(format));
     train_in(&folder, &recipe, model, &settings, options, progress)
 }
 
@@ -162,13 +161,13 @@ fn introduce(
 }
 
 /// A captioner, in transformers' format where it has a class, with its tokenizer.
-struct CaptionerForm {
+struct CaptionerFormat {
     config: CaptionerConfig,
     preprocessing: Preprocessing,
     vocabulary: CaptionVocabulary,
 }
 
-impl Form<AnyCaptioner> for CaptionerForm {
+impl ModelFormat<AnyCaptioner> for CaptionerFormat {
     fn save(&self, model: &AnyCaptioner, folder: &Path) -> Result<()> {
         save_published(folder, model, &self.config, FloatType::F32)?;
         self.vocabulary.tokenizer.save(folder)?;

@@ -4,11 +4,13 @@
 use super::samples::{Sample, samples};
 use super::tables;
 use crate::config::DenoisingRunConfig;
-use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term};
+use crate::engine::{
+    Advance, Exported, ModelFormat, Objective, Position, Recipe, SplitFigures, StepBatches, Term,
+};
 use crate::metrics::curve::{Line, Panel, Source, TRAINING};
 use crate::metrics::progress::RunProgress;
 use crate::metrics::{Record, printable};
-use crate::pairs::{ModelFormat, PairLoss};
+use crate::pairs::PairLoss;
 use crate::periodic_notes::PeriodicNotes;
 use crate::pretraining::tables::corpus;
 use crate::translation::Vocabularies;

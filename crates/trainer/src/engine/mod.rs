@@ -17,6 +17,7 @@ pub mod folder_config;
 pub mod gradients;
 mod kernels;
 pub mod loss_scale;
+mod model_format;
 pub mod objective;
 pub mod optimizer;
 pub mod origin;
@@ -35,9 +36,11 @@ pub use average::Averaging;
 pub use extension::{Extension, Extensions, KeptState, Rewind};
 pub use failure::Kept;
 pub use folder_config::{Difference, FolderConfig};
+pub use model_format::{ModelFormat, OwnParameters};
 pub use objective::Objective;
 pub use recipe::{
-    Advance, Exported, Position, Recipe, SplitFigures, StepBatches, load_parameters, save_parameters,
+    Advance, Exported, Measured, Position, Recipe, SplitFigures, StepBatches, load_parameters,
+    save_parameters,
 };
 pub(crate) use run::watched;
 pub use run::{Outcome, RunOptions, train, train_in};

@@ -3,6 +3,7 @@
 use super::checkpoint::{CursorState, check_parameters};
 use super::extension::Extensions;
 use super::objective::Objective;
+use super::run::watched;
 use super::run_folder::INDEX;
 use crate::metrics::Record;
 use crate::metrics::curve::{Panel, usual_panels};
@@ -18,6 +19,7 @@ use cloze_model::huggingface::{read_tensors, write_tensors};
 use cloze_model::weights;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// A kind of training: everything the engine needs to know. The losses are its [`Objective`].
 ///
@@ -228,6 +230,23 @@ pub struct SplitFigures {
     pub seconds: f64,
 }
 
+/// What was measured on a split, for its page.
+pub struct Measured<'a> {
+    /// The metrics.
+    pub figures: Figures,
+    /// What the model said about each example, if it is shown.
+    pub predictions: Option<Box<dyn Predictions + 'a>>,
+    /// More facts for the page, such as how texts were decoded.
+    pub facts: Vec<(&'static str, String)>,
+}
+
+impl<'a> Measured<'a> {
+    /// Metrics with the predictions that they are of.
+    pub fn new(figures: Figures, predictions: Box<dyn Predictions + 'a>) -> Self {
+        Self { figures, predictions: Some(predictions), facts: Vec::new() }
+    }
+}
+
 /// A run's result, for its report.
 #[derive(Debug)]
 pub struct Exported<'a, M> {
@@ -298,5 +317,34 @@ impl<M> Exported<'_, M> {
             page: page.to_string_lossy().replace('\\', "/"),
         });
         Ok(folder.join("report.html"))
+    }
+
+    /// Measures each split that there is, writes its page, and notes its metrics and what is wrong with the predictions.
+    ///
+    /// # Errors
+    /// Those of `measure`; a file that cannot be written.
+    pub fn report_splits<'d, D>(
+        &self,
+        splits: [(&str, &'d Option<D>); 2],
+        progress: &mut dyn RunProgress,
+        mut measure: impl FnMut(&str, &'d D, &mut dyn FnMut(Advance)) -> Result<Measured<'d>>,
+    ) -> Result<Vec<SplitFigures>> {
+        let mut reported = Vec::new();
+        for (split, data) in splits {
+            let Some(data) = data else { continue };
+            let start = Instant::now();
+            let work = format!("measuring {split}");
+            let Measured { figures, predictions, facts } =
+                measure(split, data, &mut watched(&work, progress))?;
+            let page = self.page_with(split, &figures, predictions.as_deref(), None, &facts)?;
+            let step = self.step;
+            progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));
+            if let Some(warning) = predictions.and_then(|predictions| predictions.warning()) {
+                progress.note(&format!("warning: {split}: {warning}"));
+            }
+            let seconds = start.elapsed().as_secs_f64();
+            reported.push(SplitFigures { split: split.into(), figures, seconds });
+        }
+        Ok(reported)
     }
 }

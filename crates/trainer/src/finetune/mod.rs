@@ -11,7 +11,7 @@ mod cross_encoder;
 mod distillation;
 mod embedding;
 mod evaluate;
-mod form;
+mod format;
 mod held_out;
 mod kind;
 mod kinds;
@@ -48,7 +48,6 @@ pub use embedding::{
     LossSection, MatryoshkaSection, PromptsSection, SentenceEncoder, TripletDistance, pair_features,
 };
 pub use evaluate::{figures, outputs, predict};
-pub use form::Form;
 pub use kind::{RecurrentTask, TaskKind, TaskSettings};
 pub use model_folder::{TASK_FILE, TaskFile};
 #[cfg(test)]

@@ -3,18 +3,17 @@
 use super::config::Tuning;
 use super::distillation::Distillation;
 use super::evaluate::{figures, predict};
-use super::form::Form;
 use super::reading::TaskData;
 use super::task::{Encoded, Features, Task};
 use crate::Result;
 use crate::engine::checkpoint::CursorState;
 use crate::engine::{
-    Advance, Epochs, Exported, Extension, Extensions, Objective, Position, Recipe, Rounds, SplitFigures,
-    StepBatches, Term, watched,
+    Advance, Epochs, Exported, Extension, Extensions, Measured, ModelFormat, Objective, Position, Recipe,
+    Rounds, SplitFigures, StepBatches, Term,
 };
 use crate::metrics::progress::RunProgress;
 use crate::pruning::{PruningSection, Target, ids, share_of_zeros};
-use crate::quantization::{QuantizationSection, Rounding};
+use crate::quantization::{InputRounding, QuantizationSection, Rounding, SeenInputs};
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
@@ -22,10 +21,11 @@ use cloze_data::labelled::Buckets;
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Predictions;
 use cloze_evaluation::table::percent;
-use cloze_model::blocks::with_rounded_inputs;
+use cloze_model::blocks::{RoundedInputs, with_rounded_inputs};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Instant;
+use std::sync::Arc;
 
 /// The fine-tuning of one model. A batch is a list of example indices.
 pub(super) struct TaskRecipe<'a, T: Task> {
@@ -36,7 +36,7 @@ pub(super) struct TaskRecipe<'a, T: Task> {
     pub fingerprint: String,
     pub buckets: Buckets,
     pub epochs: Epochs,
-    pub form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
+    pub format: Box<dyn ModelFormat<T::Model> + Send + 'a>,
     pub distillation: Option<Distillation<'a>>,
     pub masks: Option<Masks<'a>>,
     pub rounding: Option<Rounded<'a>>,
@@ -46,15 +46,48 @@ pub(super) struct TaskRecipe<'a, T: Task> {
 pub(super) struct Rounded<'a> {
     pub section: &'a QuantizationSection,
     pub targets: Vec<Target>,
+    /// What the maps see in a step.
+    pub seen: Arc<SeenInputs>,
 }
 
-impl Rounded<'_> {
-    /// Runs with inputs rounded, if they are. A model's parameters keep their ids, but not in every copy of a model.
+impl<'a> Rounded<'a> {
+    pub fn new(section: &'a QuantizationSection, targets: Vec<Target>) -> Self {
+        Self { section, targets, seen: Arc::default() }
+    }
+
+    /// Runs with inputs rounded, if they are.
     fn run<M: Module, R>(&self, model: &M, run: impl FnOnce() -> R) -> R {
         match self.section.inputs {
-            true => with_rounded_inputs(Rc::new(ids(model, &self.targets)), run),
-            false => run(),
+            InputRounding::Exact => run(),
+            _ => self.rounded(model, false, run).0,
         }
+    }
+
+    /// The same in training, where running ranges note what they see.
+    fn train<M: Module, R>(&self, model: &M, run: impl FnOnce() -> R) -> R {
+        match self.section.inputs {
+            InputRounding::Running => {
+                let (result, seen) = self.rounded(model, true, run);
+                self.seen.add(seen);
+                result
+            }
+            _ => self.run(model, run),
+        }
+    }
+
+    /// Runs with inputs rounded. Returns also the ranges of inputs by their targets' places, if they are noted.
+    pub fn rounded<M: Module, R>(
+        &self,
+        model: &M,
+        notes: bool,
+        run: impl FnOnce() -> R,
+    ) -> (R, BTreeMap<usize, [f32; 2]>) {
+        // A model's parameters keep their ids, but not in every copy of a model.
+        let ids = ids(model, &self.targets);
+        let inputs = RoundedInputs::new(ids.keys().copied().collect());
+        let inputs = Rc::new(if notes { inputs.noting_ranges() } else { inputs });
+        let result = with_rounded_inputs(inputs.clone(), run);
+        (result, inputs.ranges().into_iter().map(|(id, range)| (ids[&id], range)).collect())
     }
 }
 
@@ -98,6 +131,14 @@ impl<T: Task> TaskRecipe<'_, T> {
         }
     }
 
+    /// The same in training.
+    fn training<R>(&self, model: &T::Model, run: impl FnOnce() -> R) -> R {
+        match &self.rounding {
+            Some(rounded) => rounded.train(model, run),
+            None => run(),
+        }
+    }
+
     /// A model's predictions for a split, and their metrics.
     fn measure(
         &self,
@@ -136,7 +177,7 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
 
     fn sums(&self, model: &T::Model, batch: &Vec<usize>, device: &Device) -> Vec<Tensor<1>> {
         let features = self.features(batch);
-        let scores = || self.rounding(model, || self.task.scores(model, &features, device));
+        let scores = || self.training(model, || self.task.scores(model, &features, device));
         let (scores, more) = match &self.distillation {
             None => (scores(), Vec::new()),
             Some(distillation) => distillation.sums(batch, device, scores),
@@ -157,7 +198,7 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
         }
         let features = self.features(batch);
         let gradients = || self.task.gradients(model, &features, factors[0], seed, device);
-        let (sum, gradients) = self.rounding(model, gradients)?;
+        let (sum, gradients) = self.training(model, gradients)?;
         Some((vec![sum], gradients))
     }
 }
@@ -200,6 +241,10 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
             .map(|masks| masks.section.extension(masks.targets.clone(), masks.rounds, masks.steps, seed));
         let rounding = self.rounding.iter().map(|rounded| {
             let rounding = Rounding::new(rounded.section.weights, rounded.targets.clone());
+            let rounding = match rounded.section.inputs {
+                InputRounding::Running => rounding.with_running_ranges(rounded.seen.clone()),
+                _ => rounding,
+            };
             Box::new(rounding) as Box<dyn Extension<T::Model>>
         });
         masks.chain(rounding).collect()
@@ -220,11 +265,11 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
     }
 
     fn save(&self, model: &T::Model, folder: &Path) -> Result<()> {
-        self.form.save(model, folder)
+        self.format.save(model, folder)
     }
 
     fn load(&self, model: T::Model, folder: &Path) -> Result<T::Model> {
-        self.form.load(model, folder)
+        self.format.load(model, folder)
     }
 
     /// The result's metrics on each split, with every prediction in a report.
@@ -233,30 +278,19 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
         exported: &Exported<'_, T::Model>,
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
-        let mut reported = Vec::new();
         let pruned = self.masks.as_ref().map(|masks| masks.result(exported.model));
         if let Some(pruned) = &pruned {
             progress.note(&format!("pruning: {pruned}"));
         }
-        let facts: Vec<(&str, String)> = pruned.into_iter().map(|pruned| ("pruning", pruned)).collect();
-        for (split, data) in [("dev", &self.data.dev), ("test", &self.data.test)] {
-            let Some(data) = data else { continue };
-            let start = Instant::now();
-            let work = format!("measuring {split}");
-            let (mut predictions, figures) =
-                self.measure(exported.model, data, exported.device, &mut watched(&work, progress))?;
+        let facts: Vec<(&'static str, String)> =
+            pruned.into_iter().map(|pruned| ("pruning", pruned)).collect();
+        let splits = [("dev", &self.data.dev), ("test", &self.data.test)];
+        exported.report_splits(splits, progress, |split, data, advanced| {
+            let (mut predictions, figures) = self.measure(exported.model, data, exported.device, advanced)?;
             if let Some(rows) = self.data.dev_rows.as_deref().filter(|_| split == "dev") {
                 predictions.set_rows(rows);
             }
-            let page = exported.page_with(split, &figures, Some(&*predictions), None, &facts)?;
-            let step = exported.step;
-            progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));
-            if let Some(warning) = predictions.warning() {
-                progress.note(&format!("warning: {split}: {warning}"));
-            }
-            let seconds = start.elapsed().as_secs_f64();
-            reported.push(SplitFigures { split: split.into(), figures, seconds });
-        }
-        Ok(reported)
+            Ok(Measured { facts: facts.clone(), ..Measured::new(figures, predictions) })
+        })
     }
 }

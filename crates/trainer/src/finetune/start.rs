@@ -3,14 +3,15 @@
 use super::config::Tuning;
 use super::distillation::Distillation;
 use super::evaluate::figures;
-use super::form::{Form, PretrainedForm};
+use super::format::PretrainedFormat;
 use super::model_folder::{ModelFolder, TaskFile};
 use super::reading::TaskData;
 use super::recipe::{Masks, Rounded, TaskRecipe};
 use super::task::{Encoded, Features, PretrainedTask, Task, bad_setting, n_cut, no_teacher};
 use crate::engine::optimizer::ParamGroup;
 use crate::engine::{
-    Cadence, CheckpointSection, Epochs, Export, LogSection, Rounds, RunOptions, RunSettings, watched,
+    Cadence, CheckpointSection, Epochs, Export, LogSection, ModelFormat, Rounds, RunOptions, RunSettings,
+    watched,
 };
 use crate::fit::check_fit;
 use crate::gradual_unfreezing::gradual_unfreezing;
@@ -18,6 +19,7 @@ use crate::layer_decay::layer_decay;
 use crate::memory::{Keys, Load, MemoryEstimate, check, n_parameters};
 use crate::metrics::progress::RunProgress;
 use crate::pruning::{Granularity, weight_targets};
+use crate::quantization::{InputRanges, InputRounding, RANGES, attach};
 use crate::{Result, TrainerError, recompute};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
@@ -28,12 +30,17 @@ use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::{PretrainedFolder, check_floats};
 use cloze_model::{Backbone, HasBackbone, ModelError, ParamInit, first_layers, freeze};
 use cloze_tokenizer::Tokenizer;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Separates the random stream of new parameters from all others of a seed.
 const INIT_STREAM: u64 = 0xF17E;
 /// The same for the order of examples.
 const ORDER_STREAM: u64 = 0x0DE5;
+
+/// The training examples on which ranges of inputs are first measured, and of them those that are computed together.
+const FIRST_EXAMPLES: usize = 256;
+const FIRST_BATCH: usize = 32;
 
 /// Maximum steps of a run.
 const MOST_STEPS: u64 = 1 << 40;
@@ -126,16 +133,36 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
     let folder =
         ModelFolder { family, encoder: encoder.clone(), languages, tokenizer, file, saved_as, labels };
     folder.check()?;
-    let form = Box::new(PretrainedForm { config, task, folder });
+    let format = Box::new(PretrainedFormat { config, task, folder });
     let distillation = Distillation::open::<T, T>(task, &data, Some(&encoder), config, options, progress)?;
     let inner = distillation.as_ref().and_then(|distillation| distillation.inner.as_ref());
     model.backbone_mut().teacher_maps = inner.and_then(|inner| inner.teacher_maps(&mut init));
     let rounding = config.quantization.map(|section| {
         let all = weight_targets(&model, Granularity::Weights);
-        Rounded { section, targets: section.targets(all) }
+        Rounded::new(section, section.targets(all))
     });
-    let mut recipe =
-        TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation, masks, rounding };
+    if let Some(rounded) = rounding.as_ref().filter(|rounded| rounded.section.inputs.has_ranges()) {
+        let ranges = first_ranges(task, &model, rounded, &data.train.features, options);
+        let is_learnt = rounded.section.inputs == InputRounding::Learnt;
+        attach(model.backbone_mut(), &ranges, is_learnt, &options.device.clone().autodiff());
+        if is_learnt {
+            let lr_scale = rounded.section.range_lr() / config.common.optimizer.lr;
+            let group = ParamGroup { lr_scale, weight_decay: Some(0.0), ..ParamGroup::new(RANGES) };
+            settings.optimizer.groups.push(group);
+        }
+    }
+    let mut recipe = TaskRecipe {
+        config,
+        task,
+        data,
+        fingerprint,
+        buckets,
+        epochs,
+        format,
+        distillation,
+        masks,
+        rounding,
+    };
     let new = if config.model.untrained { "all".into() } else { report.missing.join(", ") };
     let origin = [
         ("checkpoint", config.model.path.display().to_string()),
@@ -157,13 +184,13 @@ pub(super) fn prepare_new<'a, T: Task>(
     task: &'a T,
     data: TaskData<T>,
     model: T::Model,
-    form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
+    format: Box<dyn ModelFormat<T::Model> + Send + 'a>,
     distillation: Option<Distillation<'a>>,
     progress: &mut dyn RunProgress,
 ) -> Result<Prepared<'a, T>> {
     let origin = [("checkpoint", String::new()), ("new", "all".into()), ("not used", String::new())];
     let groups = |_: &T::Model, _: &Epochs, _: &mut dyn RunProgress| task.parameter_groups();
-    prepare_with(config, task, data, model, groups, form, origin, distillation, progress)
+    prepare_with(config, task, data, model, groups, format, origin, distillation, progress)
 }
 
 /// The same for a model with a checkpoint's backbone, parts of which the config may freeze, slow down, or
@@ -177,7 +204,7 @@ pub(super) fn prepare_backbone<'a, T: Task<Model: HasBackbone>>(
     task: &'a T,
     data: TaskData<T>,
     model: T::Model,
-    form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
+    format: Box<dyn ModelFormat<T::Model> + Send + 'a>,
     [new, unused]: [String; 2],
     distillation: Option<Distillation<'a>>,
     progress: &mut dyn RunProgress,
@@ -188,7 +215,7 @@ pub(super) fn prepare_backbone<'a, T: Task<Model: HasBackbone>>(
     let groups = |model: &T::Model, epochs: &Epochs, progress: &mut dyn RunProgress| {
         groups(config, task, model, epochs, progress)
     };
-    prepare_with(config, task, data, model, groups, form, origin, distillation, progress)
+    prepare_with(config, task, data, model, groups, format, origin, distillation, progress)
 }
 
 #[expect(clippy::too_many_arguments, reason = "what both kinds of models have in common")]
@@ -198,7 +225,7 @@ fn prepare_with<'a, T: Task>(
     data: TaskData<T>,
     model: T::Model,
     groups: impl FnOnce(&T::Model, &Epochs, &mut dyn RunProgress) -> Vec<ParamGroup>,
-    form: Box<dyn Form<T::Model> + Send + Sync + 'a>,
+    format: Box<dyn ModelFormat<T::Model> + Send + 'a>,
     origin: [(&str, String); 3],
     distillation: Option<Distillation<'a>>,
     progress: &mut dyn RunProgress,
@@ -224,10 +251,46 @@ fn prepare_with<'a, T: Task>(
     settings.optimizer.groups.extend(groups(&model, &epochs, progress));
     let fingerprint = fingerprint(&data.train.features);
     let (masks, rounding) = (None, None);
-    let recipe =
-        TaskRecipe { config, task, data, fingerprint, buckets, epochs, form, distillation, masks, rounding };
+    let recipe = TaskRecipe {
+        config,
+        task,
+        data,
+        fingerprint,
+        buckets,
+        epochs,
+        format,
+        distillation,
+        masks,
+        rounding,
+    };
     introduce(&recipe, &model, steps, origin, progress);
     Ok(Prepared { recipe, model, settings })
+}
+
+/// The ranges of the inputs of the first training examples, in a model without dropout whose tokens are rounded by themselves.
+fn first_ranges<T: PretrainedTask>(
+    task: &T,
+    model: &T::Model,
+    rounded: &Rounded<'_>,
+    features: &[T::Features],
+    options: &RunOptions<'_>,
+) -> InputRanges {
+    let model = model.valid();
+    let mut all = BTreeMap::new();
+    for batch in features[..features.len().min(FIRST_EXAMPLES)].chunks(FIRST_BATCH) {
+        let batch: Vec<&T::Features> = batch.iter().collect();
+        let (_, seen) = rounded.rounded(&model, true, || task.scores(&model, &batch, &options.device));
+        for (place, [least, most]) in seen {
+            let range = all.entry(place).or_insert([0f32; 2]);
+            *range = [range[0].min(least), range[1].max(most)];
+        }
+    }
+    let prefix = T::Model::path_of("");
+    let of_encoder = |place: usize| {
+        let path = rounded.targets[place].path.strip_suffix(".weight")?;
+        Some(path.strip_prefix(&prefix)?.to_owned())
+    };
+    all.into_iter().filter_map(|(place, range)| Some((of_encoder(place)?, range))).collect()
 }
 
 /// Batches of the training examples.

@@ -2,14 +2,13 @@
 
 use super::config::Tuning;
 use super::distillation::Distillation;
-use super::form::Form;
 use super::pruning::Job;
 use super::reading::{Reading, TaskData};
 use super::start::{Prepared, prepare, prepare_backbone, prepare_new};
 use super::task::{PretrainedTask, Task, bad_setting};
 use crate::Result;
 use crate::engine::run_folder::RunFolder;
-use crate::engine::{Outcome, RunOptions, train_in};
+use crate::engine::{ModelFormat, Outcome, RunOptions, train_in};
 use crate::metrics::progress::RunProgress;
 use cloze_model::HasBackbone;
 use cloze_tokenizer::Tokenizer;
@@ -58,7 +57,7 @@ impl<'a> TaskRun<'a> {
         train_in(&folder, &recipe, model, &settings, options, progress)
     }
 
-    /// Trains a new model for the task, without a checkpoint, and saves it in `form`.
+    /// Trains a new model for the task, without a checkpoint, and saves it in `format`.
     ///
     /// # Errors
     /// Settings inconsistent with the data; those of the run.
@@ -67,10 +66,10 @@ impl<'a> TaskRun<'a> {
         task: &'t T,
         data: TaskData<T>,
         model: T::Model,
-        form: Box<dyn Form<T::Model> + Send + Sync + 't>,
+        format: Box<dyn ModelFormat<T::Model> + Send + 't>,
         progress: &mut dyn RunProgress,
     ) -> Result<Outcome> {
-        self.train_student(task, data, model, form, None, progress)
+        self.train_student(task, data, model, format, None, progress)
     }
 
     /// The same with a [`teacher`](Self::teacher), if there is one.
@@ -79,14 +78,14 @@ impl<'a> TaskRun<'a> {
         task: &'t T,
         data: TaskData<T>,
         model: T::Model,
-        form: Box<dyn Form<T::Model> + Send + Sync + 't>,
+        format: Box<dyn ModelFormat<T::Model> + Send + 't>,
         distillation: Option<Distillation<'t>>,
         progress: &mut dyn RunProgress,
     ) -> Result<Outcome> {
         let Self { config, options, folder, pruning } = self;
         refuse_pruning(pruning)?;
         let Prepared { recipe, model, settings } =
-            prepare_new(config, task, data, model, form, distillation, progress)?;
+            prepare_new(config, task, data, model, format, distillation, progress)?;
         train_in(&folder, &recipe, model, &settings, options, progress)
     }
 
@@ -115,7 +114,7 @@ impl<'a> TaskRun<'a> {
         task: &'t T,
         data: TaskData<T>,
         model: T::Model,
-        form: Box<dyn Form<T::Model> + Send + Sync + 't>,
+        format: Box<dyn ModelFormat<T::Model> + Send + 't>,
         origin: [String; 2],
         distillation: Option<Distillation<'t>>,
         progress: &mut dyn RunProgress,
@@ -123,7 +122,7 @@ impl<'a> TaskRun<'a> {
         let Self { config, options, folder, pruning } = self;
         refuse_pruning(pruning)?;
         let Prepared { recipe, model, settings } =
-            prepare_backbone(config, task, data, model, form, origin, distillation, progress)?;
+            prepare_backbone(config, task, data, model, format, origin, distillation, progress)?;
         train_in(&folder, &recipe, model, &settings, options, progress)
     }
 }

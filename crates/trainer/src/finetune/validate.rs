@@ -8,7 +8,7 @@ use crate::config::validate::{
     Check, at_least, averaging, below_one, ensure, final_fraction, optimizer, positive,
 };
 use crate::pruning::PruningSection;
-use crate::quantization::QuantizationSection;
+use crate::quantization::{InputRounding, QuantizationSection};
 
 /// Checks every value of `config` for a kind of task, and their consistency; returns the first complaint.
 pub(super) fn validate(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
@@ -138,7 +138,8 @@ fn rounding(section: &QuantizationSection, config: Tuning<'_>) -> Check {
         "none with `[quantization]`: a mean of models is not rounded",
     )?;
     none(config.pruning.is_none(), "pruning", "none with `[quantization]`: prune first, then round")?;
-    let forgets = section.inputs && config.train.recompute;
+    section.check()?;
+    let forgets = section.inputs != InputRounding::Exact && config.train.recompute;
     let expected = "false with `[quantization]`, which rounds inputs that would be recomputed exactly";
     ensure(!forgets, "train.recompute", true, expected)
 }

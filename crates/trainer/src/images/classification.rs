@@ -6,10 +6,10 @@ use super::outputs::{outputs, picture, predictions};
 use super::teacher::ImageTeacher;
 use crate::Result;
 use crate::engine::{
-    Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term, load_parameters,
-    save_parameters, watched,
+    Advance, Exported, Measured, ModelFormat, Objective, OwnParameters, Position, Recipe, SplitFigures,
+    StepBatches, Term,
 };
-use crate::finetune::{Form, figures};
+use crate::finetune::figures;
 use crate::metrics::progress::RunProgress;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::images::{ImageBatch, ImageData};
@@ -19,7 +19,6 @@ use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::classification_loss;
 use cloze_model::vision::{ImageClassifier, ImageEncoder};
 use std::path::Path;
-use std::time::Instant;
 
 /// The training of a classifier with any [`ImageEncoder`]: the mean cross-entropy of each image's class, in nats. Of a mixed
 /// image it is that of both classes, by their weights (Zhang et al. 2018, "mixup").
@@ -34,24 +33,24 @@ pub struct ImageClassification<'a, E: ImageEncoder> {
     eval: &'a ImageEval,
     loss: CrossEntropy,
     teacher: Option<(ImageTeacher, f64)>,
-    /// None: parameters by their paths alone.
-    form: Option<Box<dyn Form<ImageClassifier<E>> + Send + Sync + 'a>>,
+    format: Box<dyn ModelFormat<ImageClassifier<E>> + Send + 'a>,
 }
 
 impl<'a, E: ImageEncoder> ImageClassification<'a, E> {
-    /// A recipe on these images. Models are saved as their parameters, with [`save_parameters`], unless there is a
-    /// [form](Self::with_form).
+    /// A recipe on these images. Models are saved as their [`OwnParameters`], unless there is another
+    /// [format](Self::with_format).
     ///
     /// # Errors
     /// A file of the training images that cannot be read.
     pub fn new(splits: ImageSplits, train: &'a ImageTrain, eval: &'a ImageEval) -> Result<Self> {
         let key = splits.train.checksum()?;
-        Ok(Self { splits, key, train, eval, loss: CrossEntropy::default(), teacher: None, form: None })
+        let (loss, format) = (CrossEntropy::default(), Box::new(OwnParameters));
+        Ok(Self { splits, key, train, eval, loss, teacher: None, format })
     }
 
     /// With what saves and loads its models.
-    pub fn with_form(mut self, form: Box<dyn Form<ImageClassifier<E>> + Send + Sync + 'a>) -> Self {
-        self.form = Some(form);
+    pub fn with_format(mut self, format: Box<dyn ModelFormat<ImageClassifier<E>> + Send + 'a>) -> Self {
+        self.format = format;
         self
     }
 
@@ -152,17 +151,11 @@ impl<E: ImageEncoder> Recipe for ImageClassification<'_, E> {
     }
 
     fn save(&self, model: &Self::Model, folder: &Path) -> Result<()> {
-        match &self.form {
-            Some(form) => form.save(model, folder),
-            None => save_parameters(model, folder),
-        }
+        self.format.save(model, folder)
     }
 
     fn load(&self, model: Self::Model, folder: &Path) -> Result<Self::Model> {
-        match &self.form {
-            Some(form) => form.load(model, folder),
-            None => load_parameters(model, folder),
-        }
+        self.format.load(model, folder)
     }
 
     /// The result's metrics on each split, with every prediction in a report.
@@ -171,20 +164,11 @@ impl<E: ImageEncoder> Recipe for ImageClassification<'_, E> {
         exported: &Exported<'_, Self::Model>,
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
-        let mut reported = Vec::new();
-        for (split, data) in [("dev", &self.splits.dev), ("test", &self.splits.test)] {
-            let Some(data) = data else { continue };
-            let start = Instant::now();
-            let work = format!("measuring {split}");
-            let (predictions, figures) =
-                self.measure(exported.model, data, exported.device, &mut watched(&work, progress))?;
-            let predictions = WithPictures::new(predictions, |example| picture(data, example));
-            let page = exported.page(split, &figures, Some(&predictions))?;
-            let step = exported.step;
-            progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));
-            let seconds = start.elapsed().as_secs_f64();
-            reported.push(SplitFigures { split: split.into(), figures, seconds });
-        }
-        Ok(reported)
+        let splits = [("dev", &self.splits.dev), ("test", &self.splits.test)];
+        exported.report_splits(splits, progress, |_, data, advanced| {
+            let (predictions, figures) = self.measure(exported.model, data, exported.device, advanced)?;
+            let pictured = WithPictures::new(predictions, |example| picture(data, example));
+            Ok(Measured::new(figures, Box::new(pictured)))
+        })
     }
 }

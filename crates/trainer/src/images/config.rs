@@ -274,9 +274,9 @@ pub struct PretrainedImageModel {
     /// The checkpoint: the folder of a ViT, DeiT, MAE or residual network, relative to the current directory; `cloze` also takes a name on
     /// the hub. A head of the same classes is kept, another is replaced by a new one.
     pub path: PathBuf,
-    /// What the head sees, see `kind = "vit"`; of a residual network always the mean of the places. Default `"class"`.
-    #[serde(default)]
-    pub pooling: ImagePooling,
+    /// What the head sees, see `kind = "vit"`. Default `"class"`; of a residual network always the mean of the places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooling: Option<ImagePooling>,
     /// Dropout of the embeddings and of each sublayer's output. Default the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden_dropout: Option<f64>,

@@ -10,8 +10,8 @@ use crate::config::validate::{Check, Complaint};
 use crate::config::{ConfigFile, Run, layered};
 use crate::engine::origin::Input;
 use crate::engine::{
-    Advance, Exported, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term,
-    train_in, watched,
+    Advance, Exported, Measured, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches,
+    Term, train_in,
 };
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
@@ -30,7 +30,6 @@ use cloze_model::vision::{Mae, MaeConfig, MaeDecoderConfig, MaskedPatches, VitCo
 use cloze_model::{ModelError, ParamInit};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::time::Instant;
 
 /// Separates the random stream of new parameters from all others of a seed.
 const INIT_STREAM: u64 = 0x1A71;
@@ -392,23 +391,15 @@ impl Recipe for MaskedPatchesRecipe<'_> {
         exported: &Exported<'_, Mae>,
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
-        let mut reported = Vec::new();
-        for (split, data) in [("dev", &self.splits.dev), ("test", &self.splits.test)] {
-            let Some(data) = data else { continue };
-            let start = Instant::now();
-            let (model, device) = (exported.model, exported.device);
-            let predictions =
-                self.losses(model, data, device, &mut watched(&format!("measuring {split}"), progress))?;
+        let (model, device) = (exported.model, exported.device);
+        let splits = [("dev", &self.splits.dev), ("test", &self.splits.test)];
+        exported.report_splits(splits, progress, |_, data, advanced| {
+            let predictions = self.losses(model, data, device, advanced)?;
             let figures = predictions.figures();
-            let predictions =
+            let pictured =
                 WithPictures::new(predictions, |example| self.pictures(model, data, example, device));
-            let page = exported.page(split, &figures, Some(&predictions))?;
-            let step = exported.step;
-            progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));
-            let seconds = start.elapsed().as_secs_f64();
-            reported.push(SplitFigures { split: split.into(), figures, seconds });
-        }
-        Ok(reported)
+            Ok(Measured::new(figures, Box::new(pictured)))
+        })
     }
 }
 

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Images that warm the caches before latencies are taken.
-const WARM_UP: usize = 5;
+pub(crate) const WARM_UP: usize = 5;
 
 /// Images that are answered at a time.
 const BATCH: usize = 64;
@@ -335,6 +335,16 @@ pub enum EvaluationSplit {
     Dev,
     /// `data.test`.
     Test,
+}
+
+impl EvaluationSplit {
+    /// `dev` or `test`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Test => "test",
+        }
+    }
 }
 
 /// A model's evaluation on labelled images.

@@ -8,9 +8,9 @@ use super::teacher::ImageTeacher;
 use crate::config::Common;
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{
-    Cadence, CheckpointSection, Epochs, Export, LogSection, Outcome, RunOptions, RunSettings, train_in,
+    Cadence, CheckpointSection, Epochs, Export, LogSection, ModelFormat, Outcome, RunOptions, RunSettings,
+    train_in,
 };
-use crate::finetune::Form;
 use crate::layer_decay::layer_decay;
 use crate::memory::n_parameters;
 use crate::metrics::progress::{RunProgress, SpeedUnit};
@@ -23,7 +23,8 @@ use cloze_evaluation::table::{self, grouped};
 use cloze_model::blocks::merge_lora;
 use cloze_model::huggingface::{FloatType, load_published_as, read_published, save_published};
 use cloze_model::vision::{
-    AnyImageClassifierConfig, AnyImageEncoder, AnyImageEncoderConfig, ImageClassifier, PatchPositions,
+    AnyImageClassifierConfig, AnyImageEncoder, AnyImageEncoderConfig, ImageClassifier, ImagePooling,
+    PatchPositions,
 };
 use cloze_model::{Backbone, HasBackbone, ParamInit, first_layers, freeze};
 use std::path::Path;
@@ -76,9 +77,9 @@ pub fn train_images(
         settings.optimizer.groups.extend(layer_decay(&model, decay));
     }
     introduce(config, &splits, &shape, &model, settings.steps, &new, progress);
-    let form = PublishedForm { config: shape, preprocessing: preprocessing.clone() };
+    let format = PublishedFormat { config: shape, preprocessing: preprocessing.clone() };
     let mut recipe = ImageClassification::new(splits, &config.train, &config.eval)?
-        .with_form(Box::new(form))
+        .with_format(Box::new(format))
         .with_label_smoothing(config.task.label_smoothing());
     if let Some(section) = &config.distillation {
         let teacher = ImageTeacher::open(&section.teacher, &labels, &preprocessing, &options.device)?;
@@ -194,7 +195,7 @@ fn initial_model(
 pub(crate) fn follow(section: &PretrainedImageModel, encoder: &mut AnyImageEncoderConfig) -> Result<()> {
     match encoder {
         AnyImageEncoderConfig::Vit(vit) => {
-            vit.pooling = section.pooling;
+            vit.pooling = section.pooling.unwrap_or_default();
             vit.hidden_dropout = section.hidden_dropout.unwrap_or(vit.hidden_dropout);
             vit.attention_dropout = section.attention_dropout.unwrap_or(vit.attention_dropout);
             vit.stochastic_depth = section.stochastic_depth;
@@ -204,6 +205,10 @@ pub(crate) fn follow(section: &PretrainedImageModel, encoder: &mut AnyImageEncod
             }
         }
         _ => {
+            if section.pooling == Some(ImagePooling::Class) {
+                let expected = "\"mean\": a residual network has no class piece";
+                return Err(bad_setting("model.pooling", "class", expected.into()));
+            }
             for (key, p) in [
                 ("model.hidden_dropout", section.hidden_dropout),
                 ("model.attention_dropout", section.attention_dropout),
@@ -313,12 +318,12 @@ fn introduce(
 }
 
 /// A classifier in a folder: in transformers' format, or where it has none in ours.
-struct PublishedForm {
+struct PublishedFormat {
     config: AnyImageClassifierConfig,
     preprocessing: Preprocessing,
 }
 
-impl Form<ImageClassifier<AnyImageEncoder>> for PublishedForm {
+impl ModelFormat<ImageClassifier<AnyImageEncoder>> for PublishedFormat {
     fn save(&self, model: &ImageClassifier<AnyImageEncoder>, folder: &Path) -> Result<()> {
         save_published(folder, &merge_lora(model.clone()), &self.config, FloatType::F32)?;
         Ok(self.preprocessing.write(&folder.join(PREPROCESSOR))?)

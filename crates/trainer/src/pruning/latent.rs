@@ -4,7 +4,7 @@ use super::targets::Target;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use cloze_model::weights::ModulePath;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// The targets' weights, without autodiff, in the order of the targets.
 ///
@@ -26,9 +26,9 @@ pub(crate) fn with_weights<M: Module>(model: M, targets: &[Target], weights: Vec
     model.map(&mut Put { path: ModulePath::default(), weights })
 }
 
-/// The ids of the targets' parameters.
-pub(crate) fn ids<M: Module>(model: &M, targets: &[Target]) -> HashSet<ParamId> {
-    let mut found = Ids { path: ModulePath::default(), targets, found: HashSet::new() };
+/// The ids of the targets' parameters, each with the place of its target.
+pub(crate) fn ids<M: Module>(model: &M, targets: &[Target]) -> HashMap<ParamId, usize> {
+    let mut found = Ids { path: ModulePath::default(), targets, found: HashMap::new() };
     model.visit(&mut found);
     found.found
 }
@@ -36,7 +36,7 @@ pub(crate) fn ids<M: Module>(model: &M, targets: &[Target]) -> HashSet<ParamId> 
 struct Ids<'a> {
     path: ModulePath,
     targets: &'a [Target],
-    found: HashSet<ParamId>,
+    found: HashMap<ParamId, usize>,
 }
 
 impl ModuleVisitor for Ids<'_> {
@@ -50,8 +50,8 @@ impl ModuleVisitor for Ids<'_> {
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let path = self.path.to_string();
-        if self.targets.iter().any(|target| target.path == path) {
-            self.found.insert(param.id);
+        if let Some(place) = self.targets.iter().position(|target| target.path == path) {
+            self.found.insert(param.id, place);
         }
     }
 }

@@ -11,6 +11,15 @@ pub enum Ranges {
     Percentile(f64),
     /// The range with the least mean squared error of rounded inputs.
     Mse,
+    /// The range that the model was trained with, `quantization.inputs` = `"running"` or `"learnt"`. It is not measured.
+    Trained,
+}
+
+impl Ranges {
+    /// Whether texts are needed for it.
+    pub fn are_measured(self) -> bool {
+        self != Self::Trained
+    }
 }
 
 /// Counts of numbers in bins of equal width around 0. A number that is beyond them doubles their width, so that the memory
@@ -63,7 +72,8 @@ impl Histogram {
     /// The least and the greatest number of a range.
     pub fn range(&self, ranges: Ranges) -> (f32, f32) {
         match ranges {
-            Ranges::MinMax => (self.least, self.most),
+            // Trained ranges are not asked for: they need no histogram.
+            Ranges::MinMax | Ranges::Trained => (self.least, self.most),
             Ranges::Percentile(percentile) => {
                 let n: u64 = self.counts.iter().sum();
                 let outside = (n as f64 * (1.0 - percentile / 100.0) / 2.0) as u64;

@@ -14,11 +14,14 @@ mod gptq;
 mod histogram;
 mod integer_only;
 mod source;
+mod trained_ranges;
 mod training;
 
 pub use histogram::Ranges;
 use integer_only::quantize_integer_only;
-pub use training::{QuantizationSection, Rounding};
+pub use trained_ranges::{InputRanges, SeenInputs};
+pub(crate) use trained_ranges::{RANGES, attach, detach, read, write};
+pub use training::{InputRounding, QuantizationSection, Rounding};
 
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
@@ -95,7 +98,10 @@ impl QuantizeConfig {
 
     /// Whether texts are needed.
     pub fn needs_texts(&self) -> bool {
-        self.ranges.is_some() || self.smooth.is_some() || self.gptq || self.integers_only
+        self.ranges.is_some_and(Ranges::are_measured)
+            || self.smooth.is_some()
+            || self.gptq
+            || self.integers_only
     }
 
     fn check(&self) -> Result<()> {
@@ -105,6 +111,9 @@ impl QuantizeConfig {
         if self.integers_only {
             let only = "nothing beside it: I-BERT rounds each number to the nearest";
             return match () {
+                () if self.ranges == Some(Ranges::Trained) => {
+                    wrong("ranges", "trained".into(), "minmax, mse or a percentile for integers alone")
+                }
                 () if self.weights != WeightFormat::Int8 => {
                     wrong("weights", self.weights.name().into(), "int8 for integers alone")
                 }
@@ -115,6 +124,9 @@ impl QuantizeConfig {
         }
         match (self.smooth, self.ranges) {
             (Some(alpha), _) if !(0.0..=1.0).contains(&alpha) => wrong("smooth", alpha.to_string(), "0 to 1"),
+            (Some(_), Some(Ranges::Trained)) => {
+                wrong("smooth", "given with --ranges trained".into(), "ranges that are measured after it")
+            }
             (_, Some(Ranges::Percentile(share))) if !(share > 50.0 && share <= 100.0) => {
                 wrong("ranges", share.to_string(), "a percentile above 50 and up to 100")
             }
@@ -169,13 +181,25 @@ pub fn quantize(
         true => Calibration::new(&maps, config, device).run(&source, texts, device, &mut progress)?,
         false => (Vec::new(), 0),
     };
+    let trained = match config.ranges {
+        Some(Ranges::Trained) => Some(read(from)?.ok_or_else(|| TrainerError::Setting {
+            key: "ranges".into(),
+            found: "trained".into(),
+            expected: format!(
+                "ranges that are measured: {} was not trained with `quantization.inputs` = \"running\" or \"learnt\"",
+                from.display()
+            ),
+        })?),
+        _ => None,
+    };
     let factors = config.smooth.map(|alpha| calibration::factors(&maps, &statistics, alpha));
     let (mut parameters, mut error, mut size) = (QuantizedParameters::new(), 0.0, 0.0);
     let rounded: Vec<Result<(IntegerMatrix, TokenRounding, [f64; 2])>> = (0..maps.len())
         .into_par_iter()
         .map(|i| {
             let factors = factors.as_ref().map(|factors| factors[i].clone());
-            round(&maps[i], statistics.get(i), factors, config)
+            let trained = trained.as_ref().and_then(|trained| trained.get(&maps[i].path)).copied();
+            round(&maps[i], statistics.get(i), trained, factors, config)
         })
         .collect();
     for (map, rounded) in maps.iter().zip(rounded) {
@@ -215,6 +239,7 @@ fn unusable(folder: &Path, path: &str, reason: &str) -> TrainerError {
 fn round(
     map: &Map,
     statistics: Option<&Statistics>,
+    trained: Option<[f32; 2]>,
     factors: Option<Vec<f32>>,
     config: &QuantizeConfig,
 ) -> Result<(IntegerMatrix, TokenRounding, [f64; 2])> {
@@ -238,6 +263,7 @@ fn round(
     let lost = numbers.iter().zip(&back).map(|(w, back)| squared(w - back)).sum();
     let all = numbers.iter().map(|w| squared(*w)).sum();
     let range = match (config.ranges, statistics) {
+        (Some(Ranges::Trained), _) => trained.map(|[least, most]| (least, most)),
         (Some(ranges), Some(statistics)) => Some(statistics.range(ranges, factors.as_deref())),
         _ => None,
     };

@@ -1,7 +1,9 @@
 //! Training with rounded weights and inputs.
 
 use super::WeightFormat;
+use super::trained_ranges::{SeenInputs, moved};
 use crate::Result;
+use crate::config::validate::{Check, ensure, positive};
 use crate::engine::{Extension, KeptState};
 use crate::pruning::{Target, weights, with_weights};
 use burn::module::Module;
@@ -10,6 +12,7 @@ use cloze_model::ops::BLOCK;
 use cloze_model::weights::{OnDevice, TensorsOnDevice};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// `[quantization]`: the layers' linear maps compute with rounded numbers in training, so that the model learns to be right
 /// with them (quantisation-aware training; Jacob et al. 2018, §3).
@@ -19,21 +22,53 @@ use serde::{Deserialize, Serialize};
 pub struct QuantizationSection {
     /// The format of the weights, `"int8"`, `"q8_0"` or `"q4_0"`, as of `cloze quantize --weights`.
     pub weights: WeightFormat,
-    /// Whether the maps' inputs are rounded too, each token to 256 steps, as quantised models multiply. Default
-    /// true.
-    #[serde(default = "yes", skip_serializing_if = "is_true")]
-    pub inputs: bool,
+    /// How the maps' inputs are rounded. Default `"token"`.
+    #[serde(default)]
+    pub inputs: InputRounding,
+    /// The learning rate of learnt ranges. Default 0.01.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range_lr: Option<f64>,
 }
 
-fn yes() -> bool {
-    true
+/// How the inputs of linear maps are rounded in training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum InputRounding {
+    /// Not at all.
+    Exact,
+    /// Each token to 256 steps between its own ends.
+    #[default]
+    Token,
+    /// To 256 steps between the same ends for all tokens of a map: running means of the batches' least and greatest numbers
+    /// (Jacob et al. 2018, §3.1).
+    Running,
+    /// To 256 steps between ends that are learnt, see [`with_rounded_inputs`](cloze_model::blocks::with_rounded_inputs).
+    Learnt,
 }
 
-fn is_true(value: &bool) -> bool {
-    *value
+impl InputRounding {
+    /// Whether all tokens of a map have the same ends.
+    pub fn has_ranges(self) -> bool {
+        matches!(self, Self::Running | Self::Learnt)
+    }
 }
 
 impl QuantizationSection {
+    /// The learning rate of learnt ranges.
+    pub fn range_lr(&self) -> f64 {
+        self.range_lr.unwrap_or(0.01)
+    }
+
+    pub(crate) fn check(&self) -> Check {
+        if let Some(lr) = self.range_lr {
+            let expected = "it to be absent: `quantization.inputs` is not \"learnt\"";
+            ensure(self.inputs == InputRounding::Learnt, "quantization.range_lr", lr, expected)?;
+            positive("quantization.range_lr", lr)?;
+        }
+        Ok(())
+    }
+
     /// Those of these matrices that the format holds: blocks need rows of whole blocks.
     pub fn targets(&self, all: Vec<Target>) -> Vec<Target> {
         let fits = |target: &Target| !self.weights.is_in_blocks() || target.shape[0].is_multiple_of(BLOCK);
@@ -49,12 +84,19 @@ pub struct Rounding {
     targets: Vec<Target>,
     /// The exact weights; taken out during an update.
     weights: Vec<Tensor<2>>,
+    /// What the maps have seen in a step, if their ranges are running means of it.
+    seen: Option<Arc<SeenInputs>>,
 }
 
 impl Rounding {
     /// Rounding of these matrices.
     pub fn new(format: WeightFormat, targets: Vec<Target>) -> Self {
-        Self { format, targets, weights: Vec::new() }
+        Self { format, targets, weights: Vec::new(), seen: None }
+    }
+
+    /// With ranges that are running means of what the maps see.
+    pub fn with_running_ranges(self, seen: Arc<SeenInputs>) -> Self {
+        Self { seen: Some(seen), ..self }
     }
 
     fn rounded<M: Module>(&self, model: M) -> M {
@@ -94,7 +136,18 @@ impl<M: Module> Extension<M> for Rounding {
 
     fn after_update(&mut self, model: M, _: u64) -> M {
         self.weights = weights(&model, &self.targets);
+        let model = match &self.seen {
+            Some(seen) => moved(model, &self.targets, &seen.take()),
+            None => model,
+        };
         self.rounded(model)
+    }
+
+    fn after_skip(&mut self, model: M, _: u64) -> M {
+        if let Some(seen) = &self.seen {
+            seen.take();
+        }
+        model
     }
 
     fn tensors(&self) -> TensorsOnDevice {

@@ -14,7 +14,7 @@ mod run;
 pub(crate) mod validate;
 pub(crate) mod vocabulary;
 
-pub use crate::pairs::{ModelFormat, OwnParameters, inputs};
+pub use crate::pairs::inputs;
 pub use config::{
     ParallelSection, TranslationConfig, TranslationEval, TranslationRun, TranslationTrain, VocabularySection,
 };

@@ -6,12 +6,12 @@ use super::folder::{self, TranslationFile};
 use super::vocabulary::Vocabularies;
 use crate::Result;
 use crate::engine::{
-    Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term, watched,
+    Advance, Exported, Measured, ModelFormat, Objective, Position, Recipe, SplitFigures, StepBatches, Term,
 };
 use crate::metrics::Record;
 use crate::metrics::curve::{Line, Panel, Source, TRAINING};
 use crate::metrics::progress::RunProgress;
-use crate::pairs::{ModelFormat, PairLoss};
+use crate::pairs::PairLoss;
 use crate::periodic_notes::PeriodicNotes;
 use burn::tensor::{Device, Tensor};
 use cloze_data::parallel::{
@@ -26,7 +26,6 @@ use cloze_model::seq2seq::EncoderDecoder;
 use cloze_ops::CrossEntropy;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Separates the random stream of the pairs' order from all others of a seed.
 const ORDER_STREAM: u64 = 0x7A15;
@@ -262,36 +261,30 @@ impl<M: EncoderDecoder> Recipe for TranslationRecipe<'_, M> {
         exported: &Exported<'_, M>,
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
-        let mut reported = Vec::new();
-        for (split, pairs) in [("dev", &self.data.dev), ("test", &self.data.test)] {
-            let Some(pairs) = pairs else { continue };
-            let start = Instant::now();
-            let work = format!("measuring {split}");
-            let translates = self.config.eval.bleu_every > 0;
-            let (figures, translated) = self.evaluated(
-                exported.model,
-                pairs,
-                translates,
-                exported.device,
-                &mut watched(&work, progress),
+        let translates = self.config.eval.bleu_every > 0;
+        let mut written = Vec::new();
+        let splits = [("dev", &self.data.dev), ("test", &self.data.test)];
+        let reported = exported.report_splits(splits, progress, |split, pairs, advanced| {
+            let (figures, translated) =
+                self.evaluated(exported.model, pairs, translates, exported.device, advanced)?;
+            let predictions = translated
+                .as_ref()
+                .map(|texts| Box::new(self.predictions(pairs, texts)) as Box<dyn Predictions>);
+            written.extend(translated.map(|texts| (split.to_owned(), texts)));
+            let decoded = translates.then(|| ("decoding", decoding(self.config.eval.beams)));
+            Ok(Measured { figures, predictions, facts: decoded.into_iter().collect() })
+        })?;
+        for (split, texts) in written {
+            let path = exported.run.join("report").join(split).join("translations.txt");
+            write_atomic(
+                &path,
+                (texts.join(
+                    "
+",
+                ) + "
+")
+                .as_bytes(),
             )?;
-            let predictions = translated.as_ref().map(|texts| self.predictions(pairs, texts));
-            let decoded = [("decoding", decoding(self.config.eval.beams))];
-            let page = exported.page_with(
-                split,
-                &figures,
-                predictions.as_ref().map(|predictions| predictions as &dyn Predictions),
-                None,
-                if translates { &decoded } else { &[] },
-            )?;
-            if let Some(texts) = translated {
-                let path = page.with_file_name("translations.txt");
-                write_atomic(&path, (texts.join("\n") + "\n").as_bytes())?;
-            }
-            let step = exported.step;
-            progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));
-            let seconds = start.elapsed().as_secs_f64();
-            reported.push(SplitFigures { split: split.into(), figures, seconds });
         }
         Ok(reported)
     }

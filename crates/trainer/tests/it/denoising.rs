@@ -180,7 +180,7 @@ fn a_model_of_ones_own_is_trained_too() {
         let AnyEncoderDecoder::Transformer(model) = model.init(&mut ParamInit::new(device, 3)) else {
             panic!("a BART is a Transformer")
         };
-        Ok((model, cloze_trainer::translation::OwnParameters))
+        Ok((model, cloze_trainer::engine::OwnParameters))
     };
     train_denoising_model(&config, make, &options, &mut Silent).unwrap();
     assert!(bench.path("own/model/model.safetensors").is_file());

@@ -2,6 +2,7 @@
 
 use crate::stop_after::StopAfter;
 use burn::tensor::Device;
+use cloze_evaluation::figures::Figures;
 use cloze_evaluation::seeds::Seeds;
 use cloze_model::ParamInit;
 use cloze_model::bert::BertConfig;
@@ -12,6 +13,8 @@ use cloze_tokenizer::train::WordPieceTrainer;
 use cloze_trainer::engine::{Outcome, OverSeeds, RunOptions, train_seeds};
 use cloze_trainer::finetune::{EvaluationData, FineTuneConfig, Predictor, TaskFile, fine_tune};
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
+use cloze_trainer::quantization::{QuantizeConfig, Ranges, WeightFormat, quantize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -996,7 +999,7 @@ fn a_model_learns_with_rounded_weights_and_inputs() {
         bench.run(&stopped, &config, true, &mut Silent, &AtomicBool::new(false)).unwrap();
         assert_eq!(parameters(&bench.path(&stopped).join("model")), saved, "{format}");
         // The inputs' rounding is a part of what is learnt.
-        let exact = bench.config(task, "label", &[&section, "quantization.inputs=false"]);
+        let exact = bench.config(task, "label", &[&section, "quantization.inputs=exact"]);
         bench.run_whole(&format!("{format}-exact"), &exact);
         assert!(parameters(&bench.path(&format!("{format}-exact/model"))) != saved, "{format}");
     }
@@ -1004,10 +1007,72 @@ fn a_model_learns_with_rounded_weights_and_inputs() {
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
         FineTuneConfig::load(bench.path("config.toml"), &sets).unwrap_err().to_string()
     };
+    let told = refused(&["quantization.weights=int8", "quantization.range_lr=0.1"]);
+    assert!(told.contains("`quantization.range_lr` is 0.1; expected it to be absent"), "{told}");
     let told = refused(&["quantization.weights=q4_0", "train.recompute=true"]);
     assert!(told.contains("`train.recompute` is true; expected false with `[quantization]`"), "{told}");
     let told = refused(&["quantization.weights=q4_0", "pruning.kind=random"]);
     assert!(told.contains("expected none with `[quantization]`: prune first, then round"), "{told}");
+}
+
+/// Ranges that training finds are kept, change no bit of a resumed run, and are those that the quantised model rounds by.
+#[test]
+fn a_model_learns_the_ranges_of_its_inputs() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let task = "{ kind = \"classification\" }";
+    let ranges = |run: &str| -> BTreeMap<String, [f32; 2]> {
+        let text = fs::read_to_string(bench.path(run).join("model/input_ranges.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let mut all = Vec::new();
+    for inputs in ["running", "learnt"] {
+        let set = format!("quantization={{ weights = \"int8\", inputs = {inputs:?} }}");
+        let config = bench.config(task, "label", &[&set]);
+        let outcome = bench.run_whole(inputs, &config);
+        let accuracy = outcome.figures("dev").unwrap().get("accuracy").unwrap();
+        assert!(accuracy > 0.9, "{inputs}: {accuracy}");
+        let found = ranges(inputs);
+        assert!(found.len() == 12 && found.contains_key("encoder.layers.1.feed_forward.up"), "{found:?}");
+        let stop = AtomicBool::new(false);
+        let stopped = format!("{inputs}-stopped");
+        bench.run(&stopped, &config, false, &mut StopAfter(33, &stop), &stop).unwrap();
+        bench.run(&stopped, &config, true, &mut Silent, &AtomicBool::new(false)).unwrap();
+        assert_eq!(ranges(&stopped), found, "{inputs}");
+        let model = bench.path(inputs).join("model");
+        assert_eq!(parameters(&bench.path(&stopped).join("model")), parameters(&model), "{inputs}");
+        // The file for other programs has no tensor of ours.
+        assert!(parameters(&model).keys().all(|name| !name.contains("range")), "{inputs}");
+
+        let mut how = QuantizeConfig::new(WeightFormat::Int8);
+        how.ranges = Some(Ranges::Trained);
+        let small = bench.path(&format!("{inputs}-int8"));
+        fs::create_dir(&small).unwrap();
+        quantize(&model, &small, &how, [], &Device::flex(), |_| ()).unwrap();
+        for entry in fs::read_dir(&model).unwrap() {
+            let name = entry.unwrap().file_name();
+            if !small.join(&name).exists() && name != "model.safetensors" {
+                fs::copy(model.join(&name), small.join(&name)).unwrap();
+            }
+        }
+        let predictor = Predictor::load(&small, &Device::flex(), false).unwrap();
+        let dev = EvaluationData::Files(&config.data.dev);
+        let measured = predictor.evaluate(&config, dev, &mut |_| ()).unwrap();
+        let loss = |figures: &Figures| figures.get("loss").unwrap();
+        let (found, trained) = (loss(&measured.figures), loss(outcome.figures("dev").unwrap()));
+        assert!((found - trained).abs() < 1e-3, "{inputs}: {found} in integers, {trained} in training");
+        all.push(ranges(inputs));
+    }
+    assert_ne!(all[0], all[1]);
+    // A model that was not trained so has none.
+    bench.run_whole("plain", &bench.config(task, "label", &["train.epochs=1"]));
+    let mut how = QuantizeConfig::new(WeightFormat::Int8);
+    how.ranges = Some(Ranges::Trained);
+    let out = bench.path("plain-int8");
+    fs::create_dir(&out).unwrap();
+    let told =
+        quantize(&bench.path("plain").join("model"), &out, &how, [], &Device::flex(), |_| ()).unwrap_err();
+    assert!(told.to_string().contains("was not trained with `quantization.inputs`"), "{told}");
 }
 
 #[test]

@@ -6,12 +6,11 @@ use burn::tensor::{Device, Int, Tensor, TensorData, activation};
 use cloze_model::generate::{NextToken, StepOutput};
 use cloze_model::seq2seq::{DecodeOptions, EncoderDecoder};
 use cloze_model::{ParamInit, Sequences, weights};
-use cloze_trainer::engine::{Outcome, RunOptions};
+use cloze_trainer::engine::{Outcome, OwnParameters, RunOptions};
 use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
 use cloze_trainer::translation::{
-    OwnParameters, TranslationConfig, Vocabularies, load_vocabularies, read_translation_file,
-    train_translation_model,
+    TranslationConfig, Vocabularies, load_vocabularies, read_translation_file, train_translation_model,
 };
 use cloze_trainer::{Place, Result};
 use std::fs;

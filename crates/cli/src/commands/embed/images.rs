@@ -43,27 +43,12 @@ pub fn run(args: &Args, paths: &[String]) -> Result<()> {
         if rows.is_empty() {
             break;
         }
-        // The rows after one that cannot be used are embedded in turn, if such rows are skipped.
-        let mut done = 0;
-        while done < rows.len() {
-            let rest = &rows[done..];
-            let (sources, unread) = images::sources(rest);
-            let n = sources.len();
+        count += images::in_turn(&mut input, &rows, |rows, sources| {
             let ImageEmbeddings { values, refused } = args.compute.run(|| embedder.embed(sources))?;
-            let embedded = values.len() / embedder.width();
-            sink.write(&rest[..embedded], &values)?;
-            done += embedded;
-            count += embedded;
-            let problem = match refused {
-                Some(error) => Some(anyhow!(error)),
-                None if n < rest.len() => unread,
-                None => None,
-            };
-            if let Some(problem) = problem {
-                input.refuse(problem.context(rows[done].place.clone()))?;
-                done += 1;
-            }
-        }
+            let n = values.len() / embedder.width();
+            sink.write(&rows[..n], &values)?;
+            Ok((n, refused))
+        })?;
         progress.show(count, None);
     }
     progress.finish();

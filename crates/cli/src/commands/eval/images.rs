@@ -1,7 +1,8 @@
-//! `cloze eval` of a classifier of images.
+//! `cloze eval` of a model of images: a classifier, or one that describes them.
 
 use anyhow::{Result, anyhow};
 use cloze_evaluation::report::Report;
+use cloze_trainer::captions::{CaptionRun, DescribeConfig, ImageDescriber};
 use cloze_trainer::config::ConfigFile;
 use cloze_trainer::finetune::Advance;
 use cloze_trainer::images::{EvaluationSplit, ImageMeasurement, ImagePredictor, ImageRun};
@@ -17,21 +18,33 @@ use crate::progress::Progress;
 pub fn run(args: &Args, file: &ConfigFile) -> Result<()> {
     let path = &args.file.config;
     let wrong = |message: String| WrongUsage::new(anyhow!("{}: {message}", path.display()));
-    let config = ImageRun::read(file, &args.file.settings).map_err(WrongUsage::new)?;
-    let (name, split) = match args.split {
-        Split::Dev => ("dev", EvaluationSplit::Dev),
-        Split::Test => ("test", EvaluationSplit::Test),
+    let split = match args.split {
+        Split::Dev => EvaluationSplit::Dev,
+        Split::Test => EvaluationSplit::Test,
     };
+    let name = split.name();
     let device = args.compute.open()?;
-    let folder = model::folder(&args.model)?;
-    let predictor = ImagePredictor::open(&folder, &device, args.compute.int8)?;
-    let mut progress = Progress::new("images", false);
     let singly = if args.cost { SINGLY } else { 0 };
+    let mut progress = Progress::new("images", false);
     let advanced = &mut |advance: Advance| progress.show(advance.done, Some(advance.share));
-    let measured = args.compute.run(|| predictor.evaluate_singly(&config, split, singly, advanced));
+    let (run, folder, key, measured) = if CaptionRun::is_of(file) {
+        let config = CaptionRun::read(file, &args.file.settings).map_err(WrongUsage::new)?;
+        let folder = model::folder(&args.model)?;
+        let mut how = DescribeConfig::default();
+        how.int8 = args.compute.int8;
+        let describer = ImageDescriber::open(&folder, &how, &device)?;
+        let measured = args.compute.run(|| describer.evaluate(&config, split, singly, advanced));
+        (config.common.run.name, folder, "data.source", measured)
+    } else {
+        let config = ImageRun::read(file, &args.file.settings).map_err(WrongUsage::new)?;
+        let folder = model::folder(&args.model)?;
+        let predictor = ImagePredictor::open(&folder, &device, args.compute.int8)?;
+        let measured = args.compute.run(|| predictor.evaluate_singly(&config, split, singly, advanced));
+        (config.common.run.name, folder, "data", measured)
+    };
     progress.finish();
     let Some(ImageMeasurement { predictions, figures, skipped, cost, .. }) = measured? else {
-        return Err(wrong(format!("names no files in `data.{name}`")).into());
+        return Err(wrong(format!("names no images in `{key}.{name}`")).into());
     };
     if !skipped.is_empty() {
         say(format_args!("{name}: skipped {skipped}"));
@@ -45,7 +58,7 @@ pub fn run(args: &Args, file: &ConfigFile) -> Result<()> {
             ("split", name.to_string()),
             ("multiplies in", args.compute.to_string()),
         ];
-        let title = format!("{}: {name}", config.common.run.name);
+        let title = format!("{run}: {name}");
         Report { title: &title, facts: &facts, figures: &figures, predictions: Some(&*predictions) }
             .write(out)?;
         say(format_args!("{}", out.join("report.html").display()));

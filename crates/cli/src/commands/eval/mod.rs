@@ -10,6 +10,7 @@ use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Report;
+use cloze_trainer::captions::CaptionRun;
 use cloze_trainer::config::ConfigFile;
 use cloze_trainer::finetune::{Advance, Cost, EvaluationData, FineTuneRun, Predictor};
 use cloze_trainer::images::ImageRun;
@@ -101,7 +102,7 @@ pub fn run(args: &Args) -> Result<()> {
     let ConfigArgs { config: path, settings } = &args.file;
     let wrong = |message: String| WrongUsage::new(anyhow!("{}: {message}", path.display()));
     let file = ConfigFile::open(path).map_err(WrongUsage::new)?;
-    if ImageRun::is_of(&file) {
+    if ImageRun::is_of(&file) || CaptionRun::is_of(&file) {
         return images::run(args, &file);
     }
     // An unknown task is told by reading it.

@@ -2,12 +2,12 @@
 
 use super::super::config::Tuning;
 use super::super::evaluate::{figures, predict};
-use super::super::form::{Form, PretrainedForm};
+use super::super::format::PretrainedFormat;
 use super::super::model_folder::{ModelFolder, TaskFile};
 use super::super::reading::TaskData;
 use super::super::task::{PretrainedTask, bad_setting};
 use super::{Importance, PruneConfig, PruneReport, choice, importance, layers};
-use crate::engine::{Outcome, RunOptions, watched};
+use crate::engine::{ModelFormat, Outcome, RunOptions, watched};
 use crate::fit::check_fit;
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
@@ -122,8 +122,8 @@ impl Job<'_> {
         }
         let after = measured(&model, "measuring dev after", progress)?;
         let parameters = [n_before, model.num_params()];
-        let form = PretrainedForm { config, task, folder: folder(encoder) };
-        form.save(&model, self.out)?;
+        let format = PretrainedFormat { config, task, folder: folder(encoder) };
+        format.save(&model, self.out)?;
         let figures = before.zip(after).map(|(before, after)| [before, after]);
         let outcome = figures
             .iter()

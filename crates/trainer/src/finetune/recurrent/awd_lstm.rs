@@ -10,7 +10,7 @@ use super::super::start::new_parameters;
 use super::super::task::bad_setting;
 use super::super::task_run::TaskRun;
 use super::super::texts::{TextTask, Texts};
-use super::form::RecurrentForm;
+use super::format::RecurrentFormat;
 use super::section::for_any_length;
 use crate::Result;
 use crate::engine::Outcome;
@@ -42,9 +42,9 @@ pub(super) fn fine_tune(
         Texts::<AwdLstmForSequenceClassification>::read(section, &config.data.train)?;
     let (shape, model, origin) = model(config, task.n_outputs(), &tokenizer, &run.options.device)?;
     let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
-    let form = RecurrentForm::of(shape, &tokenizer, &task, config.data.max_len);
+    let format = RecurrentFormat::of(shape, &tokenizer, &task, config.data.max_len);
     let distillation = run.teacher::<_, TextTask>(&task, &data, progress)?;
-    run.train_backbone(&task, data, model, form, origin, distillation, progress)
+    run.train_backbone(&task, data, model, format, origin, distillation, progress)
 }
 
 /// The classifier, its new parameters, and the checkpoint's unused ones.

@@ -8,7 +8,7 @@ use super::super::tags::{TagTask, Tags};
 use super::super::task::bad_setting;
 use super::super::task_run::TaskRun;
 use super::super::texts::{TextTask, Texts};
-use super::form::RecurrentForm;
+use super::format::RecurrentFormat;
 use super::section::for_any_length;
 use crate::Result;
 use crate::engine::Outcome;
@@ -53,9 +53,9 @@ pub(super) fn fine_tune(
             shape.validate()?;
             let model = task.with_rules(shape.init_with(encoder, &mut init));
             let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
-            let form = RecurrentForm::of(shape, &tokenizer, &task, max_len);
+            let format = RecurrentFormat::of(shape, &tokenizer, &task, max_len);
             let distillation = run.teacher::<_, TagTask>(&task, &data, progress)?;
-            run.train_backbone(&task, data, model, form, origin, distillation, progress)
+            run.train_backbone(&task, data, model, format, origin, distillation, progress)
         }
         Some(RecurrentTask::Texts(section)) => {
             let (task, examples, skipped) =
@@ -66,9 +66,9 @@ pub(super) fn fine_tune(
             shape.validate()?;
             let model = shape.init_with(encoder, &mut init);
             let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
-            let form = RecurrentForm::of(shape, &tokenizer, &task, max_len);
+            let format = RecurrentFormat::of(shape, &tokenizer, &task, max_len);
             let distillation = run.teacher::<_, TextTask>(&task, &data, progress)?;
-            run.train_backbone(&task, data, model, form, origin, distillation, progress)
+            run.train_backbone(&task, data, model, format, origin, distillation, progress)
         }
         None => {
             let expected = "classification, multi-label, regression or tagging: `model.path` is an ELMo";

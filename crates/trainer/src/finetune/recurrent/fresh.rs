@@ -7,7 +7,7 @@ use super::super::tags::{TagTask, Tags};
 use super::super::task::bad_setting;
 use super::super::task_run::TaskRun;
 use super::super::texts::{TextTask, Texts};
-use super::form::RecurrentForm;
+use super::format::RecurrentFormat;
 use super::section::RecurrentSection;
 use crate::Result;
 use crate::config::validate::{Check, ensure};
@@ -68,9 +68,9 @@ pub(super) fn fine_tune(
             let shape = section.classifier(tokenizer.vocab_size(), task.n_outputs());
             let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
             let model = shape.init(init);
-            let form = RecurrentForm::of(shape, &tokenizer, &task, max_len);
+            let format = RecurrentFormat::of(shape, &tokenizer, &task, max_len);
             let distillation = run.teacher::<_, TextTask>(&task, &data, progress)?;
-            run.train_student(&task, data, model, form, distillation, progress)
+            run.train_student(&task, data, model, format, distillation, progress)
         }
         Some(RecurrentTask::Tags(of)) => {
             let (task, examples, skipped) =
@@ -80,9 +80,9 @@ pub(super) fn fine_tune(
             let shape = section.tagger(tokenizer.vocab_size(), task.labels.len(), of.crf);
             let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
             let model = task.with_rules(shape.init(init));
-            let form = RecurrentForm::of(shape, &tokenizer, &task, max_len);
+            let format = RecurrentFormat::of(shape, &tokenizer, &task, max_len);
             let distillation = run.teacher::<_, TagTask>(&task, &data, progress)?;
-            run.train_student(&task, data, model, form, distillation, progress)
+            run.train_student(&task, data, model, format, distillation, progress)
         }
         None => Err(bad_setting("task.kind", "another", TASKS.into())),
     }

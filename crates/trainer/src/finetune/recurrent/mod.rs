@@ -3,7 +3,7 @@
 
 mod awd_lstm;
 mod elmo;
-mod form;
+mod format;
 mod fresh;
 mod models;
 pub(super) mod section;

@@ -1,22 +1,22 @@
 //! How a recurrent model is stored in a folder.
 
-use super::super::form::Form;
 use super::super::model_folder::TaskFile;
 use super::super::section::TaskSection;
 use super::super::task::Task;
 use crate::Result;
+use crate::engine::ModelFormat;
 use cloze_model::huggingface::{FloatType, Published, save_published};
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
 
 /// A recurrent model with its own `config.json`, its tokenizer and its task.
-pub(super) struct RecurrentForm<'a, C> {
+pub(super) struct RecurrentFormat<'a, C> {
     config: C,
     tokenizer: &'a Tokenizer,
     file: TaskFile,
 }
 
-impl<'a, C> RecurrentForm<'a, C> {
+impl<'a, C> RecurrentFormat<'a, C> {
     /// The form of a task's models.
     pub fn of<T: Task<Section = TaskSection>>(
         config: C,
@@ -28,7 +28,7 @@ impl<'a, C> RecurrentForm<'a, C> {
     }
 }
 
-impl<C: Published> Form<C::Model> for RecurrentForm<'_, C> {
+impl<C: Published + Sync> ModelFormat<C::Model> for RecurrentFormat<'_, C> {
     fn save(&self, model: &C::Model, folder: &Path) -> Result<()> {
         save_published(folder, model, &self.config, FloatType::F32)?;
         self.tokenizer.save(folder)?;
