@@ -183,7 +183,7 @@ mod tests {
         let found = with_rounded_inputs(inputs.clone(), || map.forward(input.clone()));
         let range = TokenRange::of(ends[0], ends[1]);
         let x = X.map(|row| row.map(|x| rounded(x, range)));
-        let expected = map.forward(Tensor::from_data(x, &device)).into_data();
+        let expected = map.forward(Tensor::<2>::from_data(x, &device)).into_data();
         found.clone().into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
         assert_eq!(inputs.ranges(), HashMap::from([(map.weight.id, [-0.2, 2.0])]));
 
