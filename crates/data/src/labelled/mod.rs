@@ -37,8 +37,9 @@ pub use buckets::{BatchSize, Buckets, Step, restore};
 pub use captions::{CaptionedImage, captioned_images};
 pub use choices::{ChoiceExample, choices};
 pub use features::{
-    ChoiceFeatures, IGNORED, LongSentences, QuestionFeatures, TagFeatures, TagReport, TextFeatures, Windows,
-    encode_choices, encode_questions, encode_tags, encode_texts, tags_of_sentences,
+    ChoiceFeatures, IGNORED, LongSentences, QuestionFeatures, TagFeatures, TagReport, TextFeatures,
+    TokenPlace, Windows, encode_choices, encode_questions, encode_tags, encode_texts, tags_of_sentences,
+    text_places,
 };
 #[cfg(feature = "images")]
 pub use images::image_rows;

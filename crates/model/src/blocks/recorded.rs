@@ -1,7 +1,7 @@
 //! A forward pass seen from outside: the states between the layers of a stack, and what its attentions compare.
 
 use crate::ops::{AttentionMask, scoped};
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 use std::cell::RefCell;
 
 thread_local! {
@@ -107,6 +107,56 @@ impl Pass {
         }
     }
 
+    /// The pass with the mean of each part of a sequence in place of its tokens: states, queries, keys and values. `parts` has
+    /// for each sequence the part of each token, or none for tokens that are left out, and the number of parts. What positions
+    /// add to scores is left out.
+    ///
+    /// # Panics
+    /// If the parts are of other sequences.
+    pub fn by_parts(self, parts: &[(&[Option<u32>], usize)]) -> Self {
+        let lengths: Vec<usize> = parts.iter().map(|(tokens, _)| tokens.len()).collect();
+        assert_eq!(self.lengths, lengths, "parts of the tokens that were recorded");
+        let n_parts: usize = parts.iter().map(|(_, n)| n).sum();
+        let mut sizes = vec![0f32; n_parts];
+        let (mut tokens, mut of): (Vec<i32>, Vec<i32>) = (Vec::new(), Vec::new());
+        let (mut token, mut first) = (0, 0);
+        for (parts, n) in parts {
+            for part in *parts {
+                if let Some(part) = part {
+                    let part = first + *part as usize;
+                    sizes[part] += 1.0;
+                    tokens.push(token);
+                    of.push(part as i32);
+                }
+                token += 1;
+            }
+            first += n;
+        }
+        let shares: Vec<f32> = of.iter().map(|part| 1.0 / sizes[*part as usize]).collect();
+        let mean = |x: Tensor<2>| {
+            let (device, [_, width], n) = (x.device(), x.dims(), of.len());
+            let indices = |of: &[i32]| Tensor::<1, Int>::from_data(of, &device);
+            let shares = Tensor::<1>::from_data(&shares[..], &device).reshape([n, 1]);
+            let shared = x.select(0, indices(&tokens)) * shares;
+            Tensor::zeros([n_parts, width], &device).select_assign(
+                0,
+                indices(&of),
+                shared,
+                IndexingUpdateOp::Add,
+            )
+        };
+        let heads = |Heads { n_heads, queries, keys, values, .. }| {
+            let [queries, keys, values] = [queries, keys, values].map(&mean);
+            Heads { n_heads, queries, keys, values, bias: None }
+        };
+        Self {
+            lengths: parts.iter().map(|(_, n)| *n).collect(),
+            states: self.states.into_iter().map(&mean).collect(),
+            heads: self.heads.into_iter().map(heads).collect(),
+            places: None,
+        }
+    }
+
     /// What was recorded without autodiff, as constants of a computation with it.
     pub fn from_inner(self) -> Self {
         let heads = |Heads { n_heads, queries, keys, values, bias }| {
@@ -164,5 +214,35 @@ mod tests {
             assert_eq!((a.n_heads, a.bias.is_none()), (2, true));
         }
         assert!(!is_recording());
+    }
+
+    /// A part's mean is that of its tokens, and of what is left out there is nothing.
+    #[test]
+    fn parts_are_means_of_their_tokens() {
+        let device = Device::flex().autodiff();
+        let rows = |rows: &[[f32; 2]]| {
+            let flat: Vec<f32> = rows.iter().flatten().copied().collect();
+            Tensor::<2>::from_data(TensorData::new(flat, [rows.len(), 2]), &device)
+        };
+        let states = rows(&[[1.0, 2.0], [3.0, 6.0], [9.0, 9.0], [5.0, 5.0], [7.0, 1.0]]).require_grad();
+        let heads = Heads {
+            n_heads: 1,
+            queries: states.clone() * 2.0,
+            keys: states.clone(),
+            values: states.clone(),
+            bias: None,
+        };
+        let pass =
+            Pass { lengths: vec![3, 2], states: vec![states.clone()], heads: vec![heads], ..Pass::default() };
+        let first = [Some(0), Some(0), None];
+        let second = [Some(1), Some(0)];
+        let pooled = pass.by_parts(&[(&first, 1), (&second, 2)]);
+        assert_eq!(pooled.lengths, [1, 2]);
+        let expected = rows(&[[2.0, 4.0], [7.0, 1.0], [5.0, 5.0]]);
+        assert_eq!(pooled.states[0].to_data(), expected.to_data());
+        assert_eq!(pooled.heads[0].queries.to_data(), (expected * 2.0).to_data());
+        let gradient = states.grad(&pooled.states[0].clone().sum().backward()).unwrap();
+        let expected = [[0.5, 0.5], [0.5, 0.5], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]];
+        assert_eq!(gradient.to_data(), rows(&expected).to_data());
     }
 }

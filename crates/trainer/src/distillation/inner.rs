@@ -128,6 +128,12 @@ impl Inner {
         self.section.weights().into_iter().filter(|(_, weight)| *weight > 0.0)
     }
 
+    /// The first term that compares scores of single tokens, which words of several tokens have none of.
+    pub fn of_tokens(&self) -> Option<&'static str> {
+        let of_tokens = |compared: &Compared| matches!(compared, Compared::Scores | Compared::Attention);
+        self.weights().map(|(compared, _)| compared).find(of_tokens).map(Compared::name)
+    }
+
     /// The sum of each term over the tokens of a pass, in the order of the [terms](Self::terms).
     ///
     /// # Panics

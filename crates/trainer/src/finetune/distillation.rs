@@ -7,7 +7,7 @@ use super::reading::TaskData;
 use super::start::fingerprint;
 use super::stored_scores::StoredScores;
 use super::task::{PretrainedTask, RowKind, ScoreRows, Task, bad_setting};
-use crate::distillation::{DistillationSection, Inner, Side};
+use crate::distillation::{CommonParts, DistillationSection, Inner, Side};
 use crate::engine::origin::{Input, model_files};
 use crate::engine::{RunOptions, Term, watched};
 use crate::fit::check_fit;
@@ -44,13 +44,16 @@ pub(super) struct Distillation<'a> {
     pub origin: String,
     /// What is compared inside of both models.
     pub inner: Option<Inner>,
+    /// The parts of each training example that both models' tokens have in common, if their tokens differ and what is inside is
+    /// compared.
+    parts: Option<Vec<CommonParts>>,
     kind: RowKind,
     teacher: Box<dyn Teacher + 'a>,
 }
 
 impl<'a> Distillation<'a> {
     /// Opens the configured teacher, a model of the task `T`, of a student with the task `S`; none if there is none.
-    /// `student_encoder` is none of a recurrent student.
+    /// `encoder_student`, its encoder and tokenizer, is none of a recurrent student.
     ///
     /// # Errors
     /// A folder that cannot be read; a model of another task, with other labels, without a trained head, or whose
@@ -58,7 +61,7 @@ impl<'a> Distillation<'a> {
     pub fn open<S, T>(
         student: &S,
         data: &TaskData<S>,
-        student_encoder: Option<&BertConfig>,
+        encoder_student: Option<(&BertConfig, &Tokenizer)>,
         config: Tuning<'a>,
         options: &RunOptions<'_>,
         progress: &mut dyn RunProgress,
@@ -102,24 +105,40 @@ impl<'a> Distillation<'a> {
             let same = "a teacher with the student's tokenizer: its outputs are of single tokens";
             return Err(refused(same.into()));
         }
-        let inner = match (&section.inner, student_encoder) {
+        let inner = match (&section.inner, encoder_student) {
             (None, _) => None,
             (Some(_), None) => {
                 let expected = "none for a recurrent student, which has other layers than its teacher".into();
                 return Err(bad_setting("distillation.inner", "given", expected));
             }
-            (Some(_), Some(_)) if !same_tokens => {
-                let same =
-                    "a teacher with the student's tokenizer: `[distillation.inner]` compares single tokens";
-                return Err(refused(same.into()));
-            }
             (Some(_), Some(_)) if !model.backbone().can_be_recorded() => {
                 return Err(refused("a teacher in floats: one of integers alone shows no layers".into()));
             }
-            (Some(_), Some(student)) => {
+            (Some(_), Some((student, _))) => {
                 let student = Side { encoder: student, name: "the student".into() };
                 Inner::plan(section, &student, &Side { encoder: &encoder, name: "the teacher".into() })?
             }
+        };
+        let parts = match (&inner, encoder_student) {
+            (Some(inner), Some((_, own))) if !same_tokens => {
+                if let Some(term) = inner.of_tokens() {
+                    let same = format!(
+                        "a teacher with the student's tokenizer: `distillation.inner.{term}` compares single tokens"
+                    );
+                    return Err(refused(same));
+                }
+                let places =
+                    |tokenizer: &Tokenizer, max_len| student.places(tokenizer, &data.train.examples, max_len);
+                let theirs = places(&tokenizer, max_len.min(encoder.max_positions))?;
+                let (Some(ours), Some(theirs)) = (places(own, max_len)?, theirs) else {
+                    let same =
+                        "a teacher with the student's tokenizer, for this task with `[distillation.inner]`";
+                    return Err(refused(same.into()));
+                };
+                let pairs = ours.iter().zip(&theirs);
+                Some(pairs.map(|(ours, theirs)| CommonParts::of(ours, theirs)).collect())
+            }
+            _ => None,
         };
         let origin =
             format!("{}, {} layers of width {}", folder.display(), encoder.n_layers, encoder.d_model);
@@ -132,7 +151,7 @@ impl<'a> Distillation<'a> {
             teacher.store(&options.cache.join(name), config.eval.batch_tokens, progress)?;
         }
         let teacher = Box::new(teacher);
-        Ok(Some(Self { section, origin, inner, kind: student.row_kind(), teacher }))
+        Ok(Some(Self { section, origin, inner, parts, kind: student.row_kind(), teacher }))
     }
 
     /// The terms of the loss: the labels', the teacher's outputs', and those of what is inside.
@@ -144,10 +163,15 @@ impl<'a> Distillation<'a> {
         outputs.into_iter().chain(self.inner.iter().flat_map(Inner::terms)).collect()
     }
 
-    /// For each term but the labels' the number of items that it averages over, in a batch of so many rows and tokens.
-    pub fn counts(&self, n_rows: usize, n_tokens: u64) -> impl Iterator<Item = f64> {
+    /// For each term but the labels' the number of items that it averages over, in a batch of these examples with so many rows
+    /// and tokens: rows, and tokens or the parts that both models have in common.
+    pub fn counts(&self, examples: &[usize], n_rows: usize, n_tokens: u64) -> impl Iterator<Item = f64> {
         let n_inner = self.inner.as_ref().map_or(0, Inner::n_terms);
-        std::iter::once(n_rows as f64).chain(repeat_n(n_tokens as f64, n_inner))
+        let n_inside = match &self.parts {
+            None => n_tokens as f64,
+            Some(parts) => examples.iter().map(|example| parts[*example].n).sum::<usize>() as f64,
+        };
+        std::iter::once(n_rows as f64).chain(repeat_n(n_inside, n_inner))
     }
 
     /// The student's scores of a batch, and for each term but the labels' its sum: how far they are from the teacher's,
@@ -168,8 +192,18 @@ impl<'a> Distillation<'a> {
         let rows = scores.rows();
         let (of_teacher, teacher) = self.teacher.recorded(examples, &widths(&rows));
         let mut sums = vec![self.distance(rows, of_teacher)];
-        sums.extend(inner.sums(&student, &teacher.from_inner(), device));
+        let (student, teacher) = self.compared(examples, student, teacher.from_inner());
+        sums.extend(inner.sums(&student, &teacher, device));
         (scores, sums)
+    }
+
+    /// What of both passes is compared: their tokens, or the means of the parts that both have in common.
+    fn compared(&self, examples: &[usize], student: Pass, teacher: Pass) -> (Pass, Pass) {
+        let Some(parts) = &self.parts else { return (student, teacher) };
+        let of = |tokens: fn(&CommonParts) -> &[Option<u32>]| -> Vec<(&[Option<u32>], usize)> {
+            examples.iter().map(|example| (tokens(&parts[*example]), parts[*example].n)).collect()
+        };
+        (student.by_parts(&of(|parts| &parts.student)), teacher.by_parts(&of(|parts| &parts.teacher)))
     }
 
     fn distance(&self, student: Vec<Tensor<2>>, teacher: Vec<Tensor<2>>) -> Tensor<1> {

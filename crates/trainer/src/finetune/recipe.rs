@@ -168,10 +168,9 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
 
     fn counts(&self, batch: &Vec<usize>) -> Vec<f64> {
         let features = self.features(batch);
-        let more = self
-            .distillation
-            .iter()
-            .flat_map(|distillation| distillation.counts(self.task.n_rows(&features), self.n_tokens(batch)));
+        let more = self.distillation.iter().flat_map(|distillation| {
+            distillation.counts(batch, self.task.n_rows(&features), self.n_tokens(batch))
+        });
         std::iter::once(self.task.weight(&features)).chain(more).collect()
     }
 

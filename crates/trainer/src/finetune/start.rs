@@ -134,7 +134,8 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
         ModelFolder { family, encoder: encoder.clone(), languages, tokenizer, file, saved_as, labels };
     folder.check()?;
     let format = Box::new(PretrainedFormat { config, task, folder });
-    let distillation = Distillation::open::<T, T>(task, &data, Some(&encoder), config, options, progress)?;
+    let distillation =
+        Distillation::open::<T, T>(task, &data, Some((&encoder, tokenizer)), config, options, progress)?;
     let inner = distillation.as_ref().and_then(|distillation| distillation.inner.as_ref());
     model.backbone_mut().teacher_maps = inner.and_then(|inner| inner.teacher_maps(&mut init));
     let rounding = config.quantization.map(|section| {

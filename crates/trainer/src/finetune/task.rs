@@ -7,7 +7,7 @@ use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use cloze_data::labelled::{LabelSet, TokenSequence};
+use cloze_data::labelled::{LabelSet, TokenPlace, TokenSequence};
 use cloze_evaluation::report::Predictions;
 use cloze_model::bert::{Bert, BertConfig, BertInput};
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
@@ -82,6 +82,20 @@ pub trait Task: Sync {
         _max_len: usize,
     ) -> Result<Vec<Self::Features>> {
         Err(no_teacher())
+    }
+
+    /// Where the tokens of examples come from, one sequence each, as [`encode_again`](Self::encode_again) makes them; none if
+    /// the task does not know, which is the default.
+    ///
+    /// # Errors
+    /// Those of [`encode_again`](Self::encode_again).
+    fn places(
+        &self,
+        _tokenizer: &Tokenizer,
+        _examples: &[Self::Example],
+        _max_len: usize,
+    ) -> Result<Option<Vec<Vec<TokenPlace>>>> {
+        Ok(None)
     }
 
     /// Whether batches mix lengths, as in [`Buckets::mixed`](cloze_data::labelled::Buckets::mixed), instead of

@@ -21,7 +21,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_data::SkipReport;
 use cloze_data::labelled::{
-    LabelSet, LabelledSource, Labels, Target, TextExample, TextFeatures, TokenSequence, encode_texts, texts,
+    LabelSet, LabelledSource, Labels, Target, TextExample, TextFeatures, TokenPlace, TokenSequence,
+    encode_texts, text_places, texts,
 };
 use cloze_evaluation::report::{
     ClassExample, ClassPredictions, LabelExample, LabelPredictions, Predictions, ValueExample,
@@ -416,6 +417,15 @@ impl<M: TextClassifier> Task for Texts<M> {
         max_len: usize,
     ) -> Result<Vec<TextInput>> {
         Ok(encode_texts(tokenizer, examples, max_len)?.into_iter().map(TextInput::from).collect())
+    }
+
+    fn places(
+        &self,
+        tokenizer: &Tokenizer,
+        examples: &[TextExample],
+        max_len: usize,
+    ) -> Result<Option<Vec<Vec<TokenPlace>>>> {
+        Ok(Some(text_places(tokenizer, examples, max_len)?))
     }
 
     fn loss(&self, logits: Tensor<2>, batch: &[&TextInput]) -> Tensor<1> {

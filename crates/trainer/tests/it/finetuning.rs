@@ -968,6 +968,48 @@ fn a_student_learns_from_inside_its_teacher() {
     assert!(told.contains("`train.recompute` is true; expected false"), "{told}");
 }
 
+/// A student with other pieces than its teacher learns the means of the parts that both have in common.
+#[test]
+fn a_student_with_another_vocabulary_learns_from_inside_its_teacher() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let task = "{ kind = \"classification\" }";
+    bench.run_whole("taught", &bench.config(task, "label", &[]));
+    // Its pieces are letters and a few joined ones.
+    let folder = bench.one_layer("spelled", 16, 2);
+    let texts = rows(160, 1);
+    let trainer = WordPieceTrainer { vocab_size: 60, ..Default::default() };
+    let tokenizer = trainer.train(texts.iter().map(|(text, ..)| text.as_str())).unwrap();
+    tokenizer.save(&folder).unwrap();
+    let student = format!("model.path={:?}", folder.display().to_string());
+    let teacher = format!("distillation.teacher={:?}", bench.path("taught/model").display().to_string());
+    let config = |inner: &str| {
+        let inner = format!("distillation.inner={{ {inner} }}");
+        let alone = ["distillation.soft=0", "distillation.hard=0", "log.every=1"];
+        bench.config(task, "label", &[&[&*student, &teacher, &inner], &alone[..]].concat())
+    };
+    let inner = "embeddings = 1, states = 1, cosine = 1, queries = 1, values = 1, heads = 4";
+    bench.run_whole("whole", &config(inner));
+    let lines = fs::read_to_string(bench.path("whole/metrics.jsonl")).unwrap();
+    let records: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for term in ["embeddings", "states", "cosine", "queries", "values"] {
+        let values: Vec<f64> = records.iter().filter_map(|record| record["losses"][term].as_f64()).collect();
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let (first, last) = (mean(&values[..10]), mean(&values[values.len() - 10..]));
+        assert!(first > 0.0 && last < 0.9 * first, "{term} from {first} to {last}");
+    }
+    let stop = AtomicBool::new(false);
+    bench.run("stopped", &config(inner), false, &mut StopAfter(33, &stop), &stop).unwrap();
+    bench.run("stopped", &config(inner), true, &mut Silent, &AtomicBool::new(false)).unwrap();
+    let [whole, stopped] = ["whole/model", "stopped/model"].map(|run| parameters(&bench.path(run)));
+    assert_eq!(whole, stopped);
+    let error =
+        bench.run("failed", &config("scores = 1"), false, &mut Silent, &AtomicBool::new(false)).unwrap_err();
+    let expected = "`distillation.inner.scores` compares single tokens";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
 /// A run with rounding saves numbers of its format, which `cloze quantize` stores as they are, and learns with them; a stop
 /// changes no bit.
 #[test]

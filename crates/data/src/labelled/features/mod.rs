@@ -8,7 +8,7 @@ mod texts;
 pub use choices::{ChoiceFeatures, encode_choices};
 pub use questions::{QuestionFeatures, Windows, encode_questions};
 pub use tagged::{IGNORED, LongSentences, TagFeatures, TagReport, encode_tags, tags_of_sentences};
-pub use texts::{TextFeatures, encode_texts};
+pub use texts::{TextFeatures, TokenPlace, encode_texts, text_places};
 
 use crate::{DataError, Result, TokenSequence};
 use cloze_tokenizer::{Encoding, Error, Tokenizer, Truncation};

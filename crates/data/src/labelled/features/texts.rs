@@ -3,7 +3,8 @@
 use super::{CHUNK, TokenSequence, check_length, forgetting, sequence, specials};
 use crate::labelled::texts::{Target, TextExample};
 use crate::{DataError, Result, SpecialPieces};
-use cloze_tokenizer::{Input, OffsetUnit, Sequence, Tokenizer, Truncation};
+use cloze_tokenizer::{Encoding, Input, OffsetUnit, Sequence, Tokenizer, Truncation};
+use std::ops::Range;
 
 /// A text or a pair of texts.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,11 +28,63 @@ pub fn encode_texts(
     examples: &[TextExample],
     max_len: usize,
 ) -> Result<Vec<TextFeatures>> {
+    let nothing = SpecialPieces::find(tokenizer).end.or(tokenizer.special_ids().unk);
+    let mut features = Vec::with_capacity(examples.len());
+    each_encoding(tokenizer, examples, max_len, |encoding, example, number| {
+        let sequence = match nothing.filter(|_| encoding.is_empty()) {
+            Some(id) => TokenSequence { input_ids: vec![id as i32], token_type_ids: vec![0] },
+            None => sequence(encoding, number)?,
+        };
+        let (target, truncated) = (example.target.clone(), encoding.truncated);
+        features.push(TextFeatures { sequence, target, truncated });
+        Ok(())
+    })?;
+    Ok(features)
+}
+
+/// Where a token of [`encode_texts`] comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenPlace {
+    /// 0 for the first text, 1 for the second; none for a special token.
+    pub text: Option<u32>,
+    /// Its bytes in the text.
+    pub bytes: Range<usize>,
+}
+
+/// For the tokens that [`encode_texts`] makes of each example: where they come from.
+///
+/// # Errors
+/// Those of [`encode_texts`].
+pub fn text_places(
+    tokenizer: &Tokenizer,
+    examples: &[TextExample],
+    max_len: usize,
+) -> Result<Vec<Vec<TokenPlace>>> {
+    let mut all = Vec::with_capacity(examples.len());
+    each_encoding(tokenizer, examples, max_len, |encoding, _, _| {
+        let tokens = encoding.offsets.iter().zip(&encoding.sequence_ids);
+        let mut places: Vec<TokenPlace> =
+            tokens.map(|((start, end), text)| TokenPlace { text: *text, bytes: *start..*end }).collect();
+        // In the place of nothing there is a special token.
+        if places.is_empty() {
+            places.push(TokenPlace { text: None, bytes: 0..0 });
+        }
+        all.push(places);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Calls `each` with the tokens of every example, and its number.
+fn each_encoding(
+    tokenizer: &Tokenizer,
+    examples: &[TextExample],
+    max_len: usize,
+    mut each: impl FnMut(&Encoding, &TextExample, usize) -> Result<()>,
+) -> Result<()> {
     let pairs = examples.iter().any(|example| example.pair.is_some());
     check_length(max_len, specials(tokenizer, pairs)? + if pairs { 2 } else { 1 })?;
     let tokenizer = forgetting(tokenizer, Truncation::to(max_len))?;
-    let nothing = SpecialPieces::find(&tokenizer).end.or(tokenizer.special_ids().unk);
-    let mut features = Vec::with_capacity(examples.len());
     for (chunk, before) in examples.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
         let inputs: Vec<Input> = chunk
             .iter()
@@ -43,18 +96,10 @@ pub fn encode_texts(
         let encodings = tokenizer.encode_inputs(&inputs, true, OffsetUnit::Bytes);
         let encodings = encodings.map_err(DataError::example(before))?;
         for ((encoding, example), number) in encodings.iter().zip(chunk).zip(before..) {
-            let sequence = match nothing.filter(|_| encoding.is_empty()) {
-                Some(id) => TokenSequence { input_ids: vec![id as i32], token_type_ids: vec![0] },
-                None => sequence(encoding, number)?,
-            };
-            features.push(TextFeatures {
-                sequence,
-                target: example.target.clone(),
-                truncated: encoding.truncated,
-            });
+            each(encoding, example, number)?;
         }
     }
-    Ok(features)
+    Ok(())
 }
 
 #[cfg(test)]
