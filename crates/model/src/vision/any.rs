@@ -89,11 +89,20 @@ impl AnyImageEncoderConfig {
         }
     }
 
+    /// Rows and columns of an image's places.
+    pub fn grid(&self) -> [usize; 2] {
+        match self {
+            Self::Vit(config) => config.grid(),
+            Self::ResNet(config) => config.grid(),
+        }
+    }
+
     /// The states of an image: of its places, and of pieces that stand for none.
     pub fn n_states(&self) -> usize {
-        let ([rows, columns], n_pieces) = match self {
-            Self::Vit(config) => (config.grid(), config.n_pieces()),
-            Self::ResNet(config) => (config.grid(), 0),
+        let [rows, columns] = self.grid();
+        let n_pieces = match self {
+            Self::Vit(config) => config.n_pieces(),
+            Self::ResNet(_) => 0,
         };
         rows * columns + n_pieces
     }

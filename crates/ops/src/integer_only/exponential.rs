@@ -1,4 +1,6 @@
 use super::{Dyadic, floor, greatest};
+#[cfg(feature = "flex")]
+use crate::flex::integer;
 
 /// i-exp (I-BERT, algorithm 3): `exp(x)` of `x ≤ 0` by `x = p − z·ln 2` with `p` in `(−ln 2, 0]`, as `L(p)·2^−z`, where
 /// `L(p) = 0.35815147p² + 0.96963238p + 1`. Below `−30·ln 2` it is what it is there.
@@ -59,11 +61,14 @@ impl IntegerExponential {
 
 /// Softmax by [i-exp](IntegerExponential) (I-BERT, algorithm 3): exponentials of 16 bits, and probabilities of 8 bits with
 /// the scale `2^-8`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct IntegerSoftmax {
     exponential: IntegerExponential,
     /// From integers of 30 bits and more to those of 16.
     to_16: Dyadic,
+    /// The constants of both in double precision, which are exact: `ln 2`, `b`, `c` and the factor.
+    #[cfg_attr(not(feature = "flex"), allow(dead_code))]
+    doubles: [f64; 4],
 }
 
 impl IntegerSoftmax {
@@ -84,7 +89,10 @@ impl IntegerSoftmax {
         }
         // The reference divides by the scale in single precision.
         let step = f64::from((range / greatest(16)) as f32);
-        Ok(Self { exponential, to_16: Dyadic::new(unit / step)? })
+        let to_16 = Dyadic::new(unit / step)?;
+        let IntegerExponential { ln2, b, c } = exponential;
+        let doubles = [ln2 as f64, b as f64, c as f64, to_16.to_f64()];
+        Ok(Self { exponential, to_16, doubles })
     }
 
     /// The probabilities of a row of scores, `exponentials` being memory for as many.
@@ -95,25 +103,39 @@ impl IntegerSoftmax {
     /// If the lengths differ.
     pub fn apply(&self, scores: &[i32], probabilities: &mut [i16], exponentials: &mut [i32]) {
         assert_eq!(scores.len(), probabilities.len(), "a probability for each score");
-        let Some(most) = scores.iter().max().map(|most| i64::from(*most)) else { return };
-        let mut sum = 0;
-        for (score, place) in scores.iter().zip(&mut *exponentials) {
-            let (polynomial, z) = self.exponential.apply(i64::from(*score) - most);
-            let value = self.to_16.apply_shifted(polynomial, z).clamp(0, i64::from(i16::MAX));
-            *place = value as i32;
-            sum += value;
-        }
+        let exponentials = &mut exponentials[..scores.len()];
+        let Some(most) = scores.iter().max().copied() else { return };
+        let sum = self.exponentials(scores, most, exponentials);
         // Nothing is left only if a range is far too large.
         let factor = if sum > 0 { (1i64 << 32) / sum } else { 0 };
+        #[cfg(feature = "flex")]
+        integer::probabilities(exponentials, factor as f64, probabilities);
+        #[cfg(not(feature = "flex"))]
         for (exponential, place) in exponentials.iter().zip(probabilities) {
             *place = ((i64::from(*exponential) * factor) >> 24) as i16;
         }
+    }
+
+    /// The exponentials of scores less the greatest, and their sum.
+    fn exponentials(&self, scores: &[i32], most: i32, to: &mut [i32]) -> i64 {
+        #[cfg(feature = "flex")]
+        if let (sum, true) = integer::exponentials(scores, f64::from(most), self.doubles, to) {
+            return sum;
+        }
+        let values = scores.iter().zip(to).map(|(score, to)| {
+            let (polynomial, z) = self.exponential.apply(i64::from(*score) - i64::from(most));
+            let value = self.to_16.apply_shifted(polynomial, z).clamp(0, i64::from(i16::MAX));
+            *to = value as i32;
+            value
+        });
+        values.sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn it_is_near_the_exponential() {
@@ -145,6 +167,37 @@ mod tests {
                 assert!((f64::from(*found) / 256.0 - exact / sum).abs() < 0.01);
             }
             assert!(found.iter().map(|p| i32::from(*p)).sum::<i32>() <= 256);
+        }
+    }
+
+    proptest! {
+        /// Rows are rounded as single integers are, in whatever precision.
+        #[test]
+        fn rows_are_those_of_single_integers(
+            row in prop::collection::vec(-2_000_000..2_000_000i32, 1..60),
+            scale in 3.1e-5f64..0.3,
+            share in 0.01f64..3.0,
+        ) {
+            let exponential = IntegerExponential::new(scale).unwrap();
+            // Scores that are near one another too.
+            for divisor in [1, 997, 40_009] {
+                let scores: Vec<i32> = row.iter().map(|q| q / divisor).collect();
+                let range = exponential.one() as f64 * f64::from(1 << MOST) * share;
+                let softmax = IntegerSoftmax::new(scale, Some(range)).unwrap();
+                let (mut found, mut memory) = (vec![0; scores.len()], vec![0; scores.len()]);
+                softmax.apply(&scores, &mut found, &mut memory);
+                let most = i64::from(*scores.iter().max().unwrap());
+                let value = |score: &i32| {
+                    let (polynomial, z) = exponential.apply(i64::from(*score) - most);
+                    softmax.to_16.apply_shifted(polynomial, z).clamp(0, i64::from(i16::MAX))
+                };
+                let expected: Vec<i64> = scores.iter().map(value).collect();
+                prop_assert_eq!(memory.iter().map(|x| i64::from(*x)).collect::<Vec<_>>(), expected.clone());
+                let factor = (1i64 << 32) / expected.iter().sum::<i64>().max(1);
+                for (found, value) in found.iter().zip(expected) {
+                    prop_assert_eq!(i64::from(*found), (value * factor) >> 24);
+                }
+            }
         }
     }
 

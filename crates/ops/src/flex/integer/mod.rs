@@ -4,7 +4,7 @@ mod kernel;
 mod rescale;
 mod table;
 
-pub(crate) use rescale::{added, gelu, normalised, to_8_bits};
+pub(crate) use rescale::{added, exponentials, gelu, normalised, probabilities, to_8_bits};
 pub(crate) use table::embedding;
 
 use super::gemm::{Line, Target, for_each, wanted_tasks};

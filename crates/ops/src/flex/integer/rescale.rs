@@ -79,6 +79,38 @@ vectorised! {
         doubts == 0
     }
 
+    /// i-exp of `q − most` (`q ≤ most`), as `round(((p + b)·p + c) · ratio · 2^−z)`, cut to 15 bits and at 0; their sum, and whether
+    /// all of them are sure. `constants` are `ln 2`, `b`, `c` and the ratio, whole numbers but for the last.
+    pub(crate) fn exponentials(q: &[i32], most: f64, constants: [f64; 4], to: &mut [i32]) -> (i64, bool) {
+        let [ln2, b, c, ratio] = constants;
+        let (inverse, least) = (1.0 / ln2, -30.0 * ln2);
+        let (mut doubts, mut sum) = (0, 0i64);
+        for (q, to) in q.iter().zip(to) {
+            let q = (f64::from(*q) - most).max(least);
+            // The quotient may be rounded up to the next whole number, or down from one.
+            let z = (-q * inverse).floor();
+            let p = q + ln2 * z;
+            let up = if p <= -ln2 { 1.0 } else { 0.0 };
+            let down = if p > 0.0 { 1.0 } else { 0.0 };
+            let (z, p) = (z + up - down, p + (up - down) * ln2);
+            let polynomial = ((p + b) * p + c).max(0.0);
+            // 2^−z: z is at most 30.
+            let power = f64::from_bits(((1_023.0 - z + MAGIC).to_bits() & 0x7ff) << 52);
+            let (integer, doubt) = nearest((polynomial * ratio * power).min(32_768.0));
+            doubts += doubt;
+            *to = whole(integer.min(32_767.0));
+            sum += i64::from(*to);
+        }
+        (sum, doubts == 0)
+    }
+
+    /// `⌊q · factor / 2^24⌋` of exponentials: products below 2^48, which are exact.
+    pub(crate) fn probabilities(q: &[i32], factor: f64, to: &mut [i16]) {
+        for (q, to) in q.iter().zip(to) {
+            *to = whole((f64::from(*q) * factor * (1.0 / 16_777_216.0)).floor()) as i16;
+        }
+    }
+
     /// i-GELU of `q` by the polynomial `(min(|q|, end) − end)² + c`, and its way to 8 bits; whether all of them are sure.
     ///
     /// `features` have `end`, `c`, the integer of 1 and the ratio. The polynomial has to be exact in double precision.
