@@ -5,9 +5,9 @@ use crate::ops;
 use crate::recurrent::{Cell, RecurrentLayer, RecurrentState};
 use crate::scores::{AdditiveScore, Score};
 use crate::seq2seq::{DecodeOptions, TimeMajor};
-use crate::vision::{ImageStates, resized_positions};
+use crate::vision::{ImageStates, sinusoids};
 use crate::{ParamInit, Sequences, linear_maps};
-use burn::module::{Module, Param};
+use burn::module::Module;
 use burn::tensor::activation::{log_softmax, sigmoid};
 use burn::tensor::{Int, Tensor, TensorData};
 
@@ -21,14 +21,12 @@ use burn::tensor::{Int, Tensor, TensorData};
 /// P(y_t) = softmax(L_o·tanh(E·y_(t−1) + L_h·h_t + L_z·z_t))
 /// ```
 ///
-/// With positions, `a_i` is the encoder's state and the learnt vector of its place. The `tanh` of the output is the authors' code's; the
+/// With positions, `a_i` is the encoder's state and the sinusoids of its place. The `tanh` of the output is the authors' code's; the
 /// paper has none. Without attention there is neither `z` nor `L_z`.
 #[derive(Module, Debug)]
 pub struct RecurrentCaptionDecoder {
     /// `E`, `[vocab_size, d_embedding]`
     pub tokens: Embedding,
-    /// `[1, places, d_image]`, if places have positions.
-    pub positions: Option<Param<Tensor<3>>>,
     /// `W_h`, `[d_image, d_model]`
     pub initial_hidden: Linear,
     /// `W_c`, `[d_image, d_model]`
@@ -49,7 +47,7 @@ pub struct RecurrentCaptionDecoder {
     #[module(skip)]
     looking: Looking,
     #[module(skip)]
-    grid: [usize; 2],
+    positions: bool,
 }
 
 linear_maps!(RecurrentCaptionDecoder {
@@ -94,9 +92,6 @@ impl RecurrentCaptionDecoder {
         let tokens = Embedding::from_weight(init.uniform([vocab_size, d_embedding], 0.1));
         Self {
             tokens,
-            positions: config
-                .positions
-                .map(|[rows, columns]| init.truncated_normal([1, rows * columns, d_image])),
             initial_hidden: Linear::uniform(d_image, d_model, init),
             initial_cell: Linear::uniform(d_image, d_model, init),
             attention: looks.then(|| AdditiveScore::new(d_model, d_image, d_attention, init)),
@@ -112,7 +107,7 @@ impl RecurrentCaptionDecoder {
             output: Linear::uniform(d_embedding, vocab_size, init),
             dropout: config.dropout,
             looking: config.looking,
-            grid: config.positions.unwrap_or_default(),
+            positions: config.positions,
         }
     }
 
@@ -124,12 +119,10 @@ impl RecurrentCaptionDecoder {
     /// The state before the first word, and what is looked at.
     fn start(&self, images: &ImageStates) -> (RecurrentState, Option<Places>) {
         let mut states = images.places();
-        if let Some(positions) = &self.positions {
-            let positions = match images.grid == self.grid {
-                true => positions.val(),
-                false => resized_positions(positions.val(), self.grid, images.grid),
-            };
-            states = states + positions;
+        if self.positions {
+            let ([_, n, d], grid) = (states.dims(), images.grid);
+            let positions = TensorData::new(sinusoids(0, grid, d), [1, n, d]);
+            states = states.clone() + Tensor::from_data(positions, &states.device());
         }
         let mean: Tensor<2> = states.clone().mean_dim(1).squeeze_dim(1);
         let hidden = self.initial_hidden.forward(mean.clone()).tanh();

@@ -18,9 +18,6 @@ pub enum Looking {
     Hard,
 }
 
-/// The most places that have positions.
-const MOST_PLACES: usize = 1 << 20;
-
 /// The configuration of a [`RecurrentCaptionDecoder`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,10 +38,10 @@ pub struct RecurrentCaptionConfig {
     /// Whether the state decides how much of the image is let through, by the gate `β_t = σ(w·h_(t−1) + b)` (Xu et al. 2015,
     /// §4.2.1).
     pub gate: bool,
-    /// Rows and columns of the grid for whose places a vector each is learnt, which is added to the place's state: a convolutional
-    /// encoder hardly says where a place is. For another grid they are resized. None: there are none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub positions: Option<[usize; 2]>,
+    /// Whether sines and cosines of a place's column and row are added to its state, as Carion et al. (2020, "End-to-End Object
+    /// Detection with Transformers", appendix A.4) do: a convolutional encoder hardly says where a place is.
+    #[serde(default)]
+    pub positions: bool,
     /// Dropout of the embeddings, and of what the output layer sees.
     pub dropout: f64,
 }
@@ -53,7 +50,7 @@ with_fields!(RecurrentCaptionConfig {
     with_d_attention => d_attention: usize,
     with_looking => looking: Looking,
     with_gate => gate: bool,
-    with_positions => positions: Option<[usize; 2]>,
+    with_positions => positions: bool,
     with_dropout => dropout: f64,
 });
 
@@ -68,7 +65,7 @@ impl RecurrentCaptionConfig {
             d_attention: d_model,
             looking: Looking::Soft,
             gate: true,
-            positions: None,
+            positions: false,
             dropout: 0.0,
         }
     }
@@ -85,15 +82,13 @@ impl RecurrentCaptionConfig {
             ("d_model", self.d_model),
             ("d_attention", self.d_attention),
         ])?;
-        if let Some([rows, columns]) = self.positions {
-            let found = format!("{rows} × {columns}");
-            if self.looking == Looking::None {
-                let expected = "none: without attention, the mean of the places is all that it sees";
-                return Err(ModelError::setting("positions", found, expected));
-            }
-            if rows.saturating_mul(columns).wrapping_sub(1) >= MOST_PLACES {
-                return Err(ModelError::setting("positions", found, format!("1 to {MOST_PLACES} places")));
-            }
+        if self.positions && self.looking == Looking::None {
+            let expected = "false: without attention, the mean of the places is all that it sees";
+            return Err(ModelError::setting("positions", true, expected));
+        }
+        if self.positions && !self.d_image.is_multiple_of(4) {
+            let expected = "a multiple of 4, for positions";
+            return Err(ModelError::setting("d_image", self.d_image, expected));
         }
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(ModelError::setting("dropout", self.dropout, "0 or more and below 1"));

@@ -18,7 +18,7 @@ pub enum PatchPositions {
 
 /// The positions `[1, n_pieces + rows · columns, d_model]` of MAE's code, whose pieces have zeros: first the sines and
 /// cosines of a patch's column, then those of its row.
-pub(super) fn sinusoids(n_pieces: usize, grid: [usize; 2], d_model: usize) -> Vec<f32> {
+pub(crate) fn sinusoids(n_pieces: usize, grid: [usize; 2], d_model: usize) -> Vec<f32> {
     let mut values = vec![0.0; n_pieces * d_model];
     let quarter = d_model / 4;
     for place in 0..grid[0] * grid[1] {
@@ -36,7 +36,7 @@ pub(super) fn sinusoids(n_pieces: usize, grid: [usize; 2], d_model: usize) -> Ve
 ///
 /// # Shapes
 /// - `positions`: `[1, from rows · columns, d_model]`; returns `[1, to rows · columns, d_model]`
-pub(crate) fn resized(positions: Tensor<3>, from: [usize; 2], to: [usize; 2]) -> Tensor<3> {
+pub(super) fn resized(positions: Tensor<3>, from: [usize; 2], to: [usize; 2]) -> Tensor<3> {
     let ([_, _, d_model], device) = (positions.dims(), positions.device());
     // Two products, each with one axis' weights.
     let rows = bicubic(from[0], to[0], &device).matmul(positions.reshape([from[0], from[1] * d_model]));

@@ -151,8 +151,8 @@ pub enum CaptionDecoderSection {
         /// attention.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gate: Option<bool>,
-        /// Whether a vector is learnt for each place and added to its state. A ViT has positions of its own, a residual network
-        /// knows of the borders alone. Default false.
+        /// Whether sines and cosines of a place's column and row are added to its state. A ViT has positions of its own, a
+        /// residual network knows of the borders alone. Default false.
         #[serde(default)]
         positions: bool,
         /// Dropout of the embeddings and of what the output layer sees. Default 0.
@@ -177,13 +177,12 @@ pub enum CaptionDecoderSection {
 }
 
 impl CaptionDecoderSection {
-    /// The decoder for a vocabulary, on this grid of states of `d_image` features, for captions of at most `max_len` tokens.
+    /// The decoder for a vocabulary, on states of `d_image` features, for captions of at most `max_len` tokens.
     pub(super) fn config(
         &self,
         vocab_size: usize,
         tokens: &SpecialTokens,
         d_image: usize,
-        grid: [usize; 2],
         max_len: usize,
     ) -> cloze_model::captions::AnyCaptionDecoderConfig {
         match *self {
@@ -192,7 +191,7 @@ impl CaptionDecoderSection {
                     .with_d_attention(d_attention.unwrap_or(d_model))
                     .with_looking(attention)
                     .with_gate(gate.unwrap_or(attention == Looking::Soft))
-                    .with_positions(positions.then_some(grid))
+                    .with_positions(positions)
                     .with_dropout(dropout)
                     .into()
             }
@@ -460,7 +459,7 @@ fn validate(config: &Run<CaptionRun>) -> Check {
                 }
             };
             let tokens = SpecialTokens::new(0, 2);
-            let decoder = new.decoder.config(64, &tokens, d_image, [1; 2], data.max_len);
+            let decoder = new.decoder.config(64, &tokens, d_image, data.max_len);
             decoder.validate().map_err(|error| within_section("model.decoder", of_model(error)))?;
             new.decoder.looking()
         }

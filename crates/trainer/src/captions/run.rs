@@ -99,13 +99,8 @@ fn initial_model(
             }
         };
     let tokens = vocabulary.tokens.clone();
-    let of_decoder = decoder.config(
-        vocabulary.tokenizer.vocab_size(),
-        &tokens,
-        of_encoder.d_model(),
-        of_encoder.grid(),
-        config.data.max_len,
-    );
+    let of_decoder =
+        decoder.config(vocabulary.tokenizer.vocab_size(), &tokens, of_encoder.d_model(), config.data.max_len);
     let shape = CaptionerConfig::new(of_encoder, of_decoder, tokens);
     shape.validate()?;
     let mut model = shape.init(init);

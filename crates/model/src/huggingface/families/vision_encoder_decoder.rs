@@ -266,7 +266,7 @@ mod tests {
         for decoder in [
             AnyCaptionDecoderConfig::from(recurrent.clone()),
             recurrent.clone().with_looking(Looking::None).into(),
-            recurrent.with_looking(Looking::Hard).with_gate(false).with_positions(Some([3, 3])).into(),
+            recurrent.with_looking(Looking::Hard).with_gate(false).with_positions(true).into(),
             TransformerCaptionConfig::new(
                 GptConfig { begin_token_id: Some(1), end_token_id: Some(2), ..gpt },
                 8,
