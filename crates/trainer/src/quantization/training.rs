@@ -43,7 +43,7 @@ pub enum InputRounding {
     /// To 256 steps between the same ends for all tokens of a map: running means of the batches' least and greatest numbers
     /// (Jacob et al. 2018, §3.1).
     Running,
-    /// To 256 steps between ends that are learnt, see [`with_rounded_inputs`](cloze_model::blocks::with_rounded_inputs).
+    /// To 256 steps between ends that are learnt (Esser et al. 2020, "Learned Step Size Quantization").
     Learnt,
 }
 

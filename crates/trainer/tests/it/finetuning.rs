@@ -988,16 +988,23 @@ fn a_student_with_another_vocabulary_learns_from_inside_its_teacher() {
         let alone = ["distillation.soft=0", "distillation.hard=0", "log.every=1"];
         bench.config(task, "label", &[&[&*student, &teacher, &inner], &alone[..]].concat())
     };
-    let inner = "embeddings = 1, states = 1, cosine = 1, queries = 1, values = 1, heads = 4";
-    bench.run_whole("whole", &config(inner));
-    let lines = fs::read_to_string(bench.path("whole/metrics.jsonl")).unwrap();
-    let records: Vec<serde_json::Value> =
-        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    for term in ["embeddings", "states", "cosine", "queries", "values"] {
-        let values: Vec<f64> = records.iter().filter_map(|record| record["losses"][term].as_f64()).collect();
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        let (first, last) = (mean(&values[..10]), mean(&values[values.len() - 10..]));
-        assert!(first > 0.0 && last < 0.9 * first, "{term} from {first} to {last}");
+    let inner = "embeddings = 1, states = 1, cosine = 1";
+    let cases = [
+        ("whole", inner, &["embeddings", "states", "cosine"][..]),
+        ("related", "queries = 1, keys = 1, values = 1, heads = 4", &["queries", "keys", "values"]),
+    ];
+    for (name, inner, terms) in cases {
+        bench.run_whole(name, &config(inner));
+        let lines = fs::read_to_string(bench.path(name).join("metrics.jsonl")).unwrap();
+        let records: Vec<serde_json::Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for term in terms {
+            let values: Vec<f64> =
+                records.iter().filter_map(|record| record["losses"][*term].as_f64()).collect();
+            let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+            let (first, last) = (mean(&values[..10]), mean(&values[values.len() - 10..]));
+            assert!(first > 0.0 && last < 0.9 * first, "{name}: {term} from {first} to {last}");
+        }
     }
     let stop = AtomicBool::new(false);
     bench.run("stopped", &config(inner), false, &mut StopAfter(33, &stop), &stop).unwrap();
