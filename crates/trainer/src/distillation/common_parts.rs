@@ -94,16 +94,16 @@ fn runs(tokens: &[TokenPlace]) -> [Range<usize>; 5] {
 mod tests {
     use super::*;
 
-    fn places(text: Option<u32>, bytes: &[Range<usize>]) -> Vec<TokenPlace> {
-        bytes.iter().map(|bytes| TokenPlace { text, bytes: bytes.clone() }).collect()
+    fn places(text: Option<u32>, bytes: &[[usize; 2]]) -> Vec<TokenPlace> {
+        bytes.iter().map(|[start, end]| TokenPlace { text, bytes: *start..*end }).collect()
     }
 
     /// "unhappy bird": un ##happy bird, and unhap ##py bi ##rd.
     #[test]
     fn parts_end_where_tokens_of_both_end() {
-        let special = || places(None, &[0..0]);
-        let student = [special(), places(Some(0), &[0..2, 2..7, 8..12]), special()].concat();
-        let teacher = [special(), places(Some(0), &[0..5, 5..7, 8..10, 10..12]), special()].concat();
+        let special = || places(None, &[[0, 0]]);
+        let student = [special(), places(Some(0), &[[0, 2], [2, 7], [8, 12]]), special()].concat();
+        let teacher = [special(), places(Some(0), &[[0, 5], [5, 7], [8, 10], [10, 12]]), special()].concat();
         let parts = CommonParts::of(&student, &teacher);
         assert_eq!(parts.student, [0, 1, 1, 2, 3].map(Some));
         assert_eq!(parts.teacher, [0, 1, 1, 2, 2, 3].map(Some));
@@ -117,8 +117,8 @@ mod tests {
     /// One cuts the text, one has no special tokens, and one has a character in several tokens.
     #[test]
     fn what_only_one_has_is_in_no_part() {
-        let student = [places(None, &[0..0]), places(Some(0), &[0..2, 2..4])].concat();
-        let teacher = places(Some(0), &[0..2, 0..2, 2..7]);
+        let student = [places(None, &[[0, 0]]), places(Some(0), &[[0, 2], [2, 4]])].concat();
+        let teacher = places(Some(0), &[[0, 2], [0, 2], [2, 7]]);
         let parts = CommonParts::of(&student, &teacher);
         assert_eq!(parts.student, [None, Some(0), None]);
         assert_eq!(parts.teacher, [Some(0), Some(0), None]);
@@ -128,12 +128,12 @@ mod tests {
 
     #[test]
     fn texts_of_a_pair_are_apart() {
-        let pair = |second: &[Range<usize>]| {
-            let special = || places(None, &[0..0]);
-            [special(), places(Some(0), &[0..3]), special(), special(), places(Some(1), second), special()]
+        let pair = |second: &[[usize; 2]]| {
+            let special = || places(None, &[[0, 0]]);
+            [special(), places(Some(0), &[[0, 3]]), special(), special(), places(Some(1), second), special()]
                 .concat()
         };
-        let parts = CommonParts::of(&pair(&[0..1, 1..4]), &pair(&[0..4]));
+        let parts = CommonParts::of(&pair(&[[0, 1], [1, 4]]), &pair(&[[0, 4]]));
         assert_eq!(parts.student, [0, 1, 2, 2, 3, 3, 4].map(Some));
         assert_eq!(parts.teacher, [0, 1, 2, 2, 3, 4].map(Some));
     }
