@@ -19,7 +19,7 @@ use crate::layer_decay::layer_decay;
 use crate::memory::{Keys, Load, MemoryEstimate, check, n_parameters};
 use crate::metrics::progress::RunProgress;
 use crate::pruning::{Granularity, weight_targets};
-use crate::quantization::{InputRanges, InputRounding, RANGES, attach};
+use crate::quantization::{InputRanges, InputRounding, RANGES, SeenInputs, attach};
 use crate::{Result, TrainerError, recompute};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
@@ -30,7 +30,6 @@ use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::{PretrainedFolder, check_floats};
 use cloze_model::{Backbone, HasBackbone, ModelError, ParamInit, first_layers, freeze};
 use cloze_tokenizer::Tokenizer;
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Separates the random stream of new parameters from all others of a seed.
@@ -277,21 +276,18 @@ fn first_ranges<T: PretrainedTask>(
     options: &RunOptions<'_>,
 ) -> InputRanges {
     let model = model.valid();
-    let mut all = BTreeMap::new();
+    let all = SeenInputs::default();
     for batch in features[..features.len().min(FIRST_EXAMPLES)].chunks(FIRST_BATCH) {
         let batch: Vec<&T::Features> = batch.iter().collect();
         let (_, seen) = rounded.rounded(&model, true, || task.scores(&model, &batch, &options.device));
-        for (place, [least, most]) in seen {
-            let range = all.entry(place).or_insert([0f32; 2]);
-            *range = [range[0].min(least), range[1].max(most)];
-        }
+        all.add(seen);
     }
     let prefix = T::Model::path_of("");
     let of_encoder = |place: usize| {
         let path = rounded.targets[place].path.strip_suffix(".weight")?;
         Some(path.strip_prefix(&prefix)?.to_owned())
     };
-    all.into_iter().filter_map(|(place, range)| Some((of_encoder(place)?, range))).collect()
+    all.take().into_iter().filter_map(|(place, range)| Some((of_encoder(place)?, range))).collect()
 }
 
 /// Batches of the training examples.
