@@ -84,7 +84,7 @@ const THEMES: [Theme; 6] = [
                 "answer",
             ),
             job("classify images", "cloze train configs/digits-vit.toml", "images"),
-            job("describe images", "cloze train configs/scenes-soft.toml", "captions"),
+            job("describe images", "cloze train configs/scenes-transformer.toml", "captions"),
             job(
                 "fine-tune with a configuration",
                 "cloze train configs/sst2.toml --set model.path=sentence-transformers/all-MiniLM-L6-v2",

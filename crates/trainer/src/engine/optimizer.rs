@@ -72,6 +72,9 @@ pub struct OptimizerConfig {
     pub weight_decay: f64,
     /// Parameter groups with their own settings; a parameter belongs to the first group that matches.
     pub groups: Vec<ParamGroup>,
+    /// Groups of parameters that training adds to a model. They come before [`groups`](Self::groups), whose errors
+    /// count the user's groups alone.
+    pub added: Vec<ParamGroup>,
 }
 
 impl Default for OptimizerConfig {
@@ -84,6 +87,7 @@ impl Default for OptimizerConfig {
             eps: 1e-6,
             weight_decay: 0.01,
             groups: Vec::new(),
+            added: Vec::new(),
         }
     }
 }
@@ -130,7 +134,9 @@ impl Optimizer {
     /// An invalid group pattern, or one that matches no parameter.
     pub fn new<M: Module>(config: OptimizerConfig, module: &M) -> Result<Self> {
         let paths = paths(module);
-        let settings = settings(&config.groups, &paths)?;
+        let mut by_id = settings(&config.groups, &paths)?;
+        by_id.extend(settings(&config.added, &paths)?);
+        let settings = by_id;
         let trained = paths.into_iter().filter(|(.., is_trained)| *is_trained).map(|(_, id, _)| id);
         let thawing = trained.filter_map(|id| Some((id, settings.get(&id)?.frozen_steps)));
         let thawing = thawing.filter(|(_, steps)| *steps > 0).collect();
@@ -455,6 +461,14 @@ mod tests {
             "optimizer.groups[1].parameters = \"head.*\": it matches no parameter; an existing path is `weight`"
         );
         assert!(refuse("a[").starts_with("optimizer.groups[1].parameters = \"a[\": "), "{}", refuse("a["));
+
+        let added = vec![group("w*", 0.0, None)];
+        let both = three_steps(OptimizerConfig { added: added.clone(), ..with(vec![group("*", 5.0, None)]) });
+        assert_eq!(both[1..], start[1..], "added groups come first");
+        assert_ne!(both[0], plain[0]);
+        let both = OptimizerConfig { added, ..with(vec![group("head.*", 1.0, None)]) };
+        let told = Optimizer::new(both, &linear).unwrap_err().to_string();
+        assert!(told.starts_with("optimizer.groups[0].parameters"), "{told}");
     }
 
     fn three_steps(config: OptimizerConfig) -> Vec<f32> {

@@ -343,6 +343,7 @@ impl OptimizerSection {
             eps: self.eps,
             weight_decay: self.weight_decay,
             groups: self.groups.clone(),
+            added: Vec::new(),
         }
     }
 }

@@ -1113,6 +1113,14 @@ fn a_model_learns_the_ranges_of_its_inputs() {
         all.push(ranges(inputs));
     }
     assert_ne!(all[0], all[1]);
+    // The ranges' own learning rate holds whatever the layers' rates are.
+    let found = [1e-9, 0.05].map(|lr| {
+        let learnt = format!("quantization={{ weights = \"int8\", inputs = \"learnt\", range_lr = {lr} }}");
+        let sets = [&*learnt, "model.layer_decay=0.5", "train.epochs=1"];
+        bench.run_whole(&format!("rate-{lr}"), &bench.config(task, "label", &sets));
+        ranges(&format!("rate-{lr}"))
+    });
+    assert_ne!(found[0], found[1]);
     // A model that was not trained so has none.
     bench.run_whole("plain", &bench.config(task, "label", &["train.epochs=1"]));
     let mut how = QuantizeConfig::new(WeightFormat::Int8);

@@ -17,6 +17,7 @@ use super::room::Room;
 use super::routes;
 use super::service::{Access, Service};
 use super::tally::{Tally, counted};
+use super::unread::Unread;
 
 /// The most headers of a request, and their bytes.
 const MAX_HEADERS: (usize, usize) = (100, 32 << 10);
@@ -31,6 +32,7 @@ pub async fn guard(State(service): State<Arc<Service>>, request: Request, next: 
     let origin = request.headers().get(header::ORIGIN).cloned();
     let origin = origin.filter(|origin| service.access.is_listed(origin));
     let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
+    let (request, unread) = Unread::of(request);
     let (answer, tally, room) = match (is_preflight, allowed(&service, &request, &path)) {
         (true, _) => (preflight(), Tally::default(), None),
         (false, Err(refusal)) => (refusal.into_response(), Tally::default(), None),
@@ -43,6 +45,9 @@ pub async fn guard(State(service): State<Arc<Service>>, request: Request, next: 
     let mut answer = match answer.extensions().get::<Refusal>() {
         Some(refusal) => {
             let mut shaped = refusal.shaped(shape);
+            if !matches!(refusal.why, Why::Timeout) {
+                unread.read().await;
+            }
             // The methods that a route has.
             shaped
                 .headers_mut()

@@ -13,6 +13,7 @@ mod routes;
 mod server;
 mod service;
 mod tally;
+mod unread;
 
 use std::collections::HashSet;
 use std::fs;
