@@ -144,6 +144,7 @@ impl Recipe for Reviewing {
             let at = |epoch| CursorState { epoch, example: 0 };
             Ok(StepBatches {
                 batches: vec![step.examples],
+                before: None,
                 tokens,
                 first: at(step.epoch),
                 next: at(step.epoch + u64::from(step.ends_epoch)),

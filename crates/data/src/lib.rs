@@ -70,7 +70,7 @@ pub use languages::{
     LanguageSampling, LanguageStream, MultilingualData, MultilingualPlan, TranslationFiles, Translations,
     check_languages, sampled_texts,
 };
-pub use loader::{Assemble, Batches, Cursor, Loader, Placed};
+pub use loader::{Assemble, Batches, Cursor, Groups, Loader, Placed};
 pub use not_utf8::not_utf8;
 pub use ordered::{OrderConfig, OrderedBatch, OrderedBlocks};
 pub use pairs::PairConfig;

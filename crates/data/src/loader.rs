@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 /// The position in the data: its entire state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -132,20 +132,34 @@ impl<A: Assemble> Loader<A> {
 
     /// Batches from a position on. A batch may span two epochs: nothing is dropped.
     pub fn batches(&self, from: Cursor) -> Batches<A::Batch> {
+        self.batches_of_groups(from, 1, 0..1)
+    }
+
+    /// Batches in groups of `size`, at least 1, from a position on. Of each group only the batches of `own` places are
+    /// made, such as one process's of several.
+    pub fn groups(&self, from: Cursor, size: usize, own: Range<usize>) -> Groups<A::Batch> {
+        let n = own.len();
+        Groups { batches: self.batches_of_groups(from, size.max(1), own), n }
+    }
+
+    fn batches_of_groups(&self, from: Cursor, size: usize, own: Range<usize>) -> Batches<A::Batch> {
         let (orders, work) = bounded::<Order<A::Plan>>(self.ahead);
         let (finished, done) = unbounded();
         let (begun, under_way) = bounded(self.ahead.saturating_add(self.workers));
         let stop = Arc::new(AtomicBool::new(false));
         let (data, batch_size, stopped) = (self.data.clone(), self.batch_size, stop.clone());
-        thread::spawn(move || sequence(&data, batch_size, from, &orders, &begun, &stopped));
+        let send = move |order| begun.send(()).is_ok() && orders.send(order).is_ok();
+        thread::spawn(move || sequence(&data, batch_size, from, (size, own), send, &stopped));
         for _ in 0..self.workers {
             let (data, work, finished) = (self.data.clone(), work.clone(), finished.clone());
             thread::spawn(move || {
                 for Order { number, parts, next } in work {
                     let _batch = tracing::trace_span!("make a batch").entered();
-                    let batch = parts.and_then(|parts| {
-                        catch_unwind(AssertUnwindSafe(|| data.assemble(&placed(&parts))))
-                            .unwrap_or_else(|panic| Err(failed(&*panic)))
+                    let batch = parts.map(|parts| {
+                        parts.and_then(|parts| {
+                            catch_unwind(AssertUnwindSafe(|| data.assemble(&placed(&parts))))
+                                .unwrap_or_else(|panic| Err(failed(&*panic)))
+                        })
                     });
                     if finished.send(Done { number, batch, next }).is_err() {
                         return;
@@ -196,20 +210,66 @@ impl<B> Batches<B> {
     pub fn cursor(&self) -> Cursor {
         self.cursor
     }
+
+    /// What is next; none after the end.
+    fn next_done(&mut self) -> Option<Option<Result<B>>> {
+        loop {
+            if let Some(done) = self.early.remove(&self.number) {
+                self.number += 1;
+                self.cursor = done.next;
+                let _ = self.under_way.try_recv();
+                return Some(done.batch);
+            }
+            let done = self.done.recv().ok()?;
+            self.early.insert(done.number, done);
+        }
+    }
 }
 
-/// One batch to assemble: its number, its examples, and where the next one starts.
+/// Endless iterator over groups of batches, as [`Loader::groups`] returns it: for each group, the own batches.
+#[derive(Debug)]
+pub struct Groups<B> {
+    batches: Batches<B>,
+    /// Own batches of each group.
+    n: usize,
+}
+
+impl<B> Groups<B> {
+    /// Start of the next group, to save in a checkpoint.
+    pub fn cursor(&self) -> Cursor {
+        self.batches.cursor
+    }
+}
+
+impl<B> Iterator for Groups<B> {
+    type Item = Result<Vec<B>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut own = Vec::with_capacity(self.n);
+        for _ in 0..self.n.max(1) {
+            match self.batches.next_done()? {
+                Some(Ok(batch)) => own.push(batch),
+                Some(Err(error)) => return Some(Err(error)),
+                None => {}
+            }
+        }
+        Some(Ok(own))
+    }
+}
+
+/// One batch to assemble: its number, its examples, and where the next one starts. A group without own batches has
+/// one order without examples.
 struct Order<P> {
     number: u64,
-    parts: Result<Vec<Part<P>>>,
+    parts: Option<Result<Vec<Part<P>>>>,
     next: Cursor,
 }
 
-/// One assembled batch, or an error.
+/// One assembled batch, or an error; nothing for a group without own batches.
 #[derive(Debug)]
 struct Done<B> {
     number: u64,
-    batch: Result<B>,
+    batch: Option<Result<B>>,
     next: Cursor,
 }
 
@@ -238,16 +298,7 @@ impl<B> Iterator for Batches<B> {
     type Item = Result<B>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(done) = self.early.remove(&self.number) {
-                self.number += 1;
-                self.cursor = done.next;
-                let _ = self.under_way.try_recv();
-                return Some(done.batch);
-            }
-            let done = self.done.recv().ok()?;
-            self.early.insert(done.number, done);
-        }
+        self.next_done().flatten()
     }
 }
 
@@ -262,60 +313,98 @@ fn plan<A: Assemble>(data: &A, epoch: u64, stop: &AtomicBool) -> Result<Planned<
     }
 }
 
-/// Sends out the examples of each batch until the receivers are gone.
+/// Sends out the examples of each own batch of groups until the receivers are gone.
 fn sequence<A: Assemble>(
     data: &Arc<A>,
     batch_size: usize,
     from: Cursor,
-    orders: &Sender<Order<A::Plan>>,
-    begun: &Sender<()>,
+    (size, own): (usize, Range<usize>),
+    send: impl Fn(Order<A::Plan>) -> bool,
     stop: &Arc<AtomicBool>,
 ) {
-    let build = |epoch: u64| {
-        let (data, stop) = (data.clone(), stop.clone());
-        thread::spawn(move || plan(&*data, epoch, &stop))
-    };
-    let mut cursor = from;
-    let mut current: Option<Planned<A::Plan>> = None;
-    let mut ahead = build(cursor.epoch);
-    for number in 0.. {
-        let mut parts = Vec::new();
-        let mut missing = batch_size as u64;
-        let mut failure = None;
-        while missing > 0 {
-            let (plan, n) = match &current {
-                Some(planned) if cursor.example < planned.1 => planned,
-                finished => {
-                    if finished.is_some() {
-                        cursor = Cursor { epoch: cursor.epoch + 1, example: 0 };
-                    }
-                    // The next epoch's plan is made while this one is used.
-                    let following = build(cursor.epoch + 1);
-                    let made = std::mem::replace(&mut ahead, following).join();
-                    match made.unwrap_or_else(|panic| Err(failed(&*panic))) {
-                        Ok(made) => current.insert(made),
-                        Err(error) => {
-                            failure = Some(error);
-                            break;
-                        }
-                    }
-                }
-            };
-            let end = cursor.example.saturating_add(missing).min(*n);
-            if cursor.example < end {
-                let places = cursor.example..end;
-                missing -= end - cursor.example;
-                cursor.example = end;
-                parts.push(Part { plan: plan.clone(), epoch: cursor.epoch, places });
+    let mut examples = Examples::new(data, from, stop);
+    let mut number = 0..;
+    loop {
+        let mut orders = Vec::new();
+        let mut has_failed = false;
+        for place in 0..size {
+            let parts = examples.next(batch_size);
+            has_failed = parts.is_err();
+            if own.contains(&place) || has_failed {
+                orders.push((Some(parts), examples.cursor));
+            }
+            if has_failed {
+                break;
             }
         }
-        let failed = failure.is_some();
-        let parts = failure.map_or(Ok(parts), Err);
-        let order = Order { number, parts, next: cursor };
-        if begun.send(()).is_err() || orders.send(order).is_err() || failed {
+        if orders.is_empty() {
+            orders.push((None, examples.cursor));
+        }
+        if let Some((_, next)) = orders.last_mut() {
+            *next = examples.cursor;
+        }
+        for ((parts, next), number) in orders.into_iter().zip(&mut number) {
+            if !send(Order { number, parts, next }) {
+                return;
+            }
+        }
+        if has_failed {
             return;
         }
     }
+}
+
+/// The examples of all epochs, in order.
+struct Examples<'a, A: Assemble> {
+    data: &'a Arc<A>,
+    stop: &'a Arc<AtomicBool>,
+    cursor: Cursor,
+    current: Option<Planned<A::Plan>>,
+    /// The plan of the epoch after the current one, which is made while that is used.
+    ahead: JoinHandle<Result<Planned<A::Plan>>>,
+}
+
+impl<'a, A: Assemble> Examples<'a, A> {
+    fn new(data: &'a Arc<A>, cursor: Cursor, stop: &'a Arc<AtomicBool>) -> Self {
+        Self { data, stop, cursor, current: None, ahead: planning(data, cursor.epoch, stop) }
+    }
+
+    /// The next `n` examples.
+    fn next(&mut self, n: usize) -> Result<Vec<Part<A::Plan>>> {
+        let mut parts = Vec::new();
+        let mut missing = n as u64;
+        while missing > 0 {
+            let (plan, n) = match &self.current {
+                Some(planned) if self.cursor.example < planned.1 => planned,
+                finished => {
+                    if finished.is_some() {
+                        self.cursor = Cursor { epoch: self.cursor.epoch + 1, example: 0 };
+                    }
+                    let following = planning(self.data, self.cursor.epoch + 1, self.stop);
+                    let made = std::mem::replace(&mut self.ahead, following).join();
+                    self.current.insert(made.unwrap_or_else(|panic| Err(failed(&*panic)))?)
+                }
+            };
+            let end = self.cursor.example.saturating_add(missing).min(*n);
+            if self.cursor.example < end {
+                let places = self.cursor.example..end;
+                missing -= end - self.cursor.example;
+                self.cursor.example = end;
+                parts.push(Part { plan: plan.clone(), epoch: self.cursor.epoch, places });
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// Makes the plan of an epoch on a thread of its own.
+fn planning<A: Assemble>(
+    data: &Arc<A>,
+    epoch: u64,
+    stop: &Arc<AtomicBool>,
+) -> JoinHandle<Result<Planned<A::Plan>>> {
+    let (data, stop) = (data.clone(), stop.clone());
+    thread::spawn(move || plan(&*data, epoch, &stop))
 }
 
 fn failed(panic: &(dyn Any + Send)) -> DataError {
@@ -517,6 +606,26 @@ mod tests {
         }
         let lengths = batch.tokens.starts().zip(batch.tokens.lengths());
         lengths.map(|(start, len)| ids[start..start + len].to_vec()).collect()
+    }
+
+    #[test]
+    fn groups_have_their_own_batches_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = data(folder.path(), PairConfig::default(), 0.2);
+        let (size, n_groups) = (4, 12);
+        let all: Vec<_> =
+            loader(&data, 7, 2, 3).batches(Cursor::default()).map(|batch| rows(&batch.unwrap())).take(48).collect();
+        for own in [0..4, 0..2, 2..4, 1..2, 3..3] {
+            let mut groups = loader(&data, 7, 2, 3).groups(Cursor::default(), size, own.clone());
+            let mut resumed = loader(&data, 7, 1, 1).batches(Cursor::default());
+            for expected in all.chunks(size).take(n_groups) {
+                let group = groups.next().unwrap().unwrap();
+                let found: Vec<_> = group.iter().map(rows).collect();
+                assert_eq!(found, expected[own.clone()], "{own:?}");
+                resumed.by_ref().take(size).for_each(drop);
+                assert_eq!(groups.cursor(), resumed.cursor(), "{own:?}");
+            }
+        }
     }
 
     #[test]

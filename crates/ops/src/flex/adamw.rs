@@ -9,7 +9,7 @@ use burn_flex::Flex;
 use rayon::prelude::*;
 
 /// Elements per task: four arrays are read and three written.
-pub(super) const TASK: usize = 4 * BLOCK;
+pub(crate) const TASK: usize = 4 * BLOCK;
 
 vectorised! {
     fn update(value: &mut [f32], gradient: &[f32], first: &mut [f32], second: &mut [f32], c: Constants) {
@@ -58,9 +58,19 @@ pub(crate) fn adamw(
 }
 
 pub(crate) fn squared_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
+    let total = parts(x).into_iter().map(f64::from).sum::<f64>();
+    Tensor::from_primitive::<Flex>(tensor(vec![total as f32], Shape::new([1])))
+}
+
+/// A sum for each started [`TASK`] elements.
+pub(crate) fn squared_sums<const D: usize>(x: Tensor<D>) -> Tensor<1> {
+    let parts = parts(x);
+    let shape = Shape::new([parts.len()]);
+    Tensor::from_primitive::<Flex>(tensor(parts, shape))
+}
+
+fn parts<const D: usize>(x: Tensor<D>) -> Vec<f32> {
     op!("squared_sum");
     let x = Input::dense(x).value;
-    let parts: Vec<f32> = values(&x).par_chunks(TASK).map(squares).collect();
-    let total = parts.into_iter().map(f64::from).sum::<f64>();
-    Tensor::from_primitive::<Flex>(tensor(vec![total as f32], Shape::new([1])))
+    values(&x).par_chunks(TASK).map(squares).collect()
 }

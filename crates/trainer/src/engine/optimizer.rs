@@ -1,13 +1,14 @@
 //! Adam with decoupled weight decay, its variants, and parameter groups with their own settings.
 
 use crate::{Result, TrainerError};
-use burn::module::{Module, ModuleMapper, Param, ParamId};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_model::weights::{ModulePath, OnDevice, TensorsOnDevice};
 use cloze_ops::{self as ops, AdamStep};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 /// The update rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,8 +165,49 @@ impl Optimizer {
     /// Parameters without a gradient are unchanged.
     pub fn step<M: Module>(&mut self, module: M, gradients: GradientsParams, lr: f64, scale: f64) -> M {
         self.step += 1;
-        let mut update = Update { optimizer: self, gradients, lr, scale, unread: None };
-        module.map(&mut update)
+        let factors = Factors { lr, scale, unread: None };
+        module.map(&mut Update { optimizer: self, gradients, factors })
+    }
+
+    /// The updated values of pieces of the parameters, of which it then has the moments alone. `gradients` has the places of
+    /// each piece in its flattened parameter.
+    pub(super) fn step_slices<M: Module>(
+        &mut self,
+        module: &M,
+        gradients: HashMap<ParamId, (Range<usize>, Tensor<1>)>,
+        lr: f64,
+        scale: f64,
+    ) -> HashMap<ParamId, Tensor<1>> {
+        self.step += 1;
+        let factors = Factors { lr, scale, unread: None };
+        let mut update = UpdateSlices { optimizer: self, gradients, factors, updated: HashMap::new() };
+        module.visit(&mut update);
+        update.updated
+    }
+
+    /// Keeps the moments of these pieces of the parameters alone.
+    pub(super) fn keep_slices(&mut self, pieces: &HashMap<ParamId, Range<usize>>) {
+        let kept = std::mem::take(&mut self.moments).into_iter().filter_map(|(id, moments)| {
+            let range = pieces.get(&id)?.clone();
+            let piece = |moment: Tensor<1>| moment.slice(range.clone());
+            Some((id, Moments { first: piece(moments.first), second: piece(moments.second) }))
+        });
+        self.moments = kept.collect();
+    }
+
+    /// The moments of a parameter, or of the piece of it that is kept.
+    pub(super) fn moments(&self, id: ParamId) -> Option<[Tensor<1>; 2]> {
+        self.moments.get(&id).map(|moments| [moments.first.clone(), moments.second.clone()])
+    }
+
+    /// The constants.
+    pub(super) fn config(&self) -> &OptimizerConfig {
+        &self.config
+    }
+
+    /// Whether a parameter is trained later, after its group's [`frozen_steps`](ParamGroup::frozen_steps).
+    pub(super) fn will_thaw(&self, id: ParamId) -> bool {
+        self.thawing.contains_key(&id)
     }
 
     /// [One step](Self::step) with a clipping factor, `[1]`, that stays on the device.
@@ -177,8 +219,8 @@ impl Optimizer {
         scale: Option<Tensor<1>>,
     ) -> M {
         self.step += 1;
-        let mut update = Update { optimizer: self, gradients, lr, scale: 1.0, unread: scale };
-        module.map(&mut update)
+        let factors = Factors { lr, scale: 1.0, unread: scale };
+        module.map(&mut Update { optimizer: self, gradients, factors })
     }
 
     /// Copies the state to the host; names come from `module`.
@@ -264,49 +306,53 @@ fn settings(groups: &[ParamGroup], paths: &[(String, ParamId, bool)]) -> Result<
     Ok(settings)
 }
 
-struct Update<'a> {
-    optimizer: &'a mut Optimizer,
-    gradients: GradientsParams,
+/// One update's factors.
+#[derive(Debug, Clone)]
+struct Factors {
     lr: f64,
     scale: f64,
     /// An additional factor of the gradients.
     unread: Option<Tensor<1>>,
 }
 
-impl ModuleMapper for Update<'_> {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(gradient) = self.gradients.remove::<D>(param.id) else {
-            return param;
-        };
-        let Optimizer { config, settings, moments, step, .. } = &mut *self.optimizer;
-        let settings = settings.get(&param.id).copied();
-        let Settings { lr_scale, weight_decay, frozen_steps } =
-            settings.unwrap_or(Settings { lr_scale: 1.0, weight_decay: None, frozen_steps: 0 });
-        if lr_scale == 0.0 {
-            return param;
-        }
+impl Optimizer {
+    /// A parameter's settings.
+    fn settings_of(&self, id: ParamId) -> Settings {
+        let usual = Settings { lr_scale: 1.0, weight_decay: None, frozen_steps: 0 };
+        self.settings.get(&id).copied().unwrap_or(usual)
+    }
+
+    /// The updated values of a parameter of `D` dimensions, or of a piece of it.
+    ///
+    /// # Shapes
+    /// - all: `[n]`
+    fn updated<const D: usize>(
+        &mut self,
+        id: ParamId,
+        value: Tensor<1>,
+        gradient: Tensor<1>,
+        factors: &Factors,
+    ) -> Tensor<1> {
+        let Settings { lr_scale, weight_decay, frozen_steps } = self.settings_of(id);
+        let Self { config, moments, step, .. } = self;
         let usual = if D == 1 { 0.0 } else { config.weight_decay };
         let constants = AdamStep {
             beta1: config.beta1,
             beta2: config.beta2,
             eps: config.eps,
             weight_decay: weight_decay.unwrap_or(usual),
-            lr: self.lr * lr_scale,
-            scale: self.scale,
+            lr: factors.lr * lr_scale,
+            scale: factors.scale,
             // Of those that were frozen at first, the moments begin later.
             step: step.saturating_sub(frozen_steps).max(1),
         };
-        let (id, tensor, mapper) = param.consume();
-        let shape = tensor.dims();
-        let tracked = tensor.is_require_grad();
         // Out of the map, so that they are held once and can be updated in place.
         let before = moments.remove(&id).map(|moments| [moments.first, moments.second]);
-        let (value, gradient) = (tensor.inner().reshape([-1]), gradient.reshape([-1]));
-        let scaled = |gradient: Tensor<1>| match &self.unread {
+        let scaled = |gradient: Tensor<1>| match &factors.unread {
             Some(scale) => gradient * scale.clone(),
             None => gradient,
         };
-        let (value, [first, second]) = match (config.algorithm, &self.unread) {
+        let (value, [first, second]) = match (config.algorithm, &factors.unread) {
             (Algorithm::Lamb, _) if constants.weight_decay > 0.0 => {
                 ops::lamb(value, scaled(gradient), before, constants)
             }
@@ -315,9 +361,51 @@ impl ModuleMapper for Update<'_> {
             (_, None) => ops::adamw(value, gradient, before, constants),
         };
         moments.insert(id, Moments { first, second });
+        value
+    }
+}
+
+struct Update<'a> {
+    optimizer: &'a mut Optimizer,
+    gradients: GradientsParams,
+    factors: Factors,
+}
+
+impl ModuleMapper for Update<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(gradient) = self.gradients.remove::<D>(param.id) else {
+            return param;
+        };
+        if self.optimizer.settings_of(param.id).lr_scale == 0.0 {
+            return param;
+        }
+        let (id, tensor, mapper) = param.consume();
+        let (shape, tracked) = (tensor.dims(), tensor.is_require_grad());
+        let (value, gradient) = (tensor.inner().reshape([-1]), gradient.reshape([-1]));
+        let value = self.optimizer.updated::<D>(id, value, gradient, &self.factors);
         let value = Tensor::from_inner(value.reshape(shape));
         let value = if tracked { value.require_grad() } else { value };
         Param::from_mapped_value(id, value, mapper)
+    }
+}
+
+/// Updates pieces of parameters.
+struct UpdateSlices<'a> {
+    optimizer: &'a mut Optimizer,
+    gradients: HashMap<ParamId, (Range<usize>, Tensor<1>)>,
+    factors: Factors,
+    updated: HashMap<ParamId, Tensor<1>>,
+}
+
+impl ModuleVisitor for UpdateSlices<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let Some((range, gradient)) = self.gradients.remove(&param.id) else { return };
+        if self.optimizer.settings_of(param.id).lr_scale == 0.0 {
+            return;
+        }
+        let value = param.val().inner().reshape([-1]).slice(range);
+        let value = self.optimizer.updated::<D>(param.id, value, gradient, &self.factors);
+        self.updated.insert(param.id, value);
     }
 }
 
@@ -344,7 +432,7 @@ fn paths<M: Module>(module: &M) -> Vec<(String, ParamId, bool)> {
         path: ModulePath,
         found: Vec<(String, ParamId, bool)>,
     }
-    impl burn::module::ModuleVisitor for Paths {
+    impl ModuleVisitor for Paths {
         fn enter_module(&mut self, name: &str, container: &str) {
             self.path.enter(name, container);
         }

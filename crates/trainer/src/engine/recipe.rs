@@ -3,15 +3,17 @@
 use super::checkpoint::{CursorState, check_parameters};
 use super::extension::Extensions;
 use super::objective::Objective;
+use super::replicas::Share;
 use super::run::watched;
 use super::run_folder::INDEX;
+use super::step::MicroBatches;
 use crate::metrics::Record;
 use crate::metrics::curve::{Panel, usual_panels};
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
-use cloze_data::{Assemble, DataError, Loader};
+use cloze_data::{Assemble, Loader};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::{Baseline, InRun, IndexSplit, Predictions, Report};
 use cloze_evaluation::table::grouped;
@@ -157,14 +159,18 @@ pub struct Position {
     pub step: u64,
     /// `next` of the last step's [`StepBatches`].
     pub cursor: CursorState,
+    /// The part of each step's micro-batches that is used. A recipe may give all of them.
+    pub share: Share,
 }
 
 /// The data of one step.
 #[derive(Debug, Clone)]
 pub struct StepBatches<B> {
-    /// Its micro-batches, at least one, which count as one large batch.
+    /// Its micro-batches, at least one, which count as one large batch: all of them, or this replica's share.
     pub batches: Vec<B>,
-    /// Their tokens without padding, or another unit of speed.
+    /// How many micro-batches of the step come before this replica's; none if `batches` are all of the step's.
+    pub before: Option<usize>,
+    /// The tokens of `batches` without padding, or another unit of speed.
     pub tokens: u64,
     /// Position of the first example, for the error of a non-finite loss.
     pub first: CursorState,
@@ -175,7 +181,8 @@ pub struct StepBatches<B> {
 }
 
 impl<B> StepBatches<B> {
-    /// The batches of a loader, `accumulate` per step; `tokens` gives the tokens of a batch.
+    /// The batches of a loader, `accumulate` per step, of which only this replica's share is made; `tokens` gives the
+    /// tokens of a batch.
     pub fn from_loader<'a, A: Assemble<Batch = B>>(
         loader: &Loader<A>,
         from: Position,
@@ -185,28 +192,44 @@ impl<B> StepBatches<B> {
     where
         B: 'a,
     {
-        let mut loaded = loader.batches(from.cursor.into());
+        let accumulate = accumulate.max(1);
+        let own = from.share.range(accumulate);
+        let before = Some(own.start);
+        let mut loaded = loader.groups(from.cursor.into(), accumulate, own);
         let mut first = from.cursor;
         Box::new(std::iter::from_fn(move || {
-            let batches: std::result::Result<Vec<B>, DataError> =
-                loaded.by_ref().take(accumulate.max(1)).collect();
-            let batches = match batches {
-                Ok(batches) if batches.is_empty() => return None,
+            let batches = match loaded.next()? {
                 Ok(batches) => batches,
                 Err(error) => return Some(Err(error.into())),
             };
             let next = loaded.cursor().into();
             let tokens = batches.iter().map(&tokens).sum();
-            let step = Self { batches, tokens, first, next, ends_epoch: false };
+            let step = Self { batches, before, tokens, first, next, ends_epoch: false };
             first = next;
             Some(Ok(step))
         }))
     }
 
+    /// The part of the micro-batches for a replica with this share, and whether there are no others in it.
+    pub(super) fn of(&self, share: Share) -> (MicroBatches<'_, B>, bool) {
+        if let Some(before) = self.before {
+            return (MicroBatches { first: before as u64, batches: &self.batches }, true);
+        }
+        let own = share.range(self.batches.len());
+        (MicroBatches { first: own.start as u64, batches: &self.batches[own] }, false)
+    }
+
     /// One batch, from data without epochs; the position is the step.
     pub fn one(batch: B, tokens: u64, step: u64) -> Self {
         let at = |example| CursorState { epoch: 0, example };
-        Self { batches: vec![batch], tokens, first: at(step), next: at(step + 1), ends_epoch: false }
+        Self {
+            batches: vec![batch],
+            before: None,
+            tokens,
+            first: at(step),
+            next: at(step + 1),
+            ends_epoch: false,
+        }
     }
 }
 

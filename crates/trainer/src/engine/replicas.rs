@@ -5,14 +5,12 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 /// The replicas that make each step together (synchronous data parallelism). Each computes its share of a
-/// step's micro-batches, so that together they do what one process does with the same config.
+/// step's micro-batches, and the weights end with the bits of one process that computes all of them.
 ///
-/// The loss of a step is a mean over the examples of all replicas: counts are summed before any division by
-/// them, and gradients before their norm is computed. Every replica then makes the same update.
+/// An implementation only carries messages. Sums, their order and the division of the work are the engine's.
 ///
 /// All replicas make the same calls in the same order, on threads outside rayon's pool, and each call returns
-/// once all replicas have made it. Sums must be bit-identical on every replica; they equal those of one process
-/// if added in rank order.
+/// once all replicas have made it.
 pub trait Replicas: Debug + Send + Sync {
     /// The index of this replica.
     fn rank(&self) -> usize;
@@ -20,20 +18,16 @@ pub trait Replicas: Debug + Send + Sync {
     /// The number of replicas, at least 1.
     fn size(&self) -> usize;
 
-    /// Replaces each value by its sum over all replicas, which all pass the same number of values.
+    /// Sends `messages[r]` to each replica `r`, itself among them, and returns the messages to this one, in order of
+    /// ranks. A message may have any length. Its words are numbers of 32 bits or their parts, on machines with one
+    /// order of bytes.
     ///
     /// # Errors
     /// [`TrainerError::Replicas`](crate::TrainerError::Replicas) if another replica cannot be reached.
-    fn sum(&self, values: &mut [f64]) -> Result<()>;
-
-    /// The same for 32-bit values: the gradients of all parameters in one buffer.
-    ///
-    /// # Errors
-    /// Those of [`sum`](Self::sum).
-    fn sum_gradients(&self, values: &mut [f32]) -> Result<()>;
+    fn exchange(&self, messages: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>>;
 }
 
-/// A single replica: sums are the identity.
+/// A single replica, which gets its own messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Alone;
 
@@ -46,52 +40,53 @@ impl Replicas for Alone {
         1
     }
 
-    fn sum(&self, _: &mut [f64]) -> Result<()> {
-        Ok(())
-    }
-
-    fn sum_gradients(&self, _: &mut [f32]) -> Result<()> {
-        Ok(())
+    fn exchange(&self, messages: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>> {
+        Ok(messages)
     }
 }
 
-/// The range of a replica's share of `n` micro-batches: shares are consecutive and differ by at most one.
-pub(crate) fn share(replicas: &dyn Replicas, n: usize) -> Range<usize> {
-    let (rank, size) = (replicas.rank(), replicas.size().max(1));
-    n * rank / size..n * (rank + 1) / size
+/// A replica's part of the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    rank: usize,
+    size: usize,
+}
+
+impl Share {
+    /// The part of this replica.
+    pub fn of(replicas: &dyn Replicas) -> Self {
+        Self { rank: replicas.rank(), size: replicas.size().max(1) }
+    }
+
+    /// The range of this part of `n` things: parts are consecutive and differ by at most one.
+    pub fn range(self, n: usize) -> Range<usize> {
+        let Self { rank, size } = self;
+        n * rank / size..n * (rank + 1) / size
+    }
+
+    /// Whether this is all of the work.
+    pub fn is_whole(self) -> bool {
+        self.size == 1
+    }
+}
+
+impl Default for Share {
+    /// All of the work.
+    fn default() -> Self {
+        Self { rank: 0, size: 1 }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[derive(Debug)]
-    struct One(usize, usize);
-
-    impl Replicas for One {
-        fn rank(&self) -> usize {
-            self.0
-        }
-
-        fn size(&self) -> usize {
-            self.1
-        }
-
-        fn sum(&self, _: &mut [f64]) -> Result<()> {
-            Ok(())
-        }
-
-        fn sum_gradients(&self, _: &mut [f32]) -> Result<()> {
-            Ok(())
-        }
-    }
-
     #[test]
-    fn every_micro_batch_is_one_replicas() {
-        assert_eq!(share(&Alone, 5), 0..5);
+    fn everything_is_one_replicas() {
+        assert_eq!(Share::of(&Alone).range(5), 0..5);
         for size in 1..6 {
             for n in 0..9 {
-                let places: Vec<usize> = (0..size).flat_map(|rank| share(&One(rank, size), n)).collect();
+                let places: Vec<usize> = (0..size).flat_map(|rank| Share { rank, size }.range(n)).collect();
                 assert_eq!(places, (0..n).collect::<Vec<_>>(), "{n} micro-batches of {size} replicas");
             }
         }

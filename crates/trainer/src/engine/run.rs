@@ -4,6 +4,7 @@ use super::best_model::BestModel;
 use super::checkpoint::Best;
 use super::failure::{Kept, guarded};
 use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatches};
+use super::messages::sum_numbers;
 use super::replicas::{Alone, Replicas};
 use super::run_folder::{RunFolder, forget, write_folder_atomic};
 use super::settings::{Export, RunSettings};
@@ -17,6 +18,8 @@ use cloze_evaluation::figures::{Better, Figures};
 use cloze_evaluation::report::{IndexReport, IndexSplit};
 use cloze_evaluation::table::grouped;
 use cloze_files::write_atomic;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,7 +47,7 @@ pub struct RunOptions<'a> {
     pub memory: Option<u64>,
     /// Set this to stop after the current step, with a checkpoint.
     pub stop: &'a AtomicBool,
-    /// The replicas that make the steps. Each has its own folder.
+    /// The replicas that make the steps. Each has its own folder; that of the first is the run's.
     pub replicas: Arc<dyn Replicas>,
 }
 
@@ -76,8 +79,9 @@ impl<'a> RunOptions<'a> {
         Self { stop, ..self }
     }
 
-    /// Trains with other replicas, each in its own folder: they share the micro-batches of a step, of which
-    /// there are `train.accumulate`. All end with the weights of a single process, up to the order of sums.
+    /// Trains with other replicas, which share the micro-batches of a step, of which there are
+    /// `train.accumulate`. All end with the weights of a single process, bit for bit. The first one evaluates, saves
+    /// and reports; the folders of the others hold nothing that is needed later.
     pub fn replicas(self, replicas: Arc<dyn Replicas>) -> Self {
         Self { replicas, ..self }
     }
@@ -176,11 +180,11 @@ pub fn train_in<R: Recipe>(
     }
 }
 
-/// Whether to stop after this step: all replicas stop if one is asked to.
-fn is_stopped(options: &RunOptions<'_>) -> Result<bool> {
-    let mut votes = [f64::from(u8::from(options.stop.load(Ordering::Relaxed)))];
-    options.replicas.sum(&mut votes)?;
-    Ok(votes[0] > 0.0)
+/// Whether to stop after this step: all replicas stop if one is asked to. Also the `tokens` of all of them together.
+fn after_step(options: &RunOptions<'_>, tokens: u64) -> Result<(bool, u64)> {
+    let vote = f64::from(u8::from(options.stop.load(Ordering::Relaxed)));
+    let sums = sum_numbers(&*options.replicas, &[vote, tokens as f64])?;
+    Ok((sums[0] > 0.0, sums[1] as u64))
 }
 
 /// A run in progress.
@@ -200,12 +204,13 @@ impl<R: Recipe> Run<'_, R> {
         let unmeasured = match first {
             0 => settings.evaluate_untrained,
             // A device failed in it, after the step.
-            _ => settings.is_evaluated_after(first) && self.measured(first)?.is_none(),
+            _ => settings.is_evaluated_after(first) && self.is_unmeasured(first)?,
         };
         if unmeasured {
             self.evaluate(progress)?;
         }
-        let position = Position { step: self.training.state.step, cursor: self.training.state.cursor };
+        let (state, share) = (&self.training.state, self.training.share());
+        let position = Position { step: state.step, cursor: state.cursor, share };
         let mut data = self.recipe.steps(position);
         let start = Instant::now();
         let mut meter = Meter::new(start);
@@ -218,10 +223,13 @@ impl<R: Recipe> Run<'_, R> {
             let batches = batches?;
             drop(waiting);
             let waited = wait.elapsed();
-            self.step(&batches)?;
+            let own = self.step(&batches)?;
             drop(span);
 
-            self.training.state.tokens += batches.tokens;
+            // What all replicas have is counted once.
+            let (stopping, tokens) = after_step(options, if own { batches.tokens } else { 0 })?;
+            let tokens = if own { tokens } else { batches.tokens };
+            self.training.state.tokens += tokens;
             let step = self.training.state.step;
             let last = step == steps;
             let is_logged = last || step.is_multiple_of(settings.log.every.max(1));
@@ -230,8 +238,8 @@ impl<R: Recipe> Run<'_, R> {
                 self.training.settle(self.recipe)?;
             }
             let now = Instant::now();
-            since_log.step(now, batches.tokens, waited);
-            let pace = meter.step(now, batches.tokens, waited, steps - step);
+            since_log.step(now, tokens, waited);
+            let pace = meter.step(now, tokens, waited, steps - step);
             let loss = self
                 .training
                 .last
@@ -240,7 +248,6 @@ impl<R: Recipe> Run<'_, R> {
             let learning_rate = settings.learning_rate(step);
             progress.step(&Status { step, steps, loss, learning_rate, pace, unit: settings.unit });
 
-            let stopping = is_stopped(options)?;
             if is_logged {
                 self.log_training(since_log.take())?;
             }
@@ -273,20 +280,21 @@ impl<R: Recipe> Run<'_, R> {
         Ok(true)
     }
 
-    /// One optimisation step, and the state after it.
-    fn step(&mut self, data: &StepBatches<R::Batch>) -> Result<()> {
+    /// One optimisation step, and the state after it. Returns whether `data` is this replica's share alone.
+    fn step(&mut self, data: &StepBatches<R::Batch>) -> Result<bool> {
         let constants = self.training.constants(self.settings);
         let non_finite = self.settings.non_finite;
+        let (batches, is_own) = data.of(self.training.share());
         self.training.step(
             self.recipe,
-            &data.batches,
+            batches,
             constants,
             data.first,
             self.training.way(non_finite),
             constants.step == self.settings.steps,
         )?;
         self.training.state.cursor = data.next;
-        Ok(())
+        Ok(is_own)
     }
 
     /// Whether patience is exhausted.
@@ -347,7 +355,9 @@ impl<R: Recipe> Run<'_, R> {
         let (model, device) = (self.training.measured(), self.inner());
         let work = format!("measuring {split}");
         let step = self.training.state.step;
-        let figures = self.recipe.evaluate_after(step, &model, &device, &mut watched(&work, progress))?;
+        let figures = self.by_first(|| {
+            self.recipe.evaluate_after(step, &model, &device, &mut watched(&work, progress))
+        })?;
         progress.note(&self.recipe.evaluation_line(step, &figures));
         let (name, figure) = figures.main();
         let tie = figures.get("loss").filter(|loss| name != "loss" && loss.is_finite());
@@ -396,6 +406,9 @@ impl<R: Recipe> Run<'_, R> {
 
     /// Exports the best model and records its checksums in the state.
     fn export_best(&mut self, step: u64, model: &R::Model) -> Result<()> {
+        if !self.training.is_first() {
+            return Ok(());
+        }
         let recipe = self.recipe;
         let place = BestModel::of(self.folder);
         self.training.state.best_model = place.write(step, |folder| recipe.save(model, folder))?;
@@ -407,6 +420,9 @@ impl<R: Recipe> Run<'_, R> {
         let state = &self.training.state;
         let (step, place) = (state.step, BestModel::of(self.folder));
         let is_here = state.best.is_some_and(|best| best.step == step);
+        if !self.training.is_first() {
+            return Ok(());
+        }
         if self.settings.ends_with_best() && is_here && !place.is(&state.best_model) {
             self.export_best(step, &self.training.measured())?;
         }
@@ -422,8 +438,15 @@ impl<R: Recipe> Run<'_, R> {
     fn finish(mut self, progress: &mut dyn RunProgress) -> Result<Outcome> {
         let last = self.training.state.step;
         // A run killed between its last checkpoint and its end has its last evaluation in the log.
-        if last > 0 && last == self.settings.steps && self.measured(last)?.is_none() {
+        if last > 0 && last == self.settings.steps && self.is_unmeasured(last)? {
             self.evaluate(progress)?;
+        }
+        if !self.training.is_first() {
+            if let Some(mean) = self.training.mean_of_best() {
+                self.measure_mean(&mean, progress)?;
+            }
+            let figures = self.by_first(|| unreachable!("this is not the first replica"))?;
+            return Ok(Outcome::Done { model: self.folder.model(), figures });
         }
         let path = self.folder.model();
         let mut best = match self.settings.export {
@@ -485,6 +508,7 @@ impl<R: Recipe> Run<'_, R> {
         let text = serde_json::to_string_pretty(&result).expect("figures are strings and numbers");
         write_atomic(&self.folder.result(), (text + "\n").as_bytes())?;
         self.write_index(step, exported.curve, &exported.pages.take())?;
+        let figures = self.by_first(|| Ok(figures))?;
         Ok(Outcome::Done { model: path, figures })
     }
 
@@ -508,7 +532,8 @@ impl<R: Recipe> Run<'_, R> {
         let work = format!("measuring {split}");
         let device = self.inner();
         let step = self.training.state.step;
-        let figures = self.recipe.evaluate_after(step, mean, &device, &mut watched(&work, progress))?;
+        let figures = self
+            .by_first(|| self.recipe.evaluate_after(step, mean, &device, &mut watched(&work, progress)))?;
         progress.note(&format!("the mean of the best models: {}", figures.line()));
         let split = format!("{split}, mean of the best");
         let is_logged =
@@ -518,6 +543,16 @@ impl<R: Recipe> Run<'_, R> {
             self.log_figures(SplitFigures { split, figures: figures.clone(), seconds })?;
         }
         Ok(Some(figures))
+    }
+
+    /// What the first replica computes for all.
+    fn by_first<T: Serialize + DeserializeOwned>(&self, compute: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.training.by_first(compute)
+    }
+
+    /// Whether there is no evaluation after a step in the run's log.
+    fn is_unmeasured(&self, step: u64) -> Result<bool> {
+        self.by_first(|| Ok(self.measured(step)?.is_none()))
     }
 
     fn records(&self) -> Result<Vec<Record>> {

@@ -5,14 +5,18 @@ use crate::engine::failure::guarded;
 use crate::engine::gradients;
 use crate::engine::objective::Objective;
 use crate::engine::optimizer::Optimizer;
-use crate::engine::replicas::{Alone, Replicas, share};
+use crate::engine::messages::gather_numbers;
+use crate::engine::replicas::{Alone, Replicas, Share};
+use crate::engine::slices::{Cut, Slices};
+use crate::engine::team::{SliceGradients, Team};
 use crate::engine::term::Term;
+use crate::engine::tree_sum::{Node, TreeSum};
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
-use cloze_ops::{Precision, with_precision};
+use cloze_ops::{Precision, on_awake_cores, with_precision};
 use tracing::trace_span;
 
 /// Separates the random stream of dropout masks from all others of a seed.
@@ -69,13 +73,35 @@ pub fn step<O: Objective>(
     config: StepConfig,
     replicas: &dyn Replicas,
 ) -> (O::Model, Result<StepReport>) {
-    let hooks = &mut Hooks { replicas, extensions: &mut Vec::new() };
-    extended_step(objective, model, optimizer, batches, device, config, hooks)
+    let slices = (replicas.size() > 1)
+        .then(|| Slices::new(&model, replicas.size(), Cut::Nowhere, |_, is_trained| is_trained));
+    let team = slices.as_ref().map(|slices| Team { replicas, slices, divides_update: false });
+    let own = Share::of(replicas).range(batches.len());
+    let own = MicroBatches { first: own.start as u64, batches: &batches[own] };
+    let hooks = &mut Hooks { team, extensions: &mut Vec::new() };
+    extended_step(objective, model, optimizer, own, device, config, hooks)
 }
+
+/// A replica's share of a step's micro-batches.
+#[derive(Debug)]
+pub(crate) struct MicroBatches<'a, B> {
+    /// The place of the first of them among all.
+    pub first: u64,
+    pub batches: &'a [B],
+}
+
+impl<B> Clone for MicroBatches<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for MicroBatches<'_, B> {}
 
 /// Participants in a step besides its model.
 pub(crate) struct Hooks<'a, M> {
-    pub replicas: &'a dyn Replicas,
+    /// The replicas, if there are several.
+    pub team: Option<Team<'a>>,
     pub extensions: &'a mut Extensions<M>,
 }
 
@@ -103,39 +129,125 @@ impl<M: Module> Hooks<'_, M> {
     }
 }
 
-/// [`step`] with extensions.
+/// [`step`] with extensions, on a replica's micro-batches.
 pub(crate) fn extended_step<O: Objective>(
     objective: &O,
     model: O::Model,
     optimizer: &mut Optimizer,
-    batches: &[O::Batch],
+    batches: MicroBatches<'_, O::Batch>,
     device: &Device,
     config: StepConfig,
     hooks: &mut Hooks<'_, O::Model>,
 ) -> (O::Model, Result<StepReport>) {
     let model = hooks.before_step(optimizer.prepare(model), config.step);
-    let computed = guarded(config.step, || {
-        let (losses, gradients) = losses(objective, &model, batches, device, config, hooks.replicas)?;
-        let gradients = hooks.on_gradients(&model, gradients, config.step);
-        let update = trace_span!("update").entered();
-        let grad_norm = gradients::global_norm(&model, &gradients) / config.loss_scale;
-        Ok((losses, gradients, grad_norm, update))
-    });
-    let (losses, gradients, grad_norm, _update) = match computed {
+    let (model, computed) = match hooks.team {
+        None => alone(objective, model, batches, device, config, hooks),
+        Some(team) => together(objective, model, batches, device, config, hooks, team),
+    };
+    let Computed { losses, gradients, grad_norm } = match computed {
         Ok(computed) => computed,
         Err(error) => return (model, Err(error)),
     };
+    let _update = trace_span!("update").entered();
     let updated = grad_norm.is_finite() && losses.iter().all(|loss| loss.is_finite());
-    let model = if updated {
-        let clips = config.clip_norm > 0.0 && grad_norm > config.clip_norm;
-        let scale = if clips { config.clip_norm / grad_norm } else { 1.0 };
-        let model = hooks.before_update(model, config.step);
-        let model = optimizer.step(model, gradients, config.lr, scale / config.loss_scale);
-        hooks.after_update(model, config.step)
-    } else {
-        hooks.after_skip(model, config.step)
+    let report = StepReport { losses, grad_norm, updated };
+    if !updated {
+        return (hooks.after_skip(model, config.step), Ok(report));
+    }
+    let clips = config.clip_norm > 0.0 && grad_norm > config.clip_norm;
+    let scale = if clips { config.clip_norm / grad_norm } else { 1.0 } / config.loss_scale;
+    let model = hooks.before_update(model, config.step);
+    let model = match (gradients, hooks.team) {
+        (Summed::Slice(own), Some(team)) => {
+            let inner = device.clone().inner();
+            match team.update(&model, optimizer, own, &inner, config.lr, scale) {
+                Ok(values) => values.replace(model, &inner),
+                Err(error) => return (model, Err(error)),
+            }
+        }
+        (Summed::Slice(_), None) => unreachable!("slices are a team's"),
+        (Summed::Whole(gradients), _) => optimizer.step(model, gradients, config.lr, scale),
     };
-    (model, Ok(StepReport { losses, grad_norm, updated }))
+    (hooks.after_update(model, config.step), Ok(report))
+}
+
+/// The losses of a step, its summed gradients, and their norm before clipping.
+struct Computed {
+    losses: Vec<f64>,
+    gradients: Summed,
+    grad_norm: f64,
+}
+
+/// Gradients summed over all micro-batches of a step.
+enum Summed {
+    Whole(GradientsParams),
+    /// Those of this replica's slice, which it updates.
+    Slice(SliceGradients),
+}
+
+/// What one process computes.
+fn alone<O: Objective>(
+    objective: &O,
+    model: O::Model,
+    batches: MicroBatches<'_, O::Batch>,
+    device: &Device,
+    config: StepConfig,
+    hooks: &mut Hooks<'_, O::Model>,
+) -> (O::Model, Result<Computed>) {
+    let computed = guarded(config.step, || {
+        let weights = weights(objective, batches, config, None)?;
+        let (losses, sum) = backward(objective, &model, batches, device, config, &weights)?;
+        let losses = total_losses(losses.read(), weights.terms.len());
+        let gradients = total(&model, sum);
+        let gradients = hooks.on_gradients(&model, gradients, config.step);
+        let grad_norm = gradients::global_norm(&model, &gradients) / config.loss_scale;
+        Ok(Computed { losses, gradients: Summed::Whole(gradients), grad_norm })
+    });
+    (model, computed)
+}
+
+/// What replicas compute together.
+fn together<O: Objective>(
+    objective: &O,
+    model: O::Model,
+    batches: MicroBatches<'_, O::Batch>,
+    device: &Device,
+    config: StepConfig,
+    hooks: &mut Hooks<'_, O::Model>,
+    team: Team<'_>,
+) -> (O::Model, Result<Computed>) {
+    let weights = match guarded(config.step, || weights(objective, batches, config, Some(team))) {
+        Ok(weights) => weights,
+        Err(error) => return (model, Err(error)),
+    };
+    // Only this part is a thread's of the pool, as none of them may wait for another replica.
+    let (model, computed) = on_awake_cores(device, || {
+        let computed = guarded(config.step, || {
+            let (losses, sum) = backward(objective, &model, batches, device, config, &weights)?;
+            Ok((losses.read(), sum))
+        });
+        (model, computed)
+    });
+    let computed = guarded(config.step, || {
+        let (losses, sum) = computed?;
+        let losses = gather_numbers(team.replicas, &losses)?.concat();
+        let losses = total_losses(losses, weights.terms.len());
+        let inner = device.clone().inner();
+        let own = team.sum(&model, sum)?;
+        if team.divides_update {
+            let grad_norm = team.norm(&own, &inner)? / config.loss_scale;
+            return Ok(Computed { losses, gradients: Summed::Slice(own), grad_norm });
+        }
+        let gradients = hooks.on_gradients(&model, team.whole(own, &inner)?, config.step);
+        let grad_norm = gradients::global_norm(&model, &gradients) / config.loss_scale;
+        Ok(Computed { losses, gradients: Summed::Whole(gradients), grad_norm })
+    });
+    (model, computed)
+}
+
+/// The sum over all micro-batches.
+fn total<M: Module>(model: &M, sum: TreeSum<GradientsParams>) -> GradientsParams {
+    sum.total(|left, right| gradients::add(model, Some(left), right)).unwrap_or_default()
 }
 
 /// A step whose results are still on the device, so that nothing waits for them.
@@ -150,7 +262,8 @@ impl Ahead {
     /// Waits for the results. The parameters have been updated in any case: `updated` tells whether they should
     /// have been.
     pub fn read(self) -> StepReport {
-        let losses = self.losses.read();
+        let n_terms = self.losses.n_terms;
+        let losses = total_losses(self.losses.read(), n_terms);
         let grad_norm = self.squares.map_or(0.0, gradients::norm_of);
         let updated = grad_norm.is_finite() && losses.iter().all(|loss| loss.is_finite());
         StepReport { losses, grad_norm, updated }
@@ -171,7 +284,8 @@ pub fn step_ahead<O: Objective>(
     device: &Device,
     config: StepConfig,
 ) -> (O::Model, Result<Ahead>) {
-    let hooks = &mut Hooks { replicas: &Alone, extensions: &mut Vec::new() };
+    let hooks = &mut Hooks { team: None, extensions: &mut Vec::new() };
+    let batches = MicroBatches { first: 0, batches };
     extended_step_ahead(objective, model, optimizer, batches, device, config, hooks)
 }
 
@@ -180,7 +294,7 @@ pub(crate) fn extended_step_ahead<O: Objective>(
     objective: &O,
     model: O::Model,
     optimizer: &mut Optimizer,
-    batches: &[O::Batch],
+    batches: MicroBatches<'_, O::Batch>,
     device: &Device,
     config: StepConfig,
     hooks: &mut Hooks<'_, O::Model>,
@@ -188,8 +302,9 @@ pub(crate) fn extended_step_ahead<O: Objective>(
     debug_assert!(config.loss_scale == 1.0, "steps ahead have no loss scale");
     let model = hooks.before_step(optimizer.prepare(model), config.step);
     let computed = guarded(config.step, || {
-        let (losses, gradients) = backward(objective, &model, batches, device, config, &Alone)?;
-        let gradients = hooks.on_gradients(&model, gradients, config.step);
+        let weights = weights(objective, batches, config, None)?;
+        let (losses, sum) = backward(objective, &model, batches, device, config, &weights)?;
+        let gradients = hooks.on_gradients(&model, total(&model, sum), config.step);
         let squares = gradients::squared_norms(&model, &gradients);
         Ok((losses, gradients, squares))
     });
@@ -224,78 +339,93 @@ enum Part {
 }
 
 impl Losses {
-    /// Reads and sums them.
+    /// Reads the means of all micro-batches, one after the other.
     fn read(self) -> Vec<f64> {
-        let mut losses = vec![0.0; self.n_terms];
-        for part in self.parts {
-            let means: Vec<f64> = match part {
-                Part::Read(means) => means,
-                Part::Unread(means) => (*means).into_data().iter::<f64>().collect(),
-            };
-            losses.iter_mut().zip(means).for_each(|(loss, mean)| *loss += mean);
-        }
-        losses
+        let means = self.parts.into_iter().map(|part| match part {
+            Part::Read(means) => means,
+            Part::Unread(means) => (*means).into_data().iter::<f64>().collect(),
+        });
+        means.flatten().collect()
     }
 }
 
-/// For each term its mean over all `batches`, and the gradients of their weighted sum.
-fn losses<O: Objective>(
-    objective: &O,
-    model: &O::Model,
-    batches: &[O::Batch],
-    device: &Device,
-    config: StepConfig,
-    replicas: &dyn Replicas,
-) -> Result<(Vec<f64>, GradientsParams)> {
-    let (losses, gradients) = backward(objective, model, batches, device, config, replicas)?;
-    let mut losses = losses.read();
-    replicas.sum(&mut losses)?;
-    Ok((losses, gradients::summed(model, gradients, replicas)?))
+/// For each term its mean over a whole step: the sum of the means of its micro-batches.
+fn total_losses(means: Vec<f64>, n_terms: usize) -> Vec<f64> {
+    let mut losses = vec![0.0; n_terms];
+    for means in means.chunks(n_terms.max(1)) {
+        losses.iter_mut().zip(means).for_each(|(loss, mean)| *loss += mean);
+    }
+    losses
 }
 
-/// This replica's part of [`losses`], without reading the values.
-fn backward<O: Objective>(
+/// What the items of each term count in a step.
+struct Weights {
+    terms: Vec<Term>,
+    /// One by the number of items.
+    shares: Vec<f64>,
+    /// Their factors in the loss.
+    factors: Vec<f64>,
+}
+
+/// The weights of the terms, which depend on the micro-batches of all replicas.
+fn weights<O: Objective>(
     objective: &O,
-    model: &O::Model,
-    batches: &[O::Batch],
-    device: &Device,
+    batches: MicroBatches<'_, O::Batch>,
     config: StepConfig,
-    replicas: &dyn Replicas,
-) -> Result<(Losses, GradientsParams)> {
+    team: Option<Team<'_>>,
+) -> Result<Weights> {
     let terms = objective.terms(config.step);
     if terms.is_empty() {
         return Err(TrainerError::Objective { problem: "has no terms; expected at least one".into() });
     }
+    let mut counts = Vec::new();
+    for batch in batches.batches {
+        let more = objective.counts(batch);
+        one_for_each(&terms, "counts", more.len())?;
+        counts.extend(more);
+    }
+    let replicas: &dyn Replicas = team.map_or(&Alone, |team| team.replicas);
+    let counts = gather_numbers(replicas, &counts)?.concat();
     let mut totals = vec![0.0; terms.len()];
-    let share = share(replicas, batches.len());
-    let own = &batches[share.clone()];
-    for batch in own {
-        let counts = objective.counts(batch);
-        one_for_each(&terms, "counts", counts.len())?;
+    for counts in counts.chunks(terms.len()) {
         totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
     }
-    replicas.sum(&mut totals)?;
     let shares: Vec<f64> = totals.iter().map(|total| if *total > 0.0 { 1.0 / total } else { 0.0 }).collect();
-    let factors: Vec<f64> =
+    let factors =
         shares.iter().zip(&terms).map(|(share, term)| share * term.weight * config.loss_scale).collect();
+    Ok(Weights { terms, shares, factors })
+}
 
-    let mut gradients: Option<GradientsParams> = None;
-    let mut losses = Losses { n_terms: totals.len(), parts: Vec::new() };
-    for (place, batch) in (share.start as u64..).zip(own) {
+/// The means of each term, and the sum of the gradients, of a replica's micro-batches. Nothing is read.
+fn backward<O: Objective>(
+    objective: &O,
+    model: &O::Model,
+    batches: MicroBatches<'_, O::Batch>,
+    device: &Device,
+    config: StepConfig,
+    weights: &Weights,
+) -> Result<(Losses, TreeSum<GradientsParams>)> {
+    let Weights { terms, shares, factors } = weights;
+    let mut sum = TreeSum::default();
+    let mut add = |place, gradients| {
+        sum.push(Node::part(place, gradients), |left, right| gradients::add(model, Some(left), right));
+    };
+    let mut losses = Losses { n_terms: terms.len(), parts: Vec::new() };
+    for (place, batch) in (batches.first..).zip(batches.batches) {
         let seed = derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place]);
         device.seed(seed);
         let in_parts =
-            with_precision(config.precision, || objective.gradients(model, batch, &factors, seed, device));
-        if let Some((sums, more)) = in_parts {
-            one_for_each(&terms, "sums", sums.len())?;
-            let means = sums.into_iter().zip(&shares).map(|(sum, share)| sum * share);
+            with_precision(config.precision, || objective.gradients(model, batch, factors, seed, device));
+        if let Some((sums, gradients)) = in_parts {
+            one_for_each(terms, "sums", sums.len())?;
+            let means = sums.into_iter().zip(shares).map(|(sum, share)| sum * share);
             losses.parts.push(Part::Read(means.collect()));
-            gradients = Some(gradients::add(model, gradients, more));
+            add(place, gradients);
             continue;
         }
         let forward = trace_span!("forward").entered();
         let sums = with_precision(config.precision, || objective.sums(model, batch, device));
-        one_for_each(&terms, "sums", sums.len())?;
+        one_for_each(terms, "sums", sums.len())?;
         for (term, sum) in terms.iter().zip(&sums) {
             let [n] = sum.dims();
             if n != 1 {
@@ -303,19 +433,17 @@ fn backward<O: Objective>(
                 return Err(TrainerError::Objective { problem });
             }
         }
-        let means = sums.into_iter().zip(&shares).map(|(sum, share)| sum.mul_scalar(*share)).collect();
+        let means = sums.into_iter().zip(shares).map(|(sum, share)| sum.mul_scalar(*share)).collect();
         let means = Tensor::cat(means, 0);
         drop(forward);
         let backward = trace_span!("backward").entered();
-        let loss = weighted_sum(means.clone(), &terms);
+        let loss = weighted_sum(means.clone(), terms);
         let loss = if config.loss_scale == 1.0 { loss } else { loss.mul_scalar(config.loss_scale) };
-        let more = loss.backward();
-        let more = GradientsParams::from_grads(more, model);
-        gradients = Some(gradients::add(model, gradients, more));
+        add(place, GradientsParams::from_grads(loss.backward(), model));
         drop(backward);
         losses.parts.push(Part::Unread(Box::new(means)));
     }
-    Ok((losses, gradients.unwrap_or_default()))
+    Ok((losses, sum))
 }
 
 /// The loss. Weights are skipped if all are 1.

@@ -8,18 +8,25 @@ use crate::engine::failure::guarded;
 use crate::engine::kernels;
 use crate::engine::loss_scale::LossScale;
 use crate::engine::objective::Objective;
-use crate::engine::optimizer::{Optimizer, OptimizerConfig};
-use crate::engine::replicas::Replicas;
+use crate::engine::optimizer::{Algorithm, Optimizer, OptimizerConfig};
+use crate::engine::replicas::{Replicas, Share};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::settings::{NonFinite, Precision, RunSettings};
-use crate::engine::step::{Ahead, Hooks, StepConfig, StepReport, extended_step, extended_step_ahead};
+use crate::engine::shared_state;
+use crate::engine::slices::{Cut, Slices};
+use crate::engine::step::{
+    Ahead, Hooks, MicroBatches, StepConfig, StepReport, extended_step, extended_step_ahead,
+};
+use crate::engine::team::Team;
 use crate::metrics::MetricsLog;
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
 use cloze_model::weights;
-use cloze_ops::{is_queued, on_awake_cores, unfused};
+use cloze_ops::{SquaredSums, is_queued, on_awake_cores, unfused};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,6 +69,8 @@ pub(crate) struct Training<M> {
     /// Precision of the steps' matrix products.
     precision: Precision,
     replicas: Arc<dyn Replicas>,
+    /// Who sums and updates what, if there are several replicas.
+    slices: Option<Slices>,
     extensions: Extensions<M>,
     /// Steps whose results have not been read yet.
     unread: VecDeque<Unread>,
@@ -108,9 +117,12 @@ impl<M: Module> Training<M> {
         kernels::introduction(&device, precision.into()).iter().for_each(|line| progress.note(line));
         let kernel = kernels::kernel(&device, precision.into());
         let checkpoints = Checkpoints::open(folder.checkpoints())?;
-        let checkpoint =
-            if resume { newest(&checkpoints, &model, &data, best.as_ref(), progress)? } else { None };
-        let (model, optimizer, average, mut state, log) = match checkpoint {
+        let found = |progress: &mut dyn RunProgress| match resume {
+            true => newest(&checkpoints, &model, &data, best.as_ref(), progress),
+            false => Ok(None),
+        };
+        let checkpoint = shared_state::checkpoint(&*replicas, || found(progress))?;
+        let (model, mut optimizer, average, mut state, log) = match checkpoint {
             Some(mut checkpoint) => {
                 if checkpoint.state.data != data {
                     return Err(changed(checkpoints.path(checkpoint.state.step)));
@@ -138,6 +150,11 @@ impl<M: Module> Training<M> {
             }
         };
         let model = extensions.iter_mut().try_fold(model, |model, extension| extension.prepare(model))?;
+        let slices = (replicas.size() > 1).then(|| slices(&model, &optimizer, replicas.size(), &device));
+        if let Some(slices) = slices.as_ref().filter(|_| extensions.is_empty()) {
+            let own = slices.of(replicas.rank()).map(|(parameter, range)| (parameter.id, range.clone()));
+            optimizer.keep_slices(&own.collect());
+        }
         state.kernel = kernel.to_owned();
         state.loss_scale = (precision == Precision::F16).then(|| state.loss_scale.unwrap_or_default());
         Ok(Self {
@@ -150,6 +167,7 @@ impl<M: Module> Training<M> {
             device,
             precision,
             replicas,
+            slices,
             extensions,
             unread: VecDeque::new(),
             last: None,
@@ -200,7 +218,28 @@ impl<M: Module> Training<M> {
         if is_queued(&self.device) && !depends { Way::Ahead } else { Way::Waiting(non_finite) }
     }
 
-    /// One step on `batches`, whose first example is at `first`; `is_last` marks the run's last step. A step in
+    /// This replica's share of the work.
+    pub fn share(&self) -> Share {
+        Share::of(&*self.replicas)
+    }
+
+    /// Whether this replica evaluates, saves and reports.
+    pub fn is_first(&self) -> bool {
+        self.replicas.rank() == 0
+    }
+
+    /// What the first replica computes, on all of them.
+    ///
+    /// # Errors
+    /// Those of `compute`, on the first replica.
+    pub fn by_first<T: Serialize + DeserializeOwned>(
+        &self,
+        compute: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        shared_state::computed_by_first(&*self.replicas, compute)
+    }
+
+    /// One step on `batches`, this replica's share of the step's, whose first example is at `first`; `is_last` marks the run's last step. A step in
     /// FP16 with non-finite gradients leaves the weights unchanged and reduces the loss scale.
     ///
     /// With [`Ahead`](Way::Ahead), the results are known after [`settle`](Self::settle).
@@ -211,7 +250,7 @@ impl<M: Module> Training<M> {
     pub fn step<O: Objective<Model = M>>(
         &mut self,
         objective: &O,
-        batches: &[O::Batch],
+        batches: MicroBatches<'_, O::Batch>,
         constants: StepConfig,
         first: CursorState,
         way: Way,
@@ -220,7 +259,10 @@ impl<M: Module> Training<M> {
         let model = self.model.take().expect(IN_PLACE);
         let model = self.rewound(model, constants.step);
         let Self { optimizer, device, .. } = self;
-        let hooks = &mut Hooks { replicas: &*self.replicas, extensions: &mut self.extensions };
+        let divides_update = self.extensions.is_empty();
+        let team =
+            self.slices.as_ref().map(|slices| Team { replicas: &*self.replicas, slices, divides_update });
+        let hooks = &mut Hooks { team, extensions: &mut self.extensions };
         let updated = match way {
             Way::Ahead => {
                 let (model, figures) =
@@ -230,7 +272,7 @@ impl<M: Module> Training<M> {
                 true
             }
             Way::Waiting(non_finite) => {
-                let is_alone = hooks.replicas.size() == 1;
+                let is_alone = hooks.team.is_none();
                 let step = || extended_step(objective, model, optimizer, batches, device, constants, hooks);
                 // A thread of the pool must not wait for another replica, whose work it may have taken over.
                 let (model, report) = if is_alone { on_awake_cores(device, step) } else { step() };
@@ -311,20 +353,38 @@ impl<M: Module> Training<M> {
         Ok(self.checkpoints.steps()?.last().copied())
     }
 
-    /// Saves a checkpoint; of the earlier ones, keeps the last ones and that of step `best`.
+    /// Saves a checkpoint; of the earlier ones, keeps the last ones and that of step `best`. The first replica writes
+    /// it, whole: it does not depend on the number of replicas.
     pub fn checkpoint(&mut self, keep_last: usize, best: Option<u64>) -> Result<()> {
         let _checkpoint = tracing::trace_span!("checkpoint").entered();
         self.state.average = self.average.as_ref().map_or_else(Vec::new, Average::state);
         self.state.extensions = extension::states(&self.extensions);
+        let optimizer = match &self.slices {
+            Some(slices) if self.extensions.is_empty() => {
+                shared_state::moments(&*self.replicas, slices, &self.optimizer, self.model(), &self.device)?
+            }
+            _ => self.optimizer.on_device(self.model()),
+        };
+        if self.replicas.rank() > 0 {
+            return Ok(());
+        }
         self.checkpoints.save_snapshot(&Snapshot {
             state: &self.state,
             model: weights::on_device(self.model()),
-            optimizer: self.optimizer.on_device(self.model()),
+            optimizer,
             average: self.average.as_ref().map_or_else(Default::default, Average::on_device),
             extensions: extension::tensors(&self.extensions),
         })?;
         self.checkpoints.prune(keep_last, best)
     }
+}
+
+/// Who sums and updates which of a model's parameters.
+fn slices<M: Module>(model: &M, optimizer: &Optimizer, size: usize, device: &Device) -> Slices {
+    let is_cut =
+        optimizer.config().algorithm == Algorithm::Adamw && SquaredSums::are_of_pieces(&device.clone().inner());
+    let cut = if is_cut { Cut::Anywhere } else { Cut::Nowhere };
+    Slices::new(model, size, cut, |id, is_trained| is_trained || optimizer.will_thaw(id))
 }
 
 /// The newest complete checkpoint; damaged ones are set aside.

@@ -220,9 +220,13 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
                 used += batches.iter().map(Vec::len).sum::<usize>() as u64;
                 let next = CursorState { epoch, example: used };
                 let next = if ends_epoch { CursorState { epoch: epoch + 1, example: 0 } } else { next };
+                let own = from.share.range(batches.len());
+                let before = Some(own.start);
+                let batches = &batches[own];
                 Ok(StepBatches {
                     tokens: batches.iter().map(|batch| self.n_tokens(batch)).sum(),
                     batches: batches.to_vec(),
+                    before,
                     first: CursorState { epoch, example },
                     next,
                     ends_epoch,
