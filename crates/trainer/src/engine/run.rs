@@ -3,6 +3,7 @@
 use super::best_model::BestModel;
 use super::checkpoint::Best;
 use super::failure::{Kept, guarded};
+use super::optimizer::OptimizerConfig;
 use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatches};
 use super::messages::sum_numbers;
 use super::replicas::{Alone, Replicas};
@@ -151,7 +152,7 @@ pub fn train_in<R: Recipe>(
     let start = Start {
         folder,
         device: options.device.clone().autodiff(),
-        optimizer: settings.optimizer.constants(),
+        optimizer: OptimizerConfig { added: settings.added_groups.clone(), ..settings.optimizer.constants() },
         data: recipe.data(),
         precision: settings.precision,
         replicas: options.replicas.clone(),

@@ -48,6 +48,9 @@ pub struct RunSettings {
     pub evaluate: Cadence,
     /// The update rule.
     pub optimizer: OptimizerSection,
+    /// Groups of parameters that training adds to the model; they come before the optimiser's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added_groups: Vec<ParamGroup>,
     /// The learning rate over the steps.
     pub schedule: Schedule,
     /// What is kept for resuming.
@@ -86,6 +89,7 @@ impl RunSettings {
             patience: None,
             export: Export::default(),
             optimizer: OptimizerSection::adamw(learning_rate),
+            added_groups: Vec::new(),
             schedule: Schedule::Constant { warmup_steps: 0 },
             checkpoint: CheckpointSection::default(),
             log: LogSection::default(),

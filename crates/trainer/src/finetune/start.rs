@@ -148,7 +148,7 @@ pub(super) fn prepare<'a, T: PretrainedTask>(
         if is_learnt {
             let lr_scale = rounded.section.range_lr() / config.common.optimizer.lr;
             let group = ParamGroup { lr_scale, weight_decay: Some(0.0), ..ParamGroup::new(RANGES) };
-            settings.optimizer.added.push(group);
+            settings.added_groups.push(group);
         }
     }
     let mut recipe = TaskRecipe {
