@@ -1,18 +1,20 @@
-//! Replicas: two threads that make each step together, each with half of its micro-batches. They end with the bits of one
-//! process that has them all, as the sum of two numbers does not depend on their order.
+//! Replicas: two threads that make each step together, each with half of its six micro-batches. They end with the bits of one
+//! process that has them all.
 //!
-//! What [`Threads`] does with a lock, another crate does over a network: the engine asks for sums, and for nothing else.
+//! What [`Threads`] does with a lock, another crate does over a network: the engine asks for messages to be carried, and
+//! for nothing else.
 
 use crate::neural_lm;
 use cloze_trainer::engine::replicas::Replicas;
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use cloze_trainer::{Result, TrainerError};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Micro-batches of a step, of all replicas together.
-pub const ACCUMULATE: usize = 2;
+pub const ACCUMULATE: usize = 6;
 
 /// One of several replicas in threads of this process.
 #[derive(Debug)]
@@ -29,48 +31,27 @@ struct Meeting {
     turned: Condvar,
 }
 
-/// A sum under way.
+/// An exchange under way.
 #[derive(Debug)]
 struct Round {
     number: u64,
-    /// What each thread has brought.
-    parts: Vec<Option<Vec<f64>>>,
-    /// The sum of the round before.
-    sum: Vec<f64>,
+    /// What each thread sends to each.
+    sent: Vec<Option<Vec<Vec<u32>>>>,
+    /// What each thread has got in the round before.
+    received: Vec<Vec<Vec<u32>>>,
     is_broken: bool,
 }
 
 impl Threads {
     /// So many, in the order of their ranks.
     pub fn new(size: usize) -> Vec<Self> {
-        let round = Round { number: 0, parts: vec![None; size], sum: Vec::new(), is_broken: false };
+        let round = Round { number: 0, sent: vec![None; size], received: Vec::new(), is_broken: false };
         let meeting = Arc::new(Meeting { round: Mutex::new(round), turned: Condvar::new() });
         (0..size).map(|rank| Self { rank, meeting: meeting.clone() }).collect()
     }
 
     fn round(&self) -> MutexGuard<'_, Round> {
         self.meeting.round.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for all threads' values, and adds them in the order of ranks.
-    fn meet(&self, values: Vec<f64>, add: fn(f64, f64) -> f64) -> Result<Vec<f64>> {
-        let mut round = self.round();
-        let number = round.number;
-        round.parts[self.rank] = Some(values);
-        if round.parts.iter().all(Option::is_some) {
-            let parts = round.parts.iter_mut().filter_map(Option::take);
-            let sum = parts.reduce(|sum, part| sum.into_iter().zip(part).map(|(a, b)| add(a, b)).collect());
-            round.sum = sum.unwrap_or_default();
-            round.number += 1;
-            self.meeting.turned.notify_all();
-        }
-        while round.number == number && !round.is_broken {
-            round = self.meeting.turned.wait(round).unwrap_or_else(PoisonError::into_inner);
-        }
-        match round.number == number {
-            true => Err(TrainerError::Replicas { problem: "ended: another thread is gone".into() }),
-            false => Ok(round.sum.clone()),
-        }
     }
 }
 
@@ -80,20 +61,33 @@ impl Replicas for Threads {
     }
 
     fn size(&self) -> usize {
-        self.round().parts.len()
+        self.round().sent.len()
     }
 
-    fn sum(&self, values: &mut [f64]) -> Result<()> {
-        values.copy_from_slice(&self.meet(values.to_vec(), |a, b| a + b)?);
-        Ok(())
-    }
-
-    fn sum_gradients(&self, values: &mut [f32]) -> Result<()> {
-        let wide = values.iter().map(|x| f64::from(*x)).collect();
-        // Rounded after each addition, as a sum of 32-bit numbers is.
-        let sum = self.meet(wide, |a, b| f64::from(a as f32 + b as f32))?;
-        values.iter_mut().zip(sum).for_each(|(value, sum)| *value = sum as f32);
-        Ok(())
+    fn exchange(&self, messages: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>> {
+        let mut round = self.round();
+        let number = round.number;
+        round.sent[self.rank] = Some(messages);
+        if round.sent.iter().all(Option::is_some) {
+            // The last one hands out what all have sent.
+            let size = round.sent.len();
+            let sent: Vec<Vec<Vec<u32>>> = round.sent.iter_mut().filter_map(Option::take).collect();
+            round.received = vec![Vec::with_capacity(size); size];
+            for messages in sent {
+                for (received, message) in round.received.iter_mut().zip(messages) {
+                    received.push(message);
+                }
+            }
+            round.number += 1;
+            self.meeting.turned.notify_all();
+        }
+        while round.number == number && !round.is_broken {
+            round = self.meeting.turned.wait(round).unwrap_or_else(PoisonError::into_inner);
+        }
+        match round.number == number {
+            true => Err(TrainerError::Replicas { problem: "ended: another thread is gone".into() }),
+            false => Ok(std::mem::take(&mut round.received[self.rank])),
+        }
     }
 }
 
@@ -105,20 +99,45 @@ impl Drop for Threads {
     }
 }
 
-/// Trains the [neural language model](neural_lm) in two threads. The second has a folder beside the first one's.
+/// Trains the [neural language model](neural_lm) in two threads.
 pub fn run(steps: u64, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-    let [first, second] = <[Threads; 2]>::try_from(Threads::new(2)).expect("two");
-    let mut beside = options.folder.clone().into_os_string();
-    beside.push("-replica-1");
-    let mut other = options.clone().replicas(Arc::new(second));
-    other.folder = beside.into();
-    let options = options.clone().replicas(Arc::new(first));
+    run_with(2, steps, options, progress)
+}
+
+/// Trains it in so many threads. All but the first have folders beside the run's, which are removed at the end.
+pub fn run_with(
+    size: usize,
+    steps: u64,
+    options: &RunOptions<'_>,
+    progress: &mut dyn RunProgress,
+) -> Result<Outcome> {
+    let train = |replica: Threads, folder: PathBuf, progress: &mut dyn RunProgress| {
+        let mut options = options.clone().replicas(Arc::new(replica));
+        options.folder = folder;
+        neural_lm::train_with(steps, ACCUMULATE, &options, progress)
+    };
     thread::scope(|scope| {
-        let other = scope.spawn(move || neural_lm::train_with(steps, ACCUMULATE, &other, &mut Silent));
-        let outcome = neural_lm::train_with(steps, ACCUMULATE, &options, progress);
-        match other.join() {
-            Ok(other) => other.and(outcome),
+        let mut replicas = Threads::new(size).into_iter();
+        let first = replicas.next();
+        let others: Vec<_> = replicas
+            .map(|replica| {
+                let folder = options.folder.with_extension(format!("replica-{}", replica.rank));
+                scope.spawn(move || {
+                    let outcome = train(replica, folder.clone(), &mut Silent);
+                    // Nothing in it is needed.
+                    let _ = std::fs::remove_dir_all(folder);
+                    outcome
+                })
+            })
+            .collect();
+        let outcome = match first {
+            Some(first) => train(first, options.folder.clone(), progress),
+            None => Err(TrainerError::Replicas { problem: "are none".into() }),
+        };
+        let others = others.into_iter().map(|other| match other.join() {
+            Ok(other) => other.map(drop),
             Err(panic) => std::panic::resume_unwind(panic),
-        }
+        });
+        others.collect::<Result<()>>().and(outcome)
     })
 }

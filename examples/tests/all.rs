@@ -80,26 +80,42 @@ fn what_is_pruned_stays_so() {
     }
 }
 
-/// Two replicas end with the bits of one that has all micro-batches, and of each other.
+/// Any number of replicas ends with the bits of one that has all micro-batches, also if it changes on the way.
 #[test]
 fn replicas_make_the_steps_of_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let options = |out: &str| RunOptions::new(Device::flex(), path(out)).cache(path("cache"));
     neural_lm::train_with(6, replicas::ACCUMULATE, &options("one"), &mut Silent).unwrap();
-    replicas::run(6, &options("two"), &mut Silent).unwrap();
-    let weights = |run: &str| std::fs::read(path(run).join("model/model.safetensors")).unwrap();
-    assert!(weights("one") == weights("two"), "of two");
-    assert!(weights("two") == weights("two-replica-1"), "of the second");
+    let file = |run: &str, file: &str| std::fs::read(path(run).join(file)).unwrap();
     let losses = |run: &str| {
         let records = jsonl::read(&path(run).join(METRICS_FILE)).unwrap();
-        let losses = records.into_iter().filter_map(|record| match record {
-            Record::Train(record) => Some((record.loss, record.grad_norm)),
-            Record::Evaluation(_) => None,
+        let losses = records.into_iter().map(|record| match record {
+            Record::Train(record) => (record.loss, record.grad_norm, record.tokens),
+            Record::Evaluation(record) => (record.figures.get("loss").unwrap(), 0.0, 0),
         });
         losses.collect::<Vec<_>>()
     };
-    assert_eq!(losses("one"), losses("two"));
+    let assert_same = |run: &str| {
+        assert!(file(run, "model/model.safetensors") == file("one", "model/model.safetensors"), "{run}");
+        let moments = "checkpoints/step-00000006/optimizer.safetensors";
+        assert!(file(run, moments) == file("one", moments), "the moments of {run}");
+        assert_eq!(losses(run), losses("one"), "{run}");
+    };
+    for size in 2..5 {
+        let run = format!("of-{size}");
+        replicas::run_with(size, 6, &options(&run), &mut Silent).unwrap();
+        assert_same(&run);
+    }
+    for (before, after) in [(1, 3), (3, 2), (4, 1)] {
+        let run = format!("of-{before}-and-{after}");
+        let stop = AtomicBool::new(false);
+        let stopped = options(&run).stop(&stop);
+        let outcome = replicas::run_with(before, 6, &stopped, &mut Watched(2, &stop)).unwrap();
+        assert_eq!(outcome, Outcome::Stopped { step: 2 });
+        replicas::run_with(after, 6, &options(&run).resume(true), &mut Silent).unwrap();
+        assert_same(&run);
+    }
 }
 
 /// What many threads ask has the bits of each text alone, and a text that is too short fails alone.

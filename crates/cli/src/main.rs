@@ -28,6 +28,7 @@ mod npy;
 mod output;
 mod profile;
 mod progress;
+mod ranks;
 mod rows;
 mod run_args;
 mod spellings;
@@ -45,9 +46,10 @@ use crate::failure::WrongUsage;
 /// The maximum of `RAYON_NUM_THREADS`: more threads take minutes to start and then run one after another.
 const MOST_THREADS: usize = 1024;
 
-/// The number of worker threads: `RAYON_NUM_THREADS`, or one per core.
+/// The number of worker threads: `RAYON_NUM_THREADS`, or one per core, which processes that do one command together
+/// share.
 fn n_threads() -> anyhow::Result<usize> {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = || ranks::n_cores(std::thread::available_parallelism().map_or(1, usize::from));
     let Some(asked) = std::env::var_os("RAYON_NUM_THREADS").filter(|asked| !asked.is_empty()) else {
         return Ok(cores());
     };
@@ -93,9 +95,9 @@ fn main() -> ExitCode {
     };
     warnings::listen(cli.command.is_profiled());
     spellings::tell();
-    match join_pool(cli.command.only_waits()).and_then(|()| failure::of_device(|| commands::run(cli.command)))
-    {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failure::report(&error),
-    }
+    let command = cli.command;
+    let result = ranks::join(command.can_be_shared())
+        .and_then(|()| join_pool(command.only_waits()))
+        .and_then(|()| failure::of_device(|| commands::run(command)));
+    ranks::leave(result, failure::report)
 }

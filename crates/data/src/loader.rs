@@ -1,7 +1,7 @@
 //! Worker threads prefetch batches, which are returned in order.
 
 use crate::{DataError, Result, panic_message};
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, bounded, unbounded};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -613,8 +613,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data = data(folder.path(), PairConfig::default(), 0.2);
         let (size, n_groups) = (4, 12);
-        let all: Vec<_> =
-            loader(&data, 7, 2, 3).batches(Cursor::default()).map(|batch| rows(&batch.unwrap())).take(48).collect();
+        let all: Vec<_> = loader(&data, 7, 2, 3)
+            .batches(Cursor::default())
+            .map(|batch| rows(&batch.unwrap()))
+            .take(48)
+            .collect();
         for own in [0..4, 0..2, 2..4, 1..2, 3..3] {
             let mut groups = loader(&data, 7, 2, 3).groups(Cursor::default(), size, own.clone());
             let mut resumed = loader(&data, 7, 1, 1).batches(Cursor::default());

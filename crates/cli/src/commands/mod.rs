@@ -136,6 +136,11 @@ impl Command {
         matches!(self, Self::Train(args) if args.profile.is_some())
     }
 
+    /// Whether processes that a launcher has started can do the command together.
+    pub fn can_be_shared(&self) -> bool {
+        matches!(self, Self::Train(_))
+    }
+
     /// Whether the main thread only waits for others, so that it should not be one of the thread pool's.
     pub fn only_waits(&self) -> bool {
         #[cfg(feature = "serve")]

@@ -1,8 +1,8 @@
 //! Reads a config from its layers: the file, overridden by arguments.
 
-use super::layers::{Node, TAG, Value};
-use super::strict;
+use super::layers::Node;
 use super::validate::Check;
+use super::{shards, strict};
 use crate::error::{Place, Result, TrainerError};
 use std::path::Path;
 
@@ -42,10 +42,7 @@ impl ConfigFile {
 
     /// The `kind` of a table: empty if the table has none; `None` if there is no such table.
     pub fn kind_of(&self, table: &str) -> Option<&str> {
-        self.root.get(table).map(|table| match table.get(TAG).map(|kind| &kind.value) {
-            Some(Value::Scalar(toml::Value::String(kind))) => kind.as_str(),
-            _ => "",
-        })
+        self.root.kind(table)
     }
 
     /// Where a key is given.
@@ -68,6 +65,7 @@ pub(super) fn merge(file: &ConfigFile, sets: &[String], expand: impl Fn(&mut Nod
     let mut sets = Node::parse_sets(sets)?;
     expand(&mut sets);
     merged.lay(sets);
+    shards::cut(&mut merged)?;
     Ok(merged)
 }
 

@@ -134,6 +134,14 @@ impl Node {
         }
     }
 
+    /// The `kind` of a table in this one: empty if it has none; `None` if there is no such table.
+    pub fn kind(&self, table: &str) -> Option<&str> {
+        self.get(table).map(|table| match table.get(TAG).map(|kind| &kind.value) {
+            Some(Value::Scalar(toml::Value::String(kind))) => kind.as_str(),
+            _ => "",
+        })
+    }
+
     /// The keys and values of a table; nothing for anything else.
     pub fn table_mut(&mut self) -> Option<&mut BTreeMap<String, Node>> {
         match &mut self.value {

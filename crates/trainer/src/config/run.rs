@@ -8,7 +8,7 @@ use super::validate::{self, Check, Complaint};
 use crate::engine::schedule::Schedule;
 use crate::engine::{
     Averaging, Cadence, CheckpointSection, Export, LogSection, NonFinite, OptimizerSection, Precision,
-    RunSettings,
+    RanksSection, RunSettings,
 };
 use crate::{Result, TrainerError};
 use serde::de::DeserializeOwned;
@@ -66,11 +66,14 @@ pub struct Common {
     /// `[log]`: how often metrics are written.
     #[serde(default)]
     pub log: LogSection,
+    /// `[ranks]`: several processes that train together.
+    #[serde(default)]
+    pub ranks: RanksSection,
 }
 
 impl Common {
     /// The sections.
-    const KEYS: [&str; 6] = ["run", "optimizer", "schedule", "average", "checkpoint", "log"];
+    const KEYS: [&str; 7] = ["run", "optimizer", "schedule", "average", "checkpoint", "log", "ranks"];
 
     /// Checks every value, for a run of this many steps.
     ///
@@ -89,7 +92,8 @@ impl Common {
         validate::optimizer(&self.optimizer)?;
         validate::schedule(&self.schedule, steps)?;
         validate::averaging(self.average.as_ref(), true)?;
-        validate::records(&self.checkpoint, &self.log)
+        validate::records(&self.checkpoint, &self.log)?;
+        validate::at_least(1, "ranks.timeout", self.ranks.timeout)
     }
 }
 
@@ -108,7 +112,7 @@ impl<K: DeserializeOwned> Run<K> {
 impl<K> Run<K> {
     /// The engine's settings for a run in steps.
     pub fn settings_of(&self, pace: Pace) -> RunSettings {
-        let Common { run, optimizer, schedule, average, checkpoint, log } = &self.common;
+        let Common { run, optimizer, schedule, average, checkpoint, log, ranks } = &self.common;
         let mut settings = RunSettings::new(&run.name, pace.steps, optimizer.lr);
         settings.seed = run.seed;
         settings.non_finite = pace.non_finite;
@@ -122,6 +126,7 @@ impl<K> Run<K> {
         settings.average = average.clone();
         settings.checkpoint = checkpoint.clone();
         settings.log = log.clone();
+        settings.ranks = ranks.clone();
         settings
     }
 }

@@ -62,7 +62,7 @@ pub trait FolderConfig: Serialize + Sized {
     /// Whether a key does not affect the weights.
     fn is_free(&self, key: &str) -> bool {
         let decides = self.evaluations_decide() && key.starts_with("eval.");
-        !decides && Self::FREE_KEYS.iter().any(|free| key.starts_with(free))
+        !decides && Self::FREE_KEYS.iter().chain(&["ranks."]).any(|free| key.starts_with(free))
     }
 }
 

@@ -45,7 +45,8 @@ pub(super) fn packed(bytes: &[u8]) -> Vec<u32> {
     let (whole, rest) = bytes.as_chunks::<4>();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
-    let of_bytes = whole.iter().chain((!rest.is_empty()).then_some(&last)).map(|four| u32::from_le_bytes(*four));
+    let of_bytes =
+        whole.iter().chain((!rest.is_empty()).then_some(&last)).map(|four| u32::from_le_bytes(*four));
     words(bytes.len() as u64).into_iter().chain(of_bytes).collect()
 }
 

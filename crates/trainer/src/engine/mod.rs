@@ -51,7 +51,7 @@ pub(crate) use run::watched;
 pub use run::{Outcome, RunOptions, train, train_in};
 pub use seeds::{OverSeeds, Plan, train_seeds};
 pub use settings::{
-    Cadence, CheckpointSection, Epochs, Export, LogSection, NonFinite, OptimizerSection, Precision, Rounds,
-    RunSettings,
+    Cadence, CheckpointSection, Epochs, Export, LogSection, NonFinite, OptimizerSection, Precision,
+    RankKernels, RanksSection, Rounds, RunSettings,
 };
 pub use term::Term;

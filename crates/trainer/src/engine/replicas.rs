@@ -3,6 +3,7 @@
 use crate::Result;
 use std::fmt::Debug;
 use std::ops::Range;
+use std::time::Duration;
 
 /// The replicas that make each step together (synchronous data parallelism). Each computes its share of a
 /// step's micro-batches, and the weights end with the bits of one process that computes all of them.
@@ -25,6 +26,10 @@ pub trait Replicas: Debug + Send + Sync {
     /// # Errors
     /// [`TrainerError::Replicas`](crate::TrainerError::Replicas) if another replica cannot be reached.
     fn exchange(&self, messages: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>>;
+
+    /// Sets for how long another replica may give no sign of life before an exchange fails. By default nothing: an
+    /// implementation may have no such limit.
+    fn wait_at_most(&self, _limit: Duration) {}
 }
 
 /// A single replica, which gets its own messages.

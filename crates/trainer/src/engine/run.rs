@@ -3,9 +3,9 @@
 use super::best_model::BestModel;
 use super::checkpoint::Best;
 use super::failure::{Kept, guarded};
+use super::messages::sum_numbers;
 use super::optimizer::OptimizerConfig;
 use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatches};
-use super::messages::sum_numbers;
 use super::replicas::{Alone, Replicas};
 use super::run_folder::{RunFolder, forget, write_folder_atomic};
 use super::settings::{Export, RunSettings};
@@ -160,7 +160,9 @@ pub fn train_in<R: Recipe>(
         average: settings.average.clone(),
         best: settings.ends_with_best().then(|| BestModel::of(folder)),
         resume: options.resume,
+        ranks: settings.ranks.clone(),
     };
+    options.replicas.wait_at_most(Duration::from_secs(settings.ranks.timeout));
     let training = Training::begin(start, model, |checkpoint| recipe.data_changed(checkpoint), progress)?;
     let mut run = Run { recipe, settings, folder, training };
     run.restore_best()?;
@@ -181,11 +183,10 @@ pub fn train_in<R: Recipe>(
     }
 }
 
-/// Whether to stop after this step: all replicas stop if one is asked to. Also the `tokens` of all of them together.
-fn after_step(options: &RunOptions<'_>, tokens: u64) -> Result<(bool, u64)> {
+/// Whether to stop after this step: all replicas stop if one is asked to.
+fn is_stopped(options: &RunOptions<'_>) -> Result<bool> {
     let vote = f64::from(u8::from(options.stop.load(Ordering::Relaxed)));
-    let sums = sum_numbers(&*options.replicas, &[vote, tokens as f64])?;
-    Ok((sums[0] > 0.0, sums[1] as u64))
+    Ok(sum_numbers(&*options.replicas, &[vote])?[0] > 0.0)
 }
 
 /// A run in progress.
@@ -224,12 +225,13 @@ impl<R: Recipe> Run<'_, R> {
             let batches = batches?;
             drop(waiting);
             let waited = wait.elapsed();
-            let own = self.step(&batches)?;
+            let is_own = self.step(&batches)?;
             drop(span);
 
-            // What all replicas have is counted once.
-            let (stopping, tokens) = after_step(options, if own { batches.tokens } else { 0 })?;
-            let tokens = if own { tokens } else { batches.tokens };
+            let tokens = match is_own {
+                true => sum_numbers(&*options.replicas, &[batches.tokens as f64])?[0] as u64,
+                false => batches.tokens,
+            };
             self.training.state.tokens += tokens;
             let step = self.training.state.step;
             let last = step == steps;
@@ -249,6 +251,7 @@ impl<R: Recipe> Run<'_, R> {
             let learning_rate = settings.learning_rate(step);
             progress.step(&Status { step, steps, loss, learning_rate, pace, unit: settings.unit });
 
+            let stopping = is_stopped(options)?;
             if is_logged {
                 self.log_training(since_log.take())?;
             }
@@ -327,10 +330,20 @@ impl<R: Recipe> Run<'_, R> {
         }))
     }
 
-    /// On a device error, saves what can be saved; the error then says what was kept.
+    /// On a device error, saves what can be saved; the error then says what was kept, as does that of lost replicas.
     fn after_failure(&mut self, error: TrainerError) -> TrainerError {
-        let TrainerError::DeviceFailed { step, reason, .. } = error else { return error };
         let made = self.training.state.step;
+        let (step, reason) = match error {
+            TrainerError::DeviceFailed { step, reason, .. } => (step, reason),
+            TrainerError::Replicas { problem } => {
+                let kept = match self.training.newest_checkpoint().ok().flatten() {
+                    Some(step) => Kept::Checkpoint { step },
+                    None => Kept::Nothing,
+                };
+                return TrainerError::Replicas { problem: format!("{problem} in step {}; {kept}", made + 1) };
+            }
+            error => return error,
+        };
         let newest = self.training.newest_checkpoint().ok().flatten();
         let has_all = newest == Some(made) || made > 0 && guarded(step, || self.checkpoint()).is_ok();
         let kept = match newest {
@@ -356,9 +369,8 @@ impl<R: Recipe> Run<'_, R> {
         let (model, device) = (self.training.measured(), self.inner());
         let work = format!("measuring {split}");
         let step = self.training.state.step;
-        let figures = self.by_first(|| {
-            self.recipe.evaluate_after(step, &model, &device, &mut watched(&work, progress))
-        })?;
+        let figures = self
+            .by_first(|| self.recipe.evaluate_after(step, &model, &device, &mut watched(&work, progress)))?;
         progress.note(&self.recipe.evaluation_line(step, &figures));
         let (name, figure) = figures.main();
         let tie = figures.get("loss").filter(|loss| name != "loss" && loss.is_finite());
@@ -533,8 +545,8 @@ impl<R: Recipe> Run<'_, R> {
         let work = format!("measuring {split}");
         let device = self.inner();
         let step = self.training.state.step;
-        let figures = self
-            .by_first(|| self.recipe.evaluate_after(step, mean, &device, &mut watched(&work, progress)))?;
+        let figures =
+            self.by_first(|| self.recipe.evaluate_after(step, mean, &device, &mut watched(&work, progress)))?;
         progress.note(&format!("the mean of the best models: {}", figures.line()));
         let split = format!("{split}, mean of the best");
         let is_logged =

@@ -57,6 +57,9 @@ pub struct RunSettings {
     pub checkpoint: CheckpointSection,
     /// How often metrics are written.
     pub log: LogSection,
+    /// Several processes that train together.
+    #[serde(default)]
+    pub ranks: RanksSection,
     /// Rounds, in each of which the learning rate begins again; without them, the run is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<Rounds>,
@@ -93,6 +96,7 @@ impl RunSettings {
             schedule: Schedule::Constant { warmup_steps: 0 },
             checkpoint: CheckpointSection::default(),
             log: LogSection::default(),
+            ranks: RanksSection::default(),
             rounds: None,
             best_from: None,
             average: None,
@@ -384,6 +388,36 @@ pub struct LogSection {
 impl Default for LogSection {
     fn default() -> Self {
         Self { every: 50 }
+    }
+}
+
+/// `[ranks]`: several processes that train together. The weights do not depend on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct RanksSection {
+    /// Seconds for which a process may give no sign of life while others wait for it. One that computes gives signs of
+    /// life. Default 300.
+    pub timeout: u64,
+    /// Whether processes may compute with different kernels, such as on processors with and without AVX-512: their sums
+    /// differ in the last bits, and so would the weights of another division of the work. Default `"same"`.
+    pub kernels: RankKernels,
+}
+
+/// Which kernels processes that train together may compute with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RankKernels {
+    /// All the same.
+    #[default]
+    Same,
+    /// Each its own.
+    Any,
+}
+
+impl Default for RanksSection {
+    fn default() -> Self {
+        Self { timeout: 300, kernels: RankKernels::default() }
     }
 }
 

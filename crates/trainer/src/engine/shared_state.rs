@@ -113,17 +113,30 @@ pub(super) fn computed_by_first<T: Serialize + DeserializeOwned>(
     read(&from_first(replicas, told)?)
 }
 
-/// Checks that all replicas have the same bytes, such as a hash.
+/// What replicas must have in common: what it is, and its text or hash.
+pub(super) type Fact = (&'static str, String);
+
+/// Checks that all replicas have the same facts.
 ///
 /// # Errors
-/// [`TrainerError::Replicas`] naming the first that differs from the first replica.
-pub(super) fn check_same(replicas: &dyn Replicas, what: &str, own: &[u8]) -> Result<()> {
-    let all = gather(replicas, packed(own))?;
-    let first = unpacked(&all[0]);
-    match all.iter().position(|message| unpacked(message) != first) {
-        None => Ok(()),
-        Some(rank) => Err(unreadable(format!("rank {rank} has other {what} than rank 0"))),
+/// [`TrainerError::Replicas`] naming what differs, and where.
+pub(super) fn check_same(replicas: &dyn Replicas, own: &[Fact]) -> Result<()> {
+    if replicas.size() <= 1 {
+        return Ok(());
     }
+    let told: Vec<&String> = own.iter().map(|(_, fact)| fact).collect();
+    let all = gather(replicas, packed(&serde_json::to_vec(&told).expect("plain values serialise")))?;
+    let all =
+        all.iter().map(|message| read::<Vec<String>>(&unpacked(message))).collect::<Result<Vec<_>>>()?;
+    for (place, (what, _)) in own.iter().enumerate() {
+        let of = |rank: usize| all[rank].get(place).map_or("", String::as_str);
+        let Some(rank) = (1..all.len()).find(|rank| of(*rank) != of(0)) else { continue };
+        let shown = |rank| if of(rank).len() < 60 { format!(" ({})", of(rank)) } else { String::new() };
+        let problem =
+            format!("needs one {what}: rank {rank} has another{} than rank 0{}", shown(rank), shown(0));
+        return Err(TrainerError::Replicas { problem });
+    }
+    Ok(())
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {

@@ -43,7 +43,12 @@ pub(super) struct Slices {
 
 impl Slices {
     /// Divides the parameters of a model for which `is_trained` holds among `size` replicas.
-    pub fn new<M: Module>(model: &M, size: usize, cut: Cut, is_trained: impl Fn(ParamId, bool) -> bool) -> Self {
+    pub fn new<M: Module>(
+        model: &M,
+        size: usize,
+        cut: Cut,
+        is_trained: impl Fn(ParamId, bool) -> bool,
+    ) -> Self {
         let mut found = Found { is_trained, parameters: Vec::new() };
         model.visit(&mut found);
         let parameters = found.parameters;
@@ -139,7 +144,8 @@ mod tests {
 
     #[test]
     fn every_element_has_one_owner() {
-        let model = BertConfig::new(1_000, 3, 96).with_d_ff(384).init(&mut ParamInit::new(&Device::flex(), 1));
+        let model =
+            BertConfig::new(1_000, 3, 96).with_d_ff(384).init(&mut ParamInit::new(&Device::flex(), 1));
         for cut in [Cut::Anywhere, Cut::Nowhere] {
             for size in 1..9 {
                 let slices = Slices::new(&model, size, cut, |_, _| true);

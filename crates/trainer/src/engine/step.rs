@@ -3,9 +3,9 @@
 use crate::engine::extension::Extensions;
 use crate::engine::failure::guarded;
 use crate::engine::gradients;
+use crate::engine::messages::gather_numbers;
 use crate::engine::objective::Objective;
 use crate::engine::optimizer::Optimizer;
-use crate::engine::messages::gather_numbers;
 use crate::engine::replicas::{Alone, Replicas, Share};
 use crate::engine::slices::{Cut, Slices};
 use crate::engine::team::{SliceGradients, Team};
@@ -84,7 +84,7 @@ pub fn step<O: Objective>(
 
 /// A replica's share of a step's micro-batches.
 #[derive(Debug)]
-pub(crate) struct MicroBatches<'a, B> {
+pub(super) struct MicroBatches<'a, B> {
     /// The place of the first of them among all.
     pub first: u64,
     pub batches: &'a [B],
@@ -99,7 +99,7 @@ impl<B> Clone for MicroBatches<'_, B> {
 impl<B> Copy for MicroBatches<'_, B> {}
 
 /// Participants in a step besides its model.
-pub(crate) struct Hooks<'a, M> {
+pub(super) struct Hooks<'a, M> {
     /// The replicas, if there are several.
     pub team: Option<Team<'a>>,
     pub extensions: &'a mut Extensions<M>,
@@ -130,7 +130,7 @@ impl<M: Module> Hooks<'_, M> {
 }
 
 /// [`step`] with extensions, on a replica's micro-batches.
-pub(crate) fn extended_step<O: Objective>(
+pub(super) fn extended_step<O: Objective>(
     objective: &O,
     model: O::Model,
     optimizer: &mut Optimizer,
@@ -290,7 +290,7 @@ pub fn step_ahead<O: Objective>(
 }
 
 /// [`step_ahead`] with extensions, for one replica.
-pub(crate) fn extended_step_ahead<O: Objective>(
+pub(super) fn extended_step_ahead<O: Objective>(
     objective: &O,
     model: O::Model,
     optimizer: &mut Optimizer,

@@ -2,7 +2,7 @@
 
 use super::messages::{gather, gather_numbers};
 use super::optimizer::Optimizer;
-use super::replicas::{Replicas, Share};
+use super::replicas::Replicas;
 use super::slices::{Piece, Slices};
 use super::tree_sum::{Node, TreeSum};
 use crate::{Result, TrainerError};
@@ -42,11 +42,6 @@ impl Updated {
 }
 
 impl Team<'_> {
-    /// The share of this replica.
-    pub fn share(&self) -> Share {
-        Share::of(self.replicas)
-    }
-
     /// The gradients of this replica's slice, summed over the micro-batches of all replicas: `sum` has those of this
     /// one.
     pub fn sum<M: Module>(&self, model: &M, sum: TreeSum<GradientsParams>) -> Result<SliceGradients> {
@@ -235,10 +230,7 @@ impl ModuleVisitor for Pack<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let Some(parameter) = self.slices.get(param.id) else { return };
         let gradient = self.gradients.remove::<D>(param.id).map(Tensor::into_data);
-        let values: Option<Vec<f32>> = gradient.map(|data| match data.to_vec() {
-            Ok(values) => values,
-            Err(_) => data.iter().collect(),
-        });
+        let values: Option<Vec<f32>> = gradient.map(|data| data.iter().collect());
         for Piece { owner, range } in &parameter.pieces {
             put(&mut self.messages[*owner], values.as_ref().map(|values| &values[range.clone()]));
         }

@@ -9,10 +9,11 @@ use crate::engine::kernels;
 use crate::engine::loss_scale::LossScale;
 use crate::engine::objective::Objective;
 use crate::engine::optimizer::{Algorithm, Optimizer, OptimizerConfig};
+use crate::engine::origin::PROGRAM;
 use crate::engine::replicas::{Replicas, Share};
 use crate::engine::run_folder::RunFolder;
-use crate::engine::settings::{NonFinite, Precision, RunSettings};
-use crate::engine::shared_state;
+use crate::engine::settings::{NonFinite, Precision, RankKernels, RanksSection, RunSettings};
+use crate::engine::shared_state::{self, Fact};
 use crate::engine::slices::{Cut, Slices};
 use crate::engine::step::{
     Ahead, Hooks, MicroBatches, StepConfig, StepReport, extended_step, extended_step_ahead,
@@ -23,12 +24,13 @@ use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
+use cloze_data::file_checksum;
 use cloze_model::weights;
 use cloze_ops::{SquaredSums, is_queued, on_awake_cores, unfused};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const IN_PLACE: &str = "the model is in its place between steps";
@@ -53,6 +55,8 @@ pub(crate) struct Start<'a, M> {
     pub best: Option<BestModel>,
     /// Whether to resume from the newest complete checkpoint.
     pub resume: bool,
+    /// What the replicas may differ in.
+    pub ranks: RanksSection,
 }
 
 /// A model between two steps.
@@ -108,7 +112,7 @@ impl<M: Module> Training<M> {
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         let Start { folder, device, optimizer: constants, data, precision, replicas, .. } = start;
-        let Start { mut extensions, average, best, resume, .. } = start;
+        let Start { mut extensions, average, best, resume, ranks, .. } = start;
         extension::check(&extensions)?;
         kernels::check(&device, precision)?;
         if let Some(reason) = unfused(&device) {
@@ -116,6 +120,9 @@ impl<M: Module> Training<M> {
         }
         kernels::introduction(&device, precision.into()).iter().for_each(|line| progress.note(line));
         let kernel = kernels::kernel(&device, precision.into());
+        if replicas.size() > 1 {
+            shared_state::check_same(&*replicas, &facts(folder, &data, kernel, ranks.kernels)?)?;
+        }
         let checkpoints = Checkpoints::open(folder.checkpoints())?;
         let found = |progress: &mut dyn RunProgress| match resume {
             true => newest(&checkpoints, &model, &data, best.as_ref(), progress),
@@ -379,10 +386,31 @@ impl<M: Module> Training<M> {
     }
 }
 
+/// What replicas must have in common before the first step.
+fn facts(folder: &RunFolder, data: &str, kernel: &str, kernels: RankKernels) -> Result<Vec<Fact>> {
+    let checksum = |path: &Path| match path.exists() {
+        true => Ok(file_checksum(path)?),
+        false => Ok::<_, TrainerError>(String::new()),
+    };
+    // Where the program's file cannot be found, its version has to do.
+    let program = std::env::current_exe().ok().map_or(Ok(PROGRAM.to_owned()), |path| checksum(&path))?;
+    let kernel = match kernels {
+        RankKernels::Same => kernel.to_owned(),
+        RankKernels::Any => String::new(),
+    };
+    Ok(vec![
+        ("program", program),
+        ("configuration", checksum(&folder.config())?),
+        ("tokenizer", checksum(&folder.tokenizer())?),
+        ("set of training data", data.to_owned()),
+        ("matrix kernel (see `ranks.kernels`)", kernel),
+    ])
+}
+
 /// Who sums and updates which of a model's parameters.
 fn slices<M: Module>(model: &M, optimizer: &Optimizer, size: usize, device: &Device) -> Slices {
-    let is_cut =
-        optimizer.config().algorithm == Algorithm::Adamw && SquaredSums::are_of_pieces(&device.clone().inner());
+    let is_cut = optimizer.config().algorithm == Algorithm::Adamw
+        && SquaredSums::are_of_pieces(&device.clone().inner());
     let cut = if is_cut { Cut::Anywhere } else { Cut::Nowhere };
     Slices::new(model, size, cut, |id, is_trained| is_trained || optimizer.will_thaw(id))
 }

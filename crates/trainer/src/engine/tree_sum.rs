@@ -86,7 +86,11 @@ mod tests {
                     for range in [0..first, first..second, second..n] {
                         pushed(range).nodes().into_iter().for_each(|node| sum.push(node, added));
                     }
-                    assert_eq!(sum.total(added), pushed(0..n).total(added), "{n} parts cut at {first} and {second}");
+                    assert_eq!(
+                        sum.total(added),
+                        pushed(0..n).total(added),
+                        "{n} parts cut at {first} and {second}"
+                    );
                 }
             }
         }

@@ -349,6 +349,7 @@ fn settings(config: Tuning<'_>, epochs: Epochs, steps: u64) -> RunSettings {
     settings.schedule = config.common.schedule.clone();
     settings.average = config.common.average.clone();
     settings.checkpoint = CheckpointSection { keep_best: false, ..config.common.checkpoint.clone() };
+    settings.ranks = config.common.ranks.clone();
     // A short run has a learning curve too.
     settings.log = LogSection { every: config.common.log.every.min(steps.div_ceil(20)).max(1) };
     settings

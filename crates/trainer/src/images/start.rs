@@ -273,6 +273,7 @@ pub(crate) fn settings(
     settings.schedule = common.schedule.clone();
     settings.average = common.average.clone();
     settings.checkpoint = CheckpointSection { keep_best: false, ..common.checkpoint.clone() };
+    settings.ranks = common.ranks.clone();
     settings.log = LogSection { every: common.log.every.min(steps.div_ceil(20)).max(1) };
     settings
 }

@@ -104,6 +104,7 @@ impl StderrProgress {
     /// A live line where standard error is a terminal, lines otherwise.
     pub fn new() -> Self {
         match std::io::stderr().is_terminal() {
+            _ if standard_error::is_mute() => Self(Box::new(Silent)),
             true => Self(Box::new(LiveLine::new(
                 standard_error::target(),
                 Box::new(|line| standard_error::say(line)),

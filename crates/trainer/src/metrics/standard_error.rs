@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, WeakProgressBar};
@@ -32,9 +33,25 @@ fn live() -> Vec<ProgressBar> {
     live.iter().filter_map(WeakProgressBar::upgrade).filter(|bar| !bar.is_finished()).collect()
 }
 
+/// Whether this process is silent: another one speaks for it.
+static MUTE: AtomicBool = AtomicBool::new(false);
+
+/// Makes this process silent, or no longer: one of several that do the same work speaks for all.
+pub fn mute(is_mute: bool) {
+    MUTE.store(is_mute, Ordering::Relaxed);
+}
+
+/// Whether this process is silent.
+pub fn is_mute() -> bool {
+    MUTE.load(Ordering::Relaxed)
+}
+
 /// Prints a line on standard error. Control characters in the user's text are escaped; write errors, such as
 /// a full disk, are ignored.
 pub fn say(line: impl Display) {
+    if is_mute() {
+        return;
+    }
     print(&live(), &mut io::stderr(), &printable(&line.to_string()));
 }
 

@@ -1,6 +1,8 @@
 //! `cloze train`.
 
 mod from_data;
+#[cfg(feature = "mpi")]
+mod together;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use cloze_trainer::engine::{Outcome, OverSeeds, RunOptions};
 use cloze_trainer::metrics::progress::StderrProgress;
-use cloze_trainer::runs::{KINDS, plan_of};
+use cloze_trainer::runs::{AnyPlan, KINDS, plan_of};
 
 use crate::failure::WrongUsage;
 use crate::memory;
@@ -100,6 +102,10 @@ pub fn run(args: &Args) -> Result<()> {
     let folder = args.run.folder(plan.name());
     let memory = memory::of(&device);
     let options = RunOptions::new(device, folder).cache(CACHE).resume(args.resume).memory(memory).stop(&stop);
+    #[cfg(feature = "mpi")]
+    if let Some(ranks) = crate::ranks::all() {
+        return together::run(args, &plan, options, ranks);
+    }
     let mut progress = StderrProgress::new();
     if !args.seeds.is_empty() {
         return match plan.train_seeds(&args.seeds, &options, &mut progress)? {
@@ -109,19 +115,29 @@ pub fn run(args: &Args) -> Result<()> {
             )),
         };
     }
-    let outcome = match args.profile {
+    match once(args, &plan, &options, progress)? {
+        Outcome::Done { model, .. } => print(&model),
+        Outcome::Stopped { step } => Err(stopped(step)),
+    }
+}
+
+fn once(
+    args: &Args,
+    plan: &AnyPlan,
+    options: &RunOptions<'_>,
+    mut progress: StderrProgress,
+) -> Result<Outcome> {
+    Ok(match args.profile {
         Some(steps) => {
             let trace = options.folder.join("trace.json");
-            plan.run(&options, &mut Profiled::new(progress, steps, trace, &options.device))
+            plan.run(options, &mut Profiled::new(progress, steps, trace, &options.device))?
         }
-        None => plan.run(&options, &mut progress),
-    };
-    match outcome? {
-        Outcome::Done { model, .. } => print(&model),
-        Outcome::Stopped { step } => {
-            Err(anyhow!("stopped after step {step}: the same command with --resume continues from there"))
-        }
-    }
+        None => plan.run(options, &mut progress)?,
+    })
+}
+
+fn stopped(step: u64) -> anyhow::Error {
+    anyhow!("stopped after step {step}: the same command with --resume continues from there")
 }
 
 /// Prints the path of the result.

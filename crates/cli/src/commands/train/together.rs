@@ -1,0 +1,48 @@
+//! Training by the processes of a launcher.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use cloze_mpi::Mpi;
+use cloze_trainer::engine::replicas::Replicas;
+use cloze_trainer::engine::{Outcome, RunOptions};
+use cloze_trainer::metrics::progress::{Silent, StderrProgress};
+use cloze_trainer::runs::AnyPlan;
+
+use super::{Args, once, print, stopped};
+use crate::failure::WrongUsage;
+use crate::output::say;
+
+/// Trains with the other processes. The first one's folder is the run's; what the others write is not needed later.
+pub fn run(args: &Args, plan: &AnyPlan, options: RunOptions<'_>, ranks: Arc<Mpi>) -> Result<()> {
+    if !args.seeds.is_empty() {
+        return Err(
+            WrongUsage::new(anyhow!("--seeds runs in one process: start it once for each seed")).into()
+        );
+    }
+    let is_first = ranks.rank() == 0;
+    say(format_args!("{} ranks on {}", ranks.size(), machines(ranks.hosts())));
+    let options = options.replicas(ranks);
+    if is_first {
+        return match once(args, plan, &options, StderrProgress::new())? {
+            Outcome::Done { model, .. } => print(&model),
+            Outcome::Stopped { step } => Err(stopped(step)),
+        };
+    }
+    let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let mut options = options.resume(false);
+    options.folder = scratch.path().join("run");
+    match plan.run(&options, &mut Silent)? {
+        Outcome::Done { .. } => Ok(()),
+        Outcome::Stopped { step } => Err(stopped(step)),
+    }
+}
+
+/// The machines of ranks, with the number of ranks on each.
+fn machines(hosts: &[String]) -> String {
+    let mut counts = BTreeMap::new();
+    hosts.iter().for_each(|host| *counts.entry(host).or_insert(0) += 1);
+    let named: Vec<String> = counts.into_iter().map(|(host, n)| format!("{host} ({n})")).collect();
+    named.join(", ")
+}

@@ -1,0 +1,96 @@
+//! The processes that `mpirun` or `srun` has started to do one command together.
+
+use std::process::ExitCode;
+#[cfg(feature = "mpi")]
+use std::sync::{Arc, OnceLock};
+#[cfg(feature = "mpi")]
+use std::time::Duration;
+
+use anyhow::Result;
+#[cfg(not(feature = "mpi"))]
+use anyhow::anyhow;
+#[cfg(not(feature = "mpi"))]
+use cloze_mpi::Launched;
+#[cfg(feature = "mpi")]
+use cloze_mpi::Mpi;
+use cloze_mpi::launched;
+#[cfg(feature = "mpi")]
+use cloze_trainer::engine::replicas::Replicas;
+#[cfg(feature = "mpi")]
+use cloze_trainer::metrics::standard_error;
+
+#[cfg(not(feature = "mpi"))]
+use crate::failure::WrongUsage;
+
+#[cfg(feature = "mpi")]
+static RANKS: OnceLock<Arc<Mpi>> = OnceLock::new();
+
+/// How long a rank waits before it tells an error that the first one may have told already.
+#[cfg(feature = "mpi")]
+const AFTER_FIRST: Duration = Duration::from_secs(2);
+
+/// Joins the other processes, if there are any and the command can do its work together with them.
+///
+/// # Errors
+/// No way to reach the other processes: each would do all the work, and write to the same folder.
+pub fn join(can_share: bool) -> Result<()> {
+    let Some(launched) = launched().filter(|launched| launched.size > 1 && can_share) else { return Ok(()) };
+    #[cfg(feature = "mpi")]
+    {
+        let _ = launched;
+        let ranks = Arc::new(Mpi::start()?);
+        standard_error::mute(ranks.rank() > 0);
+        let _ = RANKS.set(ranks);
+        Ok(())
+    }
+    #[cfg(not(feature = "mpi"))]
+    {
+        let Launched { launcher, size, .. } = launched;
+        let told = format!(
+            "{launcher} started {size} processes, but this program was built without MPI: build it with \
+             `--features mpi`, or start it by itself"
+        );
+        Err(WrongUsage::new(anyhow!(told)).into())
+    }
+}
+
+/// The processes, if there are several.
+#[cfg(feature = "mpi")]
+pub fn all() -> Option<Arc<Mpi>> {
+    RANKS.get().cloned()
+}
+
+/// The share of this process in the cores of its machine, of which it may use `allowed`: a launcher may have bound each
+/// process to its own.
+pub fn n_cores(allowed: usize) -> usize {
+    #[cfg(feature = "mpi")]
+    if let Some(ranks) = all() {
+        let cores = sysinfo::System::new_with_specifics(
+            sysinfo::RefreshKind::nothing().with_cpu(sysinfo::CpuRefreshKind::nothing()),
+        );
+        return (cores.cpus().len() / ranks.n_beside()).clamp(1, allowed);
+    }
+    allowed
+}
+
+/// Leaves the other processes at the end of a command. The error is told here, so that many processes tell it once.
+pub fn leave(result: Result<()>, tell: impl Fn(&anyhow::Error) -> u8) -> ExitCode {
+    #[cfg(feature = "mpi")]
+    if let Some(ranks) = all() {
+        let Err(error) = result else {
+            ranks.finish();
+            return ExitCode::SUCCESS;
+        };
+        if ranks.rank() > 0 {
+            // The first process ends all others when it fails of the same.
+            std::thread::sleep(AFTER_FIRST);
+            standard_error::mute(false);
+        }
+        let status = tell(&error);
+        ranks.abort(status.into());
+    }
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => tell(&error).into(),
+    }
+}

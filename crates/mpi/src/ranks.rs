@@ -1,0 +1,123 @@
+//! The processes of an MPI job as replicas.
+
+use crate::launcher::launched;
+use crate::wire::{self, Command};
+use cloze_trainer::engine::replicas::Replicas;
+use cloze_trainer::{Result, TrainerError};
+use crossbeam_channel::{Sender, bounded, unbounded};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How long a rank may give no sign of life, unless [`Replicas::wait_at_most`] says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Why there are no ranks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// MPI is already in use in this process.
+    #[error("MPI was started in this process before")]
+    Started,
+    /// Another MPI's launcher.
+    #[error(
+        "{launcher} started {size} processes, and each believes itself alone: this program is linked to another MPI \
+         ({library}); use that one's mpirun"
+    )]
+    OtherLauncher {
+        /// The launcher.
+        launcher: &'static str,
+        /// Its processes.
+        size: usize,
+        /// The MPI library that the program is linked to.
+        library: String,
+    },
+    /// The thread that talks to MPI could not be started, or is gone.
+    #[error("the thread for MPI cannot be started")]
+    Thread,
+}
+
+/// The processes that an MPI launcher has started, this one among them.
+///
+/// One thread talks to MPI (`MPI_THREAD_FUNNELED`). It also tells other ranks that this one is alive, so that a rank that
+/// computes for long is told from one that is stopped or gone.
+#[derive(Debug)]
+pub struct Mpi {
+    rank: usize,
+    hosts: Vec<String>,
+    commands: Sender<Command>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Mpi {
+    /// Joins the other processes. Every process of the job must do so, once.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start() -> std::result::Result<Self, StartError> {
+        let (commands, receiver) = unbounded();
+        let (started, world) = bounded(1);
+        let thread = thread::Builder::new().name("mpi".into());
+        let thread = thread.spawn(move || wire::run(TIMEOUT, &started, &receiver));
+        let thread = thread.map_err(|_| StartError::Thread)?;
+        let world = world.recv().map_err(|_| StartError::Thread)?.ok_or(StartError::Started)?;
+        let size = world.hosts.len();
+        if let Some(launched) = launched().filter(|launched| launched.size > 1 && size == 1) {
+            let (launcher, library) = (launched.launcher, world.library);
+            return Err(StartError::OtherLauncher { launcher, size: launched.size, library });
+        }
+        let thread = Mutex::new(Some(thread));
+        Ok(Self { rank: world.rank, hosts: world.hosts, commands, thread })
+    }
+
+    /// The name of each rank's machine.
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    /// How many ranks run on this one's machine.
+    pub fn n_beside(&self) -> usize {
+        self.hosts.iter().filter(|host| **host == self.hosts[self.rank]).count()
+    }
+
+    /// Leaves the job when all ranks do.
+    pub fn finish(&self) {
+        let _ = self.commands.send(Command::Finish);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A panic of that thread was printed.
+        thread.map(JoinHandle::join);
+    }
+
+    /// Ends all processes of the job now, this one with exit status `code`.
+    pub fn abort(&self, code: i32) -> ! {
+        let _ = self.commands.send(Command::Abort(code));
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        thread.map(JoinHandle::join);
+        std::process::exit(code)
+    }
+}
+
+impl Replicas for Mpi {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.hosts.len()
+    }
+
+    fn exchange(&self, messages: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>> {
+        let (answer, answered) = bounded(1);
+        let gone = || TrainerError::Replicas { problem: "ended: the thread for MPI is gone".into() };
+        self.commands.send(Command::Exchange { messages, answer }).map_err(|_| gone())?;
+        let received = answered.recv().map_err(|_| gone())?;
+        received.map_err(|rank| TrainerError::Replicas {
+            problem: format!("stopped: rank {rank} on {} gives no sign of life", self.hosts[rank]),
+        })
+    }
+
+    fn wait_at_most(&self, limit: Duration) {
+        // Without that thread an exchange tells.
+        let _ = self.commands.send(Command::WaitAtMost(limit));
+    }
+}

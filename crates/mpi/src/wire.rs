@@ -1,0 +1,202 @@
+//! The thread that talks to MPI. It never blocks in a call, so that it can answer other ranks and notice those that do not.
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use mpi::Threading;
+use mpi::request::{LocalScope, Request, scope};
+use mpi::topology::{Rank, SimpleCommunicator};
+use mpi::traits::*;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The words of an exchange.
+const MESSAGE: i32 = 1;
+/// A question whether a rank is alive, and its answer.
+const PING: i32 = 2;
+const PONG: i32 = 3;
+
+/// How often ranks that compute look for questions.
+const IDLE: Duration = Duration::from_millis(5);
+/// How long an exchange is awaited without a pause: as long as one between processes of a machine takes.
+const AWAKE: Duration = Duration::from_micros(200);
+/// The pauses after that.
+const PAUSE: Duration = Duration::from_micros(50);
+/// How often a rank that is waited for is asked whether it is alive.
+const ASKED: Duration = Duration::from_secs(1);
+
+/// What the thread is told to do.
+pub(crate) enum Command {
+    /// Sends a message to each rank, and receives one from each. The answer may be the rank that is gone.
+    Exchange { messages: Vec<Vec<u32>>, answer: Sender<Result<Vec<Vec<u32>>, usize>> },
+    /// Sets for how long a rank may give no sign of life.
+    WaitAtMost(Duration),
+    /// Leaves the job with all others.
+    Finish,
+    /// Ends the whole job with this exit status.
+    Abort(i32),
+}
+
+/// The job.
+pub(crate) struct World {
+    pub rank: usize,
+    /// The name of each rank's machine.
+    pub hosts: Vec<String>,
+    /// The name of the MPI library.
+    pub library: String,
+}
+
+/// Joins the job and carries messages until told to leave.
+pub(crate) fn run(mut timeout: Duration, started: &Sender<Option<World>>, commands: &Receiver<Command>) {
+    let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
+        let _ = started.send(None);
+        return;
+    };
+    let world = universe.world();
+    let library = mpi::environment::library_version().unwrap_or_default();
+    let library = library.split([',', '\n']).next().unwrap_or_default().trim().to_owned();
+    let hosts = hosts(&world);
+    let _ = started.send(Some(World { rank: world.rank() as usize, hosts, library }));
+    loop {
+        match commands.recv_timeout(IDLE) {
+            Ok(Command::Exchange { messages, answer }) => {
+                exchange(&world, timeout, messages, &answer, commands);
+            }
+            Ok(Command::WaitAtMost(limit)) => timeout = limit,
+            Ok(Command::Abort(code)) => world.abort(code),
+            Ok(Command::Finish) | Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => answer_pings(&world),
+        }
+    }
+    // Until all leave, others may still ask.
+    let began = Instant::now();
+    let mut barrier = world.immediate_barrier();
+    while let Err(request) = barrier.test() {
+        barrier = request;
+        answer_pings(&world);
+        wait(began);
+    }
+}
+
+/// The name of each rank's machine.
+fn hosts(world: &SimpleCommunicator) -> Vec<String> {
+    /// The longest name of a machine that MPI gives is shorter.
+    const LENGTH: usize = 256;
+    let name = mpi::environment::processor_name().unwrap_or_default();
+    let mut own = [0u8; LENGTH];
+    let length = name.len().min(LENGTH);
+    own[..length].copy_from_slice(&name.as_bytes()[..length]);
+    let mut all = vec![0u8; LENGTH * world.size() as usize];
+    world.all_gather_into(&own[..], &mut all[..]);
+    let text = |name: &[u8]| String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
+    all.chunks(LENGTH).map(text).collect()
+}
+
+/// Waits for a moment, after a wait that began then.
+fn wait(began: Instant) {
+    if began.elapsed() < AWAKE { thread::yield_now() } else { thread::sleep(PAUSE) }
+}
+
+fn answer_pings(world: &SimpleCommunicator) {
+    while let Some(status) = world.any_process().immediate_probe_with_tag(PING) {
+        let rank = world.process_at_rank(status.source_rank());
+        let _: (u32, _) = rank.receive_with_tag(PING);
+        rank.send_with_tag(&0u32, PONG);
+    }
+}
+
+/// A message on its way.
+type Moving<'a, 's> = Request<'a, [u32], &'s LocalScope<'a>>;
+
+/// Another rank during an exchange.
+struct Peer<'a, 's> {
+    rank: Rank,
+    /// The message to it, until it is there.
+    sent: Option<Moving<'a, 's>>,
+    /// The place for its message, until that begins to arrive.
+    place: Option<&'a mut Vec<u32>>,
+    /// Its message, until all of it is here.
+    arriving: Option<Moving<'a, 's>>,
+    /// Its last sign of life.
+    alive: Instant,
+    /// Whether it was asked for one.
+    is_asked: bool,
+}
+
+impl<'a, 's> Peer<'a, 's> {
+    fn is_done(&self) -> bool {
+        self.sent.is_none() && self.place.is_none() && self.arriving.is_none()
+    }
+
+    /// Carries on with both messages.
+    fn advance(&mut self, world: &SimpleCommunicator, scope: &'s LocalScope<'a>) {
+        let process = world.process_at_rank(self.rank);
+        if self.place.is_some()
+            && let Some((message, status)) = process.immediate_matched_probe_with_tag(MESSAGE)
+            && let Some(place) = self.place.take()
+        {
+            place.resize(status.count(u32::equivalent_datatype()) as usize, 0);
+            self.arriving = Some(message.immediate_matched_receive_into(scope, place.as_mut_slice()));
+        }
+        for moving in [&mut self.sent, &mut self.arriving] {
+            *moving = moving.take().and_then(|moving| moving.test().err());
+        }
+    }
+
+    /// Asks for a sign of life where there was none for a while. Returns whether there was none for too long.
+    fn is_lost(&mut self, world: &SimpleCommunicator, timeout: Duration) -> bool {
+        let process = world.process_at_rank(self.rank);
+        if process.immediate_probe_with_tag(PONG).is_some() {
+            let _: (u32, _) = process.receive_with_tag(PONG);
+            (self.alive, self.is_asked) = (Instant::now(), false);
+        }
+        if !self.is_asked && self.alive.elapsed() > ASKED {
+            process.send_with_tag(&0u32, PING);
+            self.is_asked = true;
+        }
+        self.alive.elapsed() > timeout
+    }
+}
+
+/// Carries the messages of one exchange, and answers with those that came.
+fn exchange(
+    world: &SimpleCommunicator,
+    timeout: Duration,
+    mut messages: Vec<Vec<u32>>,
+    answer: &Sender<Result<Vec<Vec<u32>>, usize>>,
+    commands: &Receiver<Command>,
+) {
+    let own = world.rank() as usize;
+    let mut received = vec![Vec::new(); messages.len()];
+    received[own] = std::mem::take(&mut messages[own]);
+    let began = Instant::now();
+    scope(|scope| {
+        let pairs = messages.iter().zip(&mut received).enumerate().filter(|(rank, _)| *rank != own);
+        let mut peers: Vec<Peer<'_, '_>> = pairs
+            .map(|(rank, (message, place))| {
+                let process = world.process_at_rank(rank as Rank);
+                let sent = Some(process.immediate_send_with_tag(scope, &message[..], MESSAGE));
+                let (rank, place) = (rank as Rank, Some(place));
+                Peer { rank, sent, place, arriving: None, alive: began, is_asked: false }
+            })
+            .collect();
+        loop {
+            peers.iter_mut().for_each(|peer| peer.advance(world, scope));
+            peers.retain(|peer| !peer.is_done());
+            if peers.is_empty() {
+                return;
+            }
+            answer_pings(world);
+            let is_long = began.elapsed() > ASKED;
+            let lost = peers.iter_mut().position(|peer| is_long && peer.is_lost(world, timeout));
+            if let Some(place) = lost {
+                let _ = answer.send(Err(peers[place].rank as usize));
+                // What moves to and from that rank never ends: nothing is left but to end the job.
+                match commands.recv() {
+                    Ok(Command::Abort(code)) => world.abort(code),
+                    _ => world.abort(1),
+                }
+            }
+            wait(began);
+        }
+    });
+    let _ = answer.send(Ok(received));
+}
