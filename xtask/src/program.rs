@@ -19,7 +19,7 @@ pub fn build(backend: Option<&str>) -> Result<PathBuf> {
         build.args(["--features", &format!("cloze/{backend}")]).envs(environment(Some(backend))?);
     }
     if is_built_with_tests() {
-        build.args(["--package", "cloze-tests"]).args(&test::PROFILE[1..]).args(test::FEATURES);
+        build.args(["--package", "cloze-tests"]).args(&test::PROFILE[1..]).args(test::features());
     }
     step::executable("build cloze", &mut build, "cloze")
 }

@@ -23,10 +23,23 @@ pub struct Args {
     pub args: Vec<String>,
 }
 
-/// What lints and tests are built with beside the default: a second backend, to hold the first one's against. It only
-/// has to be right, and takes minutes of a core to optimise.
-pub const FEATURES: [&str; 4] =
-    ["--features", "cloze/ndarray", "--config", "profile.release.package.burn-ndarray.opt-level=0"];
+/// What lints and tests are built with beside the default: a second backend, to hold the first one's against, and MPI where
+/// it is [there](MPI).
+pub fn features() -> [&'static str; 4] {
+    let features = if has_mpi() { "cloze/ndarray,cloze/mpi" } else { "cloze/ndarray" };
+    ["--features", features, SECOND_BACKEND[0], SECOND_BACKEND[1]]
+}
+
+/// The second backend only has to be right, and takes minutes of a core to optimise.
+pub const SECOND_BACKEND: [&str; 2] = ["--config", "profile.release.package.burn-ndarray.opt-level=0"];
+
+/// Set where an MPI library and libclang are installed: the tests then train with several processes too. A machine that
+/// lacks either could not build the program.
+const MPI: &str = "CLOZE_MPI";
+
+fn has_mpi() -> bool {
+    std::env::var_os(MPI).is_some_and(|value| !value.is_empty() && value != "0")
+}
 
 /// The profile of the tests: release, so that the dependencies are built once for the program and its tests,
 /// with a debug build's checks (of overflow, of assertions, of pointers) in the workspace's own crates.
@@ -78,17 +91,22 @@ pub fn run(args: &Args) -> Result<()> {
     if args.args.is_empty() {
         // Cargo says what it builds here; while it tests documentation it would be silent about that.
         let mut build = step::cargo("build");
-        build.args(["--workspace", "--lib"]).args(PROFILE).args(FEATURES);
+        build.args(["--workspace", "--lib"]).args(PROFILE).args(features());
         step::run("build the libraries", &mut build)?;
         let mut test = step::cargo("test");
-        test.args(["--workspace", "--doc", "--quiet"]).args(PROFILE).args(FEATURES);
+        test.args(["--workspace", "--doc", "--quiet"]).args(PROFILE).args(features());
         step::run("documentation examples", &mut test)?;
     }
     // Last, so that the runner's own summary closes the output.
+    if !has_mpi() {
+        println!(
+            "the tests of training with several processes are left out: set {MPI}=1 where MPI is installed"
+        );
+    }
     if step::succeeds(step::bare_cargo().args(["nextest", "--version"])) {
         let mut nextest = step::bare_cargo();
         nextest.args(["nextest", "run", "--workspace", "--no-fail-fast", "--manifest-path"]);
-        nextest.arg(step::root().join("Cargo.toml")).args(PROFILE).args(FEATURES);
+        nextest.arg(step::root().join("Cargo.toml")).args(PROFILE).args(features());
         if args.full {
             nextest.args(["--run-ignored", "all"]).env(CASES.0, CASES.1).envs(python);
         }
@@ -97,7 +115,7 @@ pub fn run(args: &Args) -> Result<()> {
         let mut test = step::cargo("test");
         // Everything but the documentation examples, which have run, and the benchmarks.
         test.args(["--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
-        test.args(PROFILE).args(FEATURES);
+        test.args(PROFILE).args(features());
         test.args(&args.args);
         if args.full {
             let separator = (!args.args.iter().any(|arg| arg == "--")).then_some("--");

@@ -60,6 +60,15 @@ pub fn all() -> Option<Arc<Mpi>> {
     RANKS.get().cloned()
 }
 
+/// Called when a signal asks this process to stop. A launcher that has lost a process sends it to all others, and kills
+/// them a second later: a rank that is gone must be noticed before.
+pub fn stopping() {
+    #[cfg(feature = "mpi")]
+    if let Some(ranks) = all() {
+        ranks.wait_at_most(Duration::from_millis(600));
+    }
+}
+
 /// The share of this process in the cores of its machine, of which it may use `allowed`: a launcher may have bound each
 /// process to its own.
 pub fn n_cores(allowed: usize) -> usize {
@@ -81,11 +90,12 @@ pub fn leave(result: Result<()>, tell: impl Fn(&anyhow::Error) -> u8) -> ExitCod
             ranks.finish();
             return ExitCode::SUCCESS;
         };
-        if ranks.rank() > 0 {
-            // The first process ends all others when it fails of the same.
+        let speaks = usize::from(ranks.lost() == Some(0));
+        if ranks.rank() != speaks {
+            // The process that speaks ends all others when it fails of the same.
             std::thread::sleep(AFTER_FIRST);
-            standard_error::mute(false);
         }
+        standard_error::mute(false);
         let status = tell(&error);
         ranks.abort(status.into());
     }

@@ -64,6 +64,7 @@ pub fn on_ctrl_c() -> Result<Arc<AtomicBool>> {
             process::exit(130);
         }
         say("\nstopping: saving after this step (again to stop at once, without saving)");
+        crate::ranks::stopping();
     };
     ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")?;
     Ok(stop)

@@ -1,11 +1,11 @@
 //! The processes of an MPI job as replicas.
 
 use crate::launcher::launched;
-use crate::wire::{self, Command};
+use crate::wire::{self, Command, Limit};
 use cloze_trainer::engine::replicas::Replicas;
 use cloze_trainer::{Result, TrainerError};
 use crossbeam_channel::{Sender, bounded, unbounded};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -46,6 +46,9 @@ pub struct Mpi {
     rank: usize,
     hosts: Vec<String>,
     commands: Sender<Command>,
+    limit: Arc<Limit>,
+    /// The rank that was lost, if any.
+    lost: OnceLock<usize>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -58,7 +61,9 @@ impl Mpi {
         let (commands, receiver) = unbounded();
         let (started, world) = bounded(1);
         let thread = thread::Builder::new().name("mpi".into());
-        let thread = thread.spawn(move || wire::run(TIMEOUT, &started, &receiver));
+        let limit = Arc::new(Limit::new(TIMEOUT));
+        let own = Arc::clone(&limit);
+        let thread = thread.spawn(move || wire::run(&own, &started, &receiver));
         let thread = thread.map_err(|_| StartError::Thread)?;
         let world = world.recv().map_err(|_| StartError::Thread)?.ok_or(StartError::Started)?;
         let size = world.hosts.len();
@@ -67,7 +72,7 @@ impl Mpi {
             return Err(StartError::OtherLauncher { launcher, size: launched.size, library });
         }
         let thread = Mutex::new(Some(thread));
-        Ok(Self { rank: world.rank, hosts: world.hosts, commands, thread })
+        Ok(Self { rank: world.rank, hosts: world.hosts, commands, limit, lost: OnceLock::new(), thread })
     }
 
     /// The name of each rank's machine.
@@ -80,6 +85,11 @@ impl Mpi {
         self.hosts.iter().filter(|host| **host == self.hosts[self.rank]).count()
     }
 
+    /// The rank that gives no sign of life, if an exchange has failed.
+    pub fn lost(&self) -> Option<usize> {
+        self.lost.get().copied()
+    }
+
     /// Leaves the job when all ranks do.
     pub fn finish(&self) {
         let _ = self.commands.send(Command::Finish);
@@ -88,7 +98,7 @@ impl Mpi {
         thread.map(JoinHandle::join);
     }
 
-    /// Ends all processes of the job now, this one with exit status `code`.
+    /// Ends all processes of the job now, this one with exit status `code`; this one alone if it has left the job.
     pub fn abort(&self, code: i32) -> ! {
         let _ = self.commands.send(Command::Abort(code));
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -111,13 +121,14 @@ impl Replicas for Mpi {
         let gone = || TrainerError::Replicas { problem: "ended: the thread for MPI is gone".into() };
         self.commands.send(Command::Exchange { messages, answer }).map_err(|_| gone())?;
         let received = answered.recv().map_err(|_| gone())?;
-        received.map_err(|rank| TrainerError::Replicas {
-            problem: format!("stopped: rank {rank} on {} gives no sign of life", self.hosts[rank]),
+        received.map_err(|rank| {
+            let _ = self.lost.set(rank);
+            let problem = format!("stopped: rank {rank} on {} gives no sign of life", self.hosts[rank]);
+            TrainerError::Replicas { problem }
         })
     }
 
     fn wait_at_most(&self, limit: Duration) {
-        // Without that thread an exchange tells.
-        let _ = self.commands.send(Command::WaitAtMost(limit));
+        self.limit.set(limit);
     }
 }

@@ -5,6 +5,7 @@ use mpi::Threading;
 use mpi::request::{LocalScope, Request, scope};
 use mpi::topology::{Rank, SimpleCommunicator};
 use mpi::traits::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,12 +28,30 @@ const ASKED: Duration = Duration::from_secs(1);
 pub(crate) enum Command {
     /// Sends a message to each rank, and receives one from each. The answer may be the rank that is gone.
     Exchange { messages: Vec<Vec<u32>>, answer: Sender<Result<Vec<Vec<u32>>, usize>> },
-    /// Sets for how long a rank may give no sign of life.
-    WaitAtMost(Duration),
     /// Leaves the job with all others.
     Finish,
     /// Ends the whole job with this exit status.
     Abort(i32),
+}
+
+/// For how long a rank may give no sign of life.
+#[derive(Debug)]
+pub(crate) struct Limit(AtomicU64);
+
+impl Limit {
+    pub fn new(limit: Duration) -> Self {
+        let new = Self(AtomicU64::new(0));
+        new.set(limit);
+        new
+    }
+
+    pub fn set(&self, limit: Duration) {
+        self.0.store(limit.as_millis().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
 }
 
 /// The job.
@@ -45,7 +64,7 @@ pub(crate) struct World {
 }
 
 /// Joins the job and carries messages until told to leave.
-pub(crate) fn run(mut timeout: Duration, started: &Sender<Option<World>>, commands: &Receiver<Command>) {
+pub(crate) fn run(limit: &Limit, started: &Sender<Option<World>>, commands: &Receiver<Command>) {
     let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
         let _ = started.send(None);
         return;
@@ -58,9 +77,8 @@ pub(crate) fn run(mut timeout: Duration, started: &Sender<Option<World>>, comman
     loop {
         match commands.recv_timeout(IDLE) {
             Ok(Command::Exchange { messages, answer }) => {
-                exchange(&world, timeout, messages, &answer, commands);
+                exchange(&world, limit, messages, &answer, commands);
             }
-            Ok(Command::WaitAtMost(limit)) => timeout = limit,
             Ok(Command::Abort(code)) => world.abort(code),
             Ok(Command::Finish) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => answer_pings(&world),
@@ -142,24 +160,29 @@ impl<'a, 's> Peer<'a, 's> {
     }
 
     /// Asks for a sign of life where there was none for a while. Returns whether there was none for too long.
-    fn is_lost(&mut self, world: &SimpleCommunicator, timeout: Duration) -> bool {
+    fn is_lost(&mut self, world: &SimpleCommunicator, limit: Duration) -> bool {
+        let silence = self.alive.elapsed();
+        if silence < ASKED.min(limit / 4) {
+            return false;
+        }
         let process = world.process_at_rank(self.rank);
         if process.immediate_probe_with_tag(PONG).is_some() {
             let _: (u32, _) = process.receive_with_tag(PONG);
             (self.alive, self.is_asked) = (Instant::now(), false);
+            return false;
         }
-        if !self.is_asked && self.alive.elapsed() > ASKED {
+        if !self.is_asked {
             process.send_with_tag(&0u32, PING);
             self.is_asked = true;
         }
-        self.alive.elapsed() > timeout
+        silence > limit
     }
 }
 
 /// Carries the messages of one exchange, and answers with those that came.
 fn exchange(
     world: &SimpleCommunicator,
-    timeout: Duration,
+    limit: &Limit,
     mut messages: Vec<Vec<u32>>,
     answer: &Sender<Result<Vec<Vec<u32>>, usize>>,
     commands: &Receiver<Command>,
@@ -185,8 +208,7 @@ fn exchange(
                 return;
             }
             answer_pings(world);
-            let is_long = began.elapsed() > ASKED;
-            let lost = peers.iter_mut().position(|peer| is_long && peer.is_lost(world, timeout));
+            let lost = peers.iter_mut().position(|peer| peer.is_lost(world, limit.get()));
             if let Some(place) = lost {
                 let _ = answer.send(Err(peers[place].rank as usize));
                 // What moves to and from that rank never ends: nothing is left but to end the job.

@@ -144,7 +144,7 @@ fn invented() -> Result<PathBuf> {
     }
     let mut build = step::cargo("build");
     match program::is_built_with_tests() {
-        true => build.arg("--workspace").args(test::PROFILE).args(test::FEATURES),
+        true => build.arg("--workspace").args(test::PROFILE).args(test::features()),
         false => build.args(["--package", "cloze-evaluation"]),
     };
     let example = step::executable("build the pages' example", build.args(["--example", "pages"]), "pages")?;

@@ -30,6 +30,9 @@ struct Job {
     page: &'static str,
 }
 
+/// The beginning of a command line for several processes.
+const LAUNCHED: &str = "mpirun -n 4 cloze ";
+
 const fn job(to: &'static str, run: &'static str, page: &'static str) -> Job {
     Job { to, run, page }
 }
@@ -144,6 +147,11 @@ const THEMES: [Theme; 6] = [
             #[cfg(feature = "serve")]
             job("serve models over HTTP", "serve", "serve"),
             job("see which devices there are, and train on a GPU", "devices", "gpu"),
+            job(
+                "train on several machines",
+                "mpirun -n 4 cloze train configs/bert-mini-corpus.toml --set train.shards=8",
+                "ranks",
+            ),
         ],
     },
     Theme {
@@ -161,7 +169,7 @@ fn line(job: &Job, program: &Command) -> String {
         let names = job.run.split(' ');
         help::example(names.fold(program, |command, name| command.find_subcommand(name).unwrap_or(command)))
     };
-    let own = job.run.starts_with("cloze ").then(|| job.run.to_owned());
+    let own = ["cloze ", LAUNCHED].iter().any(|start| job.run.starts_with(start)).then(|| job.run.to_owned());
     own.or_else(example).unwrap_or_default()
 }
 
@@ -209,7 +217,10 @@ mod tests {
         for job in &jobs {
             assert!(root.join(format!("docs/src/use/{}.md", job.page)).is_file(), "{}", job.page);
             let words = shlex::split(&line(job, &program)).unwrap();
-            let words = words.into_iter().take_while(|word| word != "<" && word != ">");
+            let words = words
+                .into_iter()
+                .skip_while(|word| word != "cloze")
+                .take_while(|word| word != "<" && word != ">");
             let parsed = super::super::parser().try_get_matches_from(words);
             assert!(parsed.is_ok(), "{}: {}", job.to, parsed.unwrap_err());
         }

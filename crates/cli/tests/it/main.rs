@@ -40,6 +40,8 @@ mod program;
 mod prune;
 #[cfg(feature = "program")]
 mod ran;
+#[cfg(all(unix, feature = "mpi", feature = "flex"))]
+mod ranks;
 #[cfg(all(feature = "program", feature = "flex"))]
 mod reranking;
 #[cfg(feature = "program")]

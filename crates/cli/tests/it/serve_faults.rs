@@ -32,7 +32,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 #[test]
 fn a_full_queue_refuses_and_says_when_to_come_back() {
     let served = Served::start(&[models::ENCODER], &["--max-queue-tokens", "500"]);
-    let body = many(20_000);
+    let body = many(100_000);
     let long = served.begin(&body);
     until("its texts wait", || served.count("cloze_queue_tokens") > 500);
     let got = served.post("/embed", &json!({ "inputs": "a" }));

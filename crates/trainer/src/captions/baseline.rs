@@ -51,6 +51,10 @@ impl<M: Module> Extension<M> for Baseline {
         "baseline"
     }
 
+    fn follows_batches(&self) -> bool {
+        true
+    }
+
     fn after_update(&mut self, model: M, _: u64) -> M {
         self.advance();
         model

@@ -17,6 +17,12 @@ pub trait Extension<M: Module>: Send {
     /// Its name in checkpoints: letters, digits and hyphens, unique among the run's extensions.
     fn name(&self) -> &str;
 
+    /// Whether its state follows from the micro-batches that this process computes, and not from the model, its gradients and
+    /// the step alone. Other replicas would then have another state, so it needs a run in one process.
+    fn follows_batches(&self) -> bool {
+        false
+    }
+
     /// Changes the model before the first step of a run or a resumed run: the parameters are then those of the
     /// checkpoint, and [`restore`](Self::restore) has been called.
     ///
@@ -100,8 +106,13 @@ pub struct KeptState {
 /// The extensions of a run, in order.
 pub type Extensions<M> = Vec<Box<dyn Extension<M>>>;
 
-/// Rejects duplicate names, and names that are invalid in a checkpoint.
-pub(super) fn check<M: Module>(extensions: &Extensions<M>) -> Result<()> {
+/// Rejects duplicate names, names that are invalid in a checkpoint, and with several replicas state that is of one.
+pub(super) fn check<M: Module>(extensions: &Extensions<M>, n_replicas: usize) -> Result<()> {
+    let of_one = extensions.iter().find(|extension| n_replicas > 1 && extension.follows_batches());
+    if let Some(extension) = of_one {
+        let problem = "follows the examples that one process sees: train in one process".into();
+        return Err(TrainerError::Extension { name: extension.name().into(), problem });
+    }
     let mut names = BTreeSet::new();
     for name in extensions.iter().map(|extension| extension.name()) {
         let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');

@@ -337,8 +337,8 @@ impl<R: Recipe> Run<'_, R> {
             TrainerError::DeviceFailed { step, reason, .. } => (step, reason),
             TrainerError::Replicas { problem } => {
                 let kept = match self.training.newest_checkpoint().ok().flatten() {
-                    Some(step) => Kept::Checkpoint { step },
-                    None => Kept::Nothing,
+                    Some(step) => format!("the last checkpoint is that of step {step}: go on with --resume"),
+                    None => "there is no checkpoint yet: start again".into(),
                 };
                 return TrainerError::Replicas { problem: format!("{problem} in step {}; {kept}", made + 1) };
             }

@@ -113,7 +113,7 @@ impl<M: Module> Training<M> {
     ) -> Result<Self> {
         let Start { folder, device, optimizer: constants, data, precision, replicas, .. } = start;
         let Start { mut extensions, average, best, resume, ranks, .. } = start;
-        extension::check(&extensions)?;
+        extension::check(&extensions, replicas.size())?;
         kernels::check(&device, precision)?;
         if let Some(reason) = unfused(&device) {
             progress.note(&format!("warning: {reason}"));

@@ -123,6 +123,10 @@ impl<M: Module> Extension<M> for Rounding {
         "rounding"
     }
 
+    fn follows_batches(&self) -> bool {
+        self.seen.is_some()
+    }
+
     fn prepare(&mut self, model: M) -> Result<M> {
         if self.weights.is_empty() {
             self.weights = weights(&model, &self.targets);

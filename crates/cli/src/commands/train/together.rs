@@ -23,19 +23,21 @@ pub fn run(args: &Args, plan: &AnyPlan, options: RunOptions<'_>, ranks: Arc<Mpi>
     }
     let is_first = ranks.rank() == 0;
     say(format_args!("{} ranks on {}", ranks.size(), machines(ranks.hosts())));
-    let options = options.replicas(ranks);
-    if is_first {
-        return match once(args, plan, &options, StderrProgress::new())? {
-            Outcome::Done { model, .. } => print(&model),
-            Outcome::Stopped { step } => Err(stopped(step)),
-        };
-    }
-    let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let mut options = options.resume(false);
-    options.folder = scratch.path().join("run");
-    match plan.run(&options, &mut Silent)? {
-        Outcome::Done { .. } => Ok(()),
-        Outcome::Stopped { step } => Err(stopped(step)),
+    let mut options = options.replicas(ranks.clone());
+    let outcome = if is_first {
+        once(args, plan, &options, StderrProgress::new())?
+    } else {
+        let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
+        options = options.resume(false);
+        options.folder = scratch.path().join("run");
+        plan.run(&options, &mut Silent)?
+    };
+    // All end here, whether the run is done or stopped.
+    ranks.finish();
+    match outcome {
+        Outcome::Done { model, .. } if is_first => print(&model),
+        Outcome::Stopped { step } if is_first => Err(stopped(step)),
+        _ => Ok(()),
     }
 }
 

@@ -1,0 +1,226 @@
+//! Processes of `mpirun` that train one model. Left out, with a line, where there is no MPI.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A folder with the embedded data, where runs are made.
+struct Place(TempDir);
+
+/// A run of every kind of arithmetic that depends on who computes what: dropout, clipping, an average of weights.
+const SETS: [&str; 9] = [
+    "train.batch_size=8",
+    "train.shards=4",
+    "model.hidden_dropout=0.1",
+    "model.attention_dropout=0.1",
+    "optimizer.clip_norm=0.1",
+    "schedule.warmup_steps=2",
+    "average={ kind = \"ema\", decay = 0.9 }",
+    "eval.max_examples=8",
+    "log.every=1",
+];
+
+impl Place {
+    /// None without `mpirun`.
+    fn new() -> Option<Self> {
+        let has_mpi =
+            Command::new("mpirun").arg("--version").output().is_ok_and(|output| output.status.success());
+        if !has_mpi {
+            eprintln!("left out: there is no mpirun (Debian: openmpi-bin)");
+            return None;
+        }
+        let place = Self(tempfile::tempdir().unwrap());
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for file in ["configs/bert-tiny-sample.toml", "datasets/sotu.txt.zst"] {
+            let to = place.0.path().join(file);
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(repository.join(file), to).unwrap();
+        }
+        Some(place)
+    }
+
+    /// A command in the folder. On a test's machine there may be fewer cores than ranks, and no user but root.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.0.path()).env("RAYON_NUM_THREADS", "1");
+        for name in
+            ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"]
+        {
+            command.env(name, "1");
+        }
+        command
+    }
+
+    /// Training by `ranks` processes; by one without a launcher for 0.
+    fn training(&self, ranks: usize, out: &str, more: &[&str]) -> Command {
+        let program = env!("CARGO_BIN_EXE_cloze");
+        let mut command = match ranks {
+            0 => self.command(program),
+            _ => self.command("mpirun"),
+        };
+        if ranks > 0 {
+            command.args(["-n", &ranks.to_string(), program]);
+        }
+        command.args(["train", "configs/bert-tiny-sample.toml", "--out", out]);
+        let (sets, others): (Vec<&str>, Vec<&str>) = more.iter().partition(|set| set.contains('='));
+        command.args(SETS.into_iter().chain(sets).flat_map(|set| ["--set", set])).args(others);
+        command
+    }
+
+    #[track_caller]
+    fn train(&self, ranks: usize, out: &str, more: &[&str]) -> Output {
+        let output = self.training(ranks, out, more).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{ranks} ranks: {told}");
+        output
+    }
+
+    fn path(&self, out: &str, file: &str) -> PathBuf {
+        self.0.path().join(out).join(file)
+    }
+
+    fn file(&self, out: &str, file: &str) -> Vec<u8> {
+        fs::read(self.path(out, file)).unwrap()
+    }
+
+    /// Everything but times in a run's metrics.
+    fn metrics(&self, out: &str) -> Vec<serde_json::Value> {
+        let text = String::from_utf8(self.file(out, "metrics.jsonl")).unwrap();
+        let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let untimed = records.map(|mut record: serde_json::Value| {
+            let record_of = record.as_object_mut().unwrap();
+            for key in ["seconds", "tokens_per_second", "waiting"] {
+                record_of.remove(key);
+            }
+            record
+        });
+        untimed.collect()
+    }
+
+    #[track_caller]
+    fn assert_same(&self, out: &str, expected: &str, steps: u64) {
+        let checkpoint = format!("checkpoints/step-{steps:08}");
+        for file in ["model/model.safetensors", &format!("{checkpoint}/optimizer.safetensors"), "result.json"]
+        {
+            assert!(self.file(out, file) == self.file(expected, file), "{file} of {out} and {expected}");
+        }
+        assert_eq!(self.metrics(out), self.metrics(expected), "{out} and {expected}");
+    }
+}
+
+/// Waits for a file.
+#[track_caller]
+fn wait_for(path: &Path) {
+    let start = Instant::now();
+    while !path.exists() {
+        assert!(start.elapsed() < Duration::from_secs(120), "no {}", path.display());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The processes that a launcher has started on this machine.
+fn ranks_of(launcher: &Child) -> Vec<u32> {
+    let listed = Command::new("pgrep").args(["-P", &launcher.id().to_string()]).output().unwrap();
+    let text = String::from_utf8(listed.stdout).unwrap();
+    text.lines().filter_map(|line| line.trim().parse().ok()).collect()
+}
+
+#[track_caller]
+fn ended_within(mut child: Child, limit: Duration) -> Output {
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < limit, "still running after {limit:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// Any number of ranks trains the same weights, and writes the same files.
+#[test]
+fn ranks_end_with_the_bits_of_one_process() {
+    let Some(place) = Place::new() else { return };
+    for (name, more) in [("adamw", "train.steps=3"), ("lamb", "optimizer.algorithm=lamb")] {
+        let sets = ["train.steps=3", more];
+        place.train(0, name, &sets);
+        let all: &[usize] = if name == "adamw" { &[1, 2, 3, 4] } else { &[2] };
+        for ranks in all {
+            let out = format!("{name}-{ranks}");
+            place.train(*ranks, &out, &sets);
+            place.assert_same(&out, name, 3);
+        }
+    }
+}
+
+/// A rank that is killed ends the job, and another number of ranks resumes it.
+#[test]
+fn a_killed_rank_ends_the_job_and_others_resume_it() {
+    let Some(place) = Place::new() else { return };
+    let sets = ["train.steps=60", "checkpoint.every=2", "eval.every=60"];
+    place.train(0, "whole", &sets);
+    let mut training = place.training(2, "killed", &sets);
+    let mut launcher = training.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&place.path("killed", "checkpoints/step-00000002"));
+    let victim = ranks_of(&launcher)[1];
+    assert!(Command::new("kill").args(["-9", &victim.to_string()]).status().unwrap().success());
+    assert!(launcher.try_wait().unwrap().is_none(), "the run was over before the kill");
+    let output = ended_within(launcher, Duration::from_secs(10));
+    assert!(!output.status.success());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("error: training with other replicas stopped: rank 1 on "), "{told}");
+    assert!(told.contains("; the last checkpoint is that of step "), "{told}");
+    place.train(4, "killed", &[&sets[..], &["--resume"]].concat());
+    place.assert_same("killed", "whole", 60);
+}
+
+/// A signal to any rank stops all after the same step.
+#[test]
+fn a_signal_to_one_rank_stops_all() {
+    let Some(place) = Place::new() else { return };
+    let sets = ["train.steps=40", "checkpoint.every=2", "eval.every=40"];
+    place.train(0, "whole", &sets);
+    let mut training = place.training(2, "stopped", &sets);
+    let launcher = training.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&place.path("stopped", "checkpoints/step-00000002"));
+    let second = ranks_of(&launcher)[1];
+    assert!(Command::new("kill").args(["-TERM", &second.to_string()]).status().unwrap().success());
+    let output = ended_within(launcher, Duration::from_secs(20));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("stopped after step "), "{told}");
+    place.train(3, "stopped", &[&sets[..], &["--resume"]].concat());
+    place.assert_same("stopped", "whole", 40);
+}
+
+/// A rank that is stopped is noticed after the time-out.
+#[test]
+fn a_silent_rank_is_named() {
+    let Some(place) = Place::new() else { return };
+    let sets = ["train.steps=400", "checkpoint.every=2", "eval.every=400", "ranks.timeout=1"];
+    let mut training = place.training(3, "silent", &sets);
+    let launcher = training.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&place.path("silent", "checkpoints/step-00000002"));
+    let last = ranks_of(&launcher)[2];
+    assert!(Command::new("kill").args(["-STOP", &last.to_string()]).status().unwrap().success());
+    let output = ended_within(launcher, Duration::from_secs(20));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("error: training with other replicas stopped: rank 2 on "), "{told}");
+}
+
+/// What ranks must have in common is checked before the first step, and told by one of them.
+#[test]
+fn ranks_that_differ_are_told_apart() {
+    let Some(place) = Place::new() else { return };
+    let mut training = place.training(1, "different", &["train.steps=3"]);
+    let program = env!("CARGO_BIN_EXE_cloze");
+    training.args([":", "-n", "1", program, "train", "configs/bert-tiny-sample.toml", "--out", "different"]);
+    training.args(SETS.iter().chain(&["train.steps=4"]).flat_map(|set| ["--set", *set]));
+    let output = training.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    let told: Vec<&str> = told.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(
+        told,
+        ["error: training with other replicas needs one configuration: rank 1 has another than rank 0"]
+    );
+}
