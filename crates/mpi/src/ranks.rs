@@ -123,9 +123,13 @@ impl Replicas for Mpi {
         let received = answered.recv().map_err(|_| gone())?;
         received.map_err(|rank| {
             let _ = self.lost.set(rank);
-            let problem = format!("stopped: rank {rank} on {} gives no sign of life", self.hosts[rank]);
+            let problem = format!("stopped: {} gives no sign of life", self.name(rank));
             TrainerError::Replicas { problem }
         })
+    }
+
+    fn name(&self, rank: usize) -> String {
+        format!("rank {rank} on {}", self.hosts[rank])
     }
 
     fn wait_at_most(&self, limit: Duration) {

@@ -94,7 +94,7 @@ mod tests {
             for pair in cuts.windows(2) {
                 sums.push(Tensor::<1>::from_data(&values[pair[0]..pair[1]], &device));
             }
-            sums.parts().unwrap().into_data().to_vec::<f32>().unwrap()
+            sums.parts().unwrap().into_data().iter::<f32>().collect::<Vec<f32>>()
         };
         let whole = sums(&[0, 100_000]);
         assert_eq!(whole, sums(&[0, SquaredSums::PIECE, 3 * SquaredSums::PIECE, 100_000]));

@@ -9,6 +9,7 @@
 //! [`checkpoint`] and [`run_folder`] are components that custom loops can use too.
 
 mod average;
+mod balance;
 mod best_model;
 pub mod checkpoint;
 mod extension;

@@ -27,6 +27,11 @@ pub trait Replicas: Debug + Send + Sync {
     /// [`TrainerError::Replicas`](crate::TrainerError::Replicas) if another replica cannot be reached.
     fn exchange(&self, messages: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>>;
 
+    /// A replica's name in messages.
+    fn name(&self, rank: usize) -> String {
+        format!("rank {rank}")
+    }
+
     /// Sets for how long another replica may give no sign of life before an exchange fails. By default nothing: an
     /// implementation may have no such limit.
     fn wait_at_most(&self, _limit: Duration) {}

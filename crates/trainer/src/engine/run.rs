@@ -1,5 +1,6 @@
 //! A run: the steps of a recipe, with metrics, evaluations, checkpoints and the exported model.
 
+use super::balance;
 use super::best_model::BestModel;
 use super::checkpoint::Best;
 use super::failure::{Kept, guarded};
@@ -214,6 +215,7 @@ impl<R: Recipe> Run<'_, R> {
         let (state, share) = (&self.training.state, self.training.share());
         let position = Position { step: state.step, cursor: state.cursor, share };
         let mut data = self.recipe.steps(position);
+        let (replicas, mut computed) = (&*options.replicas, Duration::ZERO);
         let start = Instant::now();
         let mut meter = Meter::new(start);
         let mut since_log = Since::new(start);
@@ -224,6 +226,10 @@ impl<R: Recipe> Run<'_, R> {
             let Some(batches) = data.next() else { break };
             let batches = batches?;
             drop(waiting);
+            if replicas.size() > 1 && self.training.state.step == first {
+                let own = batches.of(share).0.batches.len();
+                balance::of_shards(replicas, own)?.iter().for_each(|line| progress.note(line));
+            }
             let waited = wait.elapsed();
             let is_own = self.step(&batches)?;
             drop(span);
@@ -252,8 +258,13 @@ impl<R: Recipe> Run<'_, R> {
             progress.step(&Status { step, steps, loss, learning_rate, pace, unit: settings.unit });
 
             let stopping = is_stopped(options)?;
+            computed += self.training.last.as_ref().map_or(Duration::ZERO, |last| last.computed);
             if is_logged {
                 self.log_training(since_log.take())?;
+                if replicas.size() > 1 {
+                    let took = std::mem::take(&mut computed);
+                    balance::of_speed(replicas, took)?.iter().for_each(|line| progress.note(line));
+                }
             }
             let is_best = settings.is_evaluated_after(step) && self.evaluate(progress)?;
             let keep = &settings.checkpoint;

@@ -17,6 +17,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
 use cloze_ops::{Precision, on_awake_cores, with_precision};
+use std::time::{Duration, Instant};
 use tracing::trace_span;
 
 /// Separates the random stream of dropout masks from all others of a seed.
@@ -31,6 +32,8 @@ pub struct StepReport {
     pub grad_norm: f64,
     /// Whether the parameters were updated: not if a loss or a gradient was not finite.
     pub updated: bool,
+    /// How long this replica computed, without waiting for others; zero for one that is alone.
+    pub computed: Duration,
 }
 
 /// The settings of a step.
@@ -144,13 +147,13 @@ pub(super) fn extended_step<O: Objective>(
         None => alone(objective, model, batches, device, config, hooks),
         Some(team) => together(objective, model, batches, device, config, hooks, team),
     };
-    let Computed { losses, gradients, grad_norm } = match computed {
+    let Computed { losses, gradients, grad_norm, took } = match computed {
         Ok(computed) => computed,
         Err(error) => return (model, Err(error)),
     };
     let _update = trace_span!("update").entered();
     let updated = grad_norm.is_finite() && losses.iter().all(|loss| loss.is_finite());
-    let report = StepReport { losses, grad_norm, updated };
+    let report = StepReport { losses, grad_norm, updated, computed: took };
     if !updated {
         return (hooks.after_skip(model, config.step), Ok(report));
     }
@@ -176,6 +179,8 @@ struct Computed {
     losses: Vec<f64>,
     gradients: Summed,
     grad_norm: f64,
+    /// Of the replica's own work, if there are others.
+    took: Duration,
 }
 
 /// Gradients summed over all micro-batches of a step.
@@ -201,7 +206,7 @@ fn alone<O: Objective>(
         let gradients = total(&model, sum);
         let gradients = hooks.on_gradients(&model, gradients, config.step);
         let grad_norm = gradients::global_norm(&model, &gradients) / config.loss_scale;
-        Ok(Computed { losses, gradients: Summed::Whole(gradients), grad_norm })
+        Ok(Computed { losses, gradients: Summed::Whole(gradients), grad_norm, took: Duration::ZERO })
     });
     (model, computed)
 }
@@ -220,6 +225,7 @@ fn together<O: Objective>(
         Ok(weights) => weights,
         Err(error) => return (model, Err(error)),
     };
+    let start = Instant::now();
     // Only this part is a thread's of the pool, as none of them may wait for another replica.
     let (model, computed) = on_awake_cores(device, || {
         let computed = guarded(config.step, || {
@@ -228,6 +234,7 @@ fn together<O: Objective>(
         });
         (model, computed)
     });
+    let took = start.elapsed();
     let computed = guarded(config.step, || {
         let (losses, sum) = computed?;
         let losses = gather_numbers(team.replicas, &losses)?.concat();
@@ -236,11 +243,11 @@ fn together<O: Objective>(
         let own = team.sum(&model, sum)?;
         if team.divides_update {
             let grad_norm = team.norm(&own, &inner)? / config.loss_scale;
-            return Ok(Computed { losses, gradients: Summed::Slice(own), grad_norm });
+            return Ok(Computed { losses, gradients: Summed::Slice(own), grad_norm, took });
         }
         let gradients = hooks.on_gradients(&model, team.whole(own, &inner)?, config.step);
         let grad_norm = gradients::global_norm(&model, &gradients) / config.loss_scale;
-        Ok(Computed { losses, gradients: Summed::Whole(gradients), grad_norm })
+        Ok(Computed { losses, gradients: Summed::Whole(gradients), grad_norm, took })
     });
     (model, computed)
 }
@@ -266,7 +273,7 @@ impl Ahead {
         let losses = total_losses(self.losses.read(), n_terms);
         let grad_norm = self.squares.map_or(0.0, gradients::norm_of);
         let updated = grad_norm.is_finite() && losses.iter().all(|loss| loss.is_finite());
-        StepReport { losses, grad_norm, updated }
+        StepReport { losses, grad_norm, updated, computed: Duration::ZERO }
     }
 }
 

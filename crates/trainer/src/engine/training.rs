@@ -364,6 +364,10 @@ impl<M: Module> Training<M> {
     /// it, whole: it does not depend on the number of replicas.
     pub fn checkpoint(&mut self, keep_last: usize, best: Option<u64>) -> Result<()> {
         let _checkpoint = tracing::trace_span!("checkpoint").entered();
+        if self.replicas.size() > 1 {
+            let hash = ("set of weights", hash(self.model()));
+            shared_state::check_same(&*self.replicas, &[hash])?;
+        }
         self.state.average = self.average.as_ref().map_or_else(Vec::new, Average::state);
         self.state.extensions = extension::states(&self.extensions);
         let optimizer = match &self.slices {
@@ -405,6 +409,15 @@ fn facts(folder: &RunFolder, data: &str, kernel: &str, kernels: RankKernels) -> 
         ("set of training data", data.to_owned()),
         ("matrix kernel (see `ranks.kernels`)", kernel),
     ])
+}
+
+/// A hash of a model's parameters.
+fn hash<M: Module>(model: &M) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for tensor in weights::on_device(model).values() {
+        hasher.update(&tensor.to_data().bytes());
+    }
+    hasher.finalize().to_hex().to_string()
 }
 
 /// Who sums and updates which of a model's parameters.
@@ -467,7 +480,7 @@ mod tests {
     }
 
     /// A run of the model before its first step, with what it needs to go on.
-    fn begin(folder: &std::path::Path) -> (Training<Linear>, RunSettings) {
+    fn begin(folder: &Path) -> (Training<Linear>, RunSettings) {
         let mut settings = RunSettings::new("test", 100, 0.1);
         settings.optimizer.clip_norm = 1.5;
         let device = Device::flex().autodiff();
@@ -487,6 +500,7 @@ mod tests {
             average: None,
             best: None,
             resume: false,
+            ranks: RanksSection::default(),
         };
         let changed = |path| TrainerError::ExamplesChanged { checkpoint: path };
         (Training::begin(start, model, changed, &mut Silent).unwrap(), settings)
@@ -510,6 +524,7 @@ mod tests {
         batches: &[[f32; 2]],
     ) -> Result<()> {
         let constants = training.constants(settings);
+        let batches = MicroBatches { first: 0, batches };
         training.step(&Squares, batches, constants, CursorState::default(), way, false)
     }
 
