@@ -7,11 +7,13 @@
 the vocabulary projection at masked positions only, torch.compile. `bf16` is under autocast.
 
 Prints one JSON line with the median and the process's peak memory. Threads are torch's default; set
-OMP_NUM_THREADS to choose.
+OMP_NUM_THREADS to choose. Under `torchrun` the processes share the batch (DistributedDataParallel with gloo), and the
+first one prints.
 """
 
 import contextlib
 import json
+import os
 import resource
 import statistics
 import sys
@@ -23,6 +25,10 @@ from torch import nn
 
 peer, preset, batch, length, vocab, steps, precision = sys.argv[1:]
 batch, length, vocab, steps = int(batch), int(length), int(vocab), int(steps)
+ranks = int(os.environ.get("WORLD_SIZE", 1))
+if ranks > 1:
+    torch.distributed.init_process_group("gloo")
+    batch //= ranks
 layers, width = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512),
                  "base": (12, 768), "large": (24, 1024)}[preset]
 heads = max(width // 64, 1)
@@ -92,6 +98,9 @@ else:
     def forward():
         return compiled(ids, segments, masked, labels, pairs)
 
+if ranks > 1:
+    model = compiled = nn.parallel.DistributedDataParallel(model)
+
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, eps=1e-6, weight_decay=0.01, fused=True)
 mixed = torch.autocast("cpu", torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
 times = []
@@ -106,6 +115,7 @@ for step in range(steps + 2):
     if step >= 2:
         times.append((time.perf_counter() - start) * 1e3)
 median = statistics.median(times)
-print(json.dumps({"ms": round(median, 2), "per_s": round(batch * length / median * 1e3, 1),
-                  "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1),
-                  "loss": loss.item()}))
+if ranks == 1 or torch.distributed.get_rank() == 0:
+    print(json.dumps({"ms": round(median, 2), "per_s": round(ranks * batch * length / median * 1e3, 1),
+                      "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1),
+                      "loss": loss.item()}))

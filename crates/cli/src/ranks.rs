@@ -15,9 +15,11 @@ use cloze_mpi::Launched;
 use cloze_mpi::Mpi;
 use cloze_mpi::launched;
 #[cfg(feature = "mpi")]
-use cloze_trainer::engine::replicas::Replicas;
+use cloze_trainer::engine::replicas::{Replicas, bytes_of, words_of};
 #[cfg(feature = "mpi")]
 use cloze_trainer::metrics::standard_error;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 #[cfg(not(feature = "mpi"))]
 use crate::failure::WrongUsage;
@@ -80,6 +82,65 @@ pub fn n_cores(allowed: usize) -> usize {
         return (cores.cpus().len() / ranks.n_beside()).clamp(1, allowed);
     }
     allowed
+}
+
+/// The results of `work` for consecutive parts of `items`, one by each process, in order. None if there is one process, or if a
+/// part fails: the caller then does all of it, and meets the failure itself.
+pub fn shared<I: Serialize>(
+    items: impl FnOnce() -> Vec<I>,
+    work: impl Fn(&[I]) -> Option<Vec<u32>>,
+) -> Result<Option<Vec<Vec<u32>>>> {
+    #[cfg(feature = "mpi")]
+    if let Some(ranks) = all() {
+        let items = items();
+        let (n, size) = (items.len(), ranks.size());
+        let part = |rank: usize| &items[n * rank / size..n * (rank + 1) / size];
+        let told = |rank: usize| Ok(words_of(&serde_json::to_vec(part(rank))?));
+        let mut messages = vec![Vec::new()];
+        messages.extend((1..size).map(told).collect::<Result<Vec<_>>>()?);
+        ranks.exchange(messages)?;
+        let own = work(part(0));
+        let mut results = vec![own];
+        let received = ranks.exchange(vec![Vec::new(); size])?.into_iter().skip(1);
+        results.extend(received.map(|mut message| (message.pop() == Some(1)).then_some(message)));
+        return Ok(results.into_iter().collect());
+    }
+    let _ = (items, work);
+    Ok(None)
+}
+
+/// Does the parts that the first process hands out, until it has no more. Returns whether this process only helps: not the
+/// first one, nor one that is alone.
+pub fn helps<I: DeserializeOwned>(work: impl Fn(&[I]) -> Option<Vec<u32>>) -> Result<bool> {
+    #[cfg(feature = "mpi")]
+    if let Some(ranks) = all().filter(|ranks| ranks.rank() > 0) {
+        let nothing = || vec![Vec::new(); ranks.size()];
+        loop {
+            let told = ranks.exchange(nothing())?.swap_remove(0);
+            if told.is_empty() {
+                return Ok(true);
+            }
+            let items: Vec<I> = serde_json::from_slice(&bytes_of(&told))?;
+            // The last word says whether there is a result.
+            let result = work(&items);
+            let is_there = u32::from(result.is_some());
+            let mut messages = nothing();
+            messages[0] = result.unwrap_or_default();
+            messages[0].push(is_there);
+            ranks.exchange(messages)?;
+        }
+    }
+    let _ = work;
+    Ok(false)
+}
+
+/// Lets the other processes go, which help until then.
+pub fn done() -> Result<()> {
+    #[cfg(feature = "mpi")]
+    if let Some(ranks) = all() {
+        ranks.exchange(vec![Vec::new(); ranks.size()])?;
+    }
+    Ok(())
 }
 
 /// Leaves the other processes at the end of a command. The error is told here, so that many processes tell it once.

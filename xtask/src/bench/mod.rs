@@ -17,6 +17,7 @@ mod load;
 pub mod measure;
 mod objectives;
 pub mod processor;
+mod ranks;
 mod recompute;
 mod records;
 pub mod report;
@@ -54,6 +55,8 @@ enum What {
     Train(measure::Rounds),
     /// Steps of ELECTRA, XLNet and BART beside those of transformers' classes.
     Steps(measure::Rounds),
+    /// Training by two processes beside one, and beside PyTorch's DistributedDataParallel. Needs Open MPI.
+    Ranks(measure::Rounds),
     /// Models of images beside transformers': training steps, and a ViT-B/16's answers.
     Images(measure::Rounds),
     /// Sentence embeddings beside PyTorch's and ONNX Runtime's.
@@ -114,6 +117,7 @@ pub fn run(args: &Args) -> Result<()> {
     match &args.what {
         Some(What::Train(args)) => train::run(args),
         Some(What::Steps(args)) => steps::run(args),
+        Some(What::Ranks(args)) => ranks::run(args),
         Some(What::Images(args)) => images::run(args),
         Some(What::Infer(args)) => infer::run(args),
         Some(What::Inspect(args)) => inspect::run(args),

@@ -21,10 +21,11 @@ use crate::answers::AnswerArgs;
 use crate::compute::Compute;
 use crate::failure::{WrongUsage, by_option};
 use crate::input::{Asked, Input, InputArgs, Row, TEXT};
-use crate::lines::{BATCH, Batch, Lines, Longer};
+use crate::lines::{BATCH, Batch, Line, Lines, Longer};
 use crate::model;
 use crate::output::say;
 use crate::progress::Progress;
+use crate::ranks;
 use crate::rows::RowFormat;
 use sink::Sink;
 
@@ -184,6 +185,13 @@ enum Format {
     Npy,
 }
 
+impl Args {
+    /// Whether texts are embedded, each with one vector.
+    pub fn is_of_lines(&self) -> bool {
+        self.images.is_none() && !self.tokens
+    }
+}
+
 pub fn run(args: &Args) -> Result<()> {
     let reads_images = is_image_model(&model::folder(&args.model)?);
     let wrong = |problem: &str| Err(WrongUsage::new(anyhow!("{}: {problem}", args.model)).into());
@@ -218,6 +226,16 @@ fn run_on_lines(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
     args.input.check()?;
     let embedder = Embedder::load(&model::folder(&args.model)?, config, &device).map_err(by_option)?;
+    let part = |texts: &[(String, bool)]| {
+        let texts: Vec<Sequence<'_>> = texts.iter().map(|(text, goes_on)| sequence(text, *goes_on)).collect();
+        let embeddings = args.compute.run(|| embedder.embed_sequences(&texts)).ok()?;
+        let mut words = vec![embeddings.truncated() as u32];
+        words.extend(embeddings.values.iter().map(|value| value.to_bits()));
+        Some(words)
+    };
+    if ranks::helps(part)? {
+        return Ok(());
+    }
     let ranges = args.calibrate.as_deref().map(|path| ranges(args, path, &embedder)).transpose()?;
     let mut input = args.input.open(asked(Longer::Cut))?;
     let mut sink = Sink::new(args, &input, embedder.width(), ranges)?;
@@ -228,16 +246,28 @@ fn run_on_lines(args: &Args) -> Result<()> {
         if rows.is_empty() {
             break;
         }
-        let embed = |texts: &[Sequence]| args.compute.run(|| embedder.embed_sequences(texts));
-        let (embeddings, failed) = embedded(&mut input, &mut rows, embed)?;
-        sink.write(&rows, &embeddings.values)?;
-        if let Some(error) = failed {
-            return Err(error);
+        let owned = |line: Line<'_>| (line.text.to_owned(), line.goes_on);
+        if let Some(parts) = ranks::shared(|| rows.iter().map(|row| owned(row.line())).collect(), part)? {
+            let mut values = Vec::with_capacity(rows.len() * embedder.width());
+            for part in parts {
+                let (n_truncated, bits) = part.split_first().unwrap_or((&0, &[]));
+                truncated += *n_truncated as usize;
+                values.extend(bits.iter().map(|bits| f32::from_bits(*bits)));
+            }
+            sink.write(&rows, &values)?;
+        } else {
+            let embed = |texts: &[Sequence]| args.compute.run(|| embedder.embed_sequences(texts));
+            let (embeddings, failed) = embedded(&mut input, &mut rows, embed)?;
+            sink.write(&rows, &embeddings.values)?;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            truncated += embeddings.truncated();
         }
         count += rows.len();
-        truncated += embeddings.truncated();
         progress.show(count, None);
     }
+    ranks::done()?;
     progress.finish();
     if truncated > 0 {
         say(format_args!(
@@ -306,6 +336,11 @@ fn asked(longer: Longer) -> Asked {
         default: RowFormat::Lines,
         longer,
     }
+}
+
+/// A text, or the beginning of one that goes on.
+fn sequence(text: &str, goes_on: bool) -> Sequence<'_> {
+    Line { text, goes_on }.into()
 }
 
 /// The texts of rows.

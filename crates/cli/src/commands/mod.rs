@@ -138,7 +138,11 @@ impl Command {
 
     /// Whether processes that a launcher has started can do the command together.
     pub fn can_be_shared(&self) -> bool {
-        matches!(self, Self::Train(_))
+        match self {
+            Self::Train(_) | Self::Predict(_) | Self::Translate(_) => true,
+            Self::Embed(args) => args.is_of_lines(),
+            _ => false,
+        }
     }
 
     /// Whether the main thread only waits for others, so that it should not be one of the thread pool's.

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use anyhow::{Result, anyhow};
 use burn::tensor::Device;
 use clap::builder::RangedU64ValueParser;
+use cloze_trainer::engine::replicas::{bytes_of, words_of};
 use cloze_trainer::finetune::{Advance, InputKey, Predicted, Predictor};
 use cloze_trainer::images::{ImagePredictor, is_image_model};
 use indicatif::HumanCount;
@@ -18,6 +19,7 @@ use crate::lines::{BATCH, Longer};
 use crate::model;
 use crate::output::say;
 use crate::progress::Progress;
+use crate::ranks;
 use crate::rows::RowFormat;
 
 /// Predict with a fine-tuned model for each row of a table or of JSON lines.
@@ -82,6 +84,15 @@ pub fn run(args: &Args) -> Result<()> {
     args.input.check()?;
     let predictor = AnyPredictor::open(args, &device)?;
     let keys = predictor.input_keys();
+    let part = |lines: &[String]| {
+        let asked: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let predicted = args.compute.run(|| predictor.predict(&asked, &mut |_| ())).ok()?;
+        let words = || Some(words_of(&serde_json::to_vec(&(predicted.truncated, &predicted.values)).ok()?));
+        predicted.refused.is_none().then(words)?
+    };
+    if ranks::helps(part)? {
+        return Ok(());
+    }
     let mut input = args.input.open(Asked {
         fields: keys,
         expected: predictor.input(),
@@ -107,6 +118,15 @@ pub fn run(args: &Args) -> Result<()> {
         };
         // The rows after one that the model refuses are predicted in turn, if unusable rows are skipped.
         let mut done = 0;
+        for words in ranks::shared(|| lines.clone(), part)?.into_iter().flatten() {
+            let (n_truncated, values): (usize, Vec<Value>) = serde_json::from_slice(&bytes_of(&words))?;
+            for (row, value) in rows[done..].iter().zip(&values) {
+                answers.write(row, value)?;
+            }
+            done += values.len();
+            truncated += n_truncated;
+        }
+        answers.flush()?;
         while done < rows.len() {
             let asked: Vec<&str> = lines[done..].iter().map(String::as_str).collect();
             let predicted = args.compute.run(|| predictor.predict(&asked, &mut *advanced))?;
@@ -124,6 +144,7 @@ pub fn run(args: &Args) -> Result<()> {
         count += rows.len();
         bytes += of_batch;
     }
+    ranks::done()?;
     progress.finish();
     if truncated > 0 {
         say(format_args!(

@@ -9,16 +9,18 @@ use cloze_model::generate::{self, BeamSearch, LengthPenalty, Search};
 use cloze_model::huggingface::DecodeOptions;
 use cloze_tokenizer::{Error, Sequence};
 use cloze_trainer::TrainerError;
+use cloze_trainer::engine::replicas::{bytes_of, words_of};
 use cloze_trainer::translate::{TranslateConfig, Translation, Translator};
 use indicatif::HumanCount;
 use serde_json::{Value, json};
 
 use crate::compute::Compute;
 use crate::failure::by_option;
-use crate::lines::{self, BATCH, Batch, Lines, Longer};
+use crate::lines::{self, BATCH, Batch, Line, Lines, Longer};
 use crate::model;
 use crate::output::{Output, say};
 use crate::progress::Progress;
+use crate::ranks;
 
 /// Translate lines of text on standard input.
 ///
@@ -179,12 +181,45 @@ pub fn run(args: &Args) -> Result<()> {
     let folder = model::folder(&args.model)?;
     let translator = Translator::load_with(&folder, config, &device, |search| args.change(search));
     let translator = translator.map_err(by_option)?;
+    // The lines of texts, each with its number.
+    let part = |texts: &[(usize, String, bool)]| {
+        let sequences: Vec<Sequence<'_>> =
+            texts.iter().map(|(_, text, goes_on)| Line { text, goes_on: *goes_on }.into()).collect();
+        let prefixes = vec![args.prefix.as_deref().unwrap_or_default(); texts.len()];
+        let translations = translator.translate(&sequences, &prefixes).ok()?;
+        let mut lines = format!("{}\n", translations.truncated);
+        args.compute.run(|| {
+            for ((number, text, _), translations) in texts.iter().zip(translations) {
+                for line in printed(args, *number, text, &translations.ok()?) {
+                    lines += &format!("{line}\n");
+                }
+            }
+            Some(())
+        })?;
+        Some(words_of(lines.as_bytes()))
+    };
+    if ranks::helps(part)? {
+        return Ok(());
+    }
     let mut output = Output::new();
     let mut progress = Progress::new("lines", io::stdout().is_terminal());
     let (mut count, mut truncated) = (0, 0);
     let mut lines = Lines::stdin(args.max_line_bytes, Longer::Cut);
     let mut batch = Batch::default();
     while lines.read(BATCH, &mut batch)? {
+        let owned = |(number, line): (usize, Line<'_>)| (number, line.text.to_owned(), line.goes_on);
+        if let Some(parts) = ranks::shared(|| batch.numbered().map(owned).collect(), part)? {
+            for words in parts {
+                let lines = String::from_utf8(bytes_of(&words))?;
+                let (n_truncated, lines) = lines.split_once('\n').unwrap_or_default();
+                truncated += n_truncated.parse::<usize>()?;
+                output.bytes(lines.as_bytes())?;
+            }
+            output.flush()?;
+            count += batch.len();
+            progress.show(count, None);
+            continue;
+        }
         let texts: Vec<Sequence> = batch.iter().map(Sequence::from).collect();
         let mut failed = None;
         let mut good = &texts[..];
@@ -218,6 +253,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
         count += batch.len();
     }
+    ranks::done()?;
     progress.finish();
     if truncated > 0 {
         say(format_args!(
@@ -231,13 +267,15 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn print(args: &Args, output: &mut Output, number: usize, source: &str, all: &[Translation]) -> Result<()> {
-    if args.json {
-        return output.line(json(source, all));
+    printed(args, number, source, all).into_iter().try_for_each(|line| output.line(line))
+}
+
+/// What is printed of a text's translations.
+fn printed(args: &Args, number: usize, source: &str, all: &[Translation]) -> Vec<String> {
+    match args.json {
+        true => vec![json(source, all).to_string()],
+        false => all.iter().map(|translation| plain(translation, args.n_best.map(|_| number))).collect(),
     }
-    for translation in all {
-        output.line(plain(translation, args.n_best.map(|_| number)))?;
-    }
-    Ok(())
 }
 
 /// The translation on one line, with its number and score in an n-best list, and with its alignment.

@@ -1,5 +1,6 @@
 //! Processes of `mpirun` that train one model. Left out, with a line, where there is no MPI.
 
+use crate::library::{at, models};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -150,6 +151,45 @@ fn ranks_end_with_the_bits_of_one_process() {
             let out = format!("{name}-{ranks}");
             place.train(*ranks, &out, &sets);
             place.assert_same(&out, name, 3);
+        }
+    }
+}
+
+/// Lines are shared out, and answered as one process answers them, in order.
+#[test]
+fn lines_are_answered_as_by_one_process() {
+    let Some(place) = Place::new() else { return };
+    let line = |i: usize| format!("the old man {} sat by the sea, {} times", "very ".repeat(i * 7 % 40), i);
+    let texts: String = (0..3_000).map(|i| if i % 97 == 0 { "\n".into() } else { line(i) + "\n" }).collect();
+    fs::write(place.0.path().join("texts.txt"), texts).unwrap();
+    for (model, command, more) in [
+        (models::ENCODER, "embed", &[][..]),
+        (models::ENCODER, "embed", &["--format", "npy"]),
+        (models::CLASSIFIER, "predict", &["--input-format", "lines"]),
+        (models::TRANSLATOR, "translate", &["--max-new", "8"]),
+    ] {
+        let answers = |ranks: usize| {
+            let mut asked = match ranks {
+                0 => place.command(env!("CARGO_BIN_EXE_cloze")),
+                _ => place.command("mpirun"),
+            };
+            if ranks > 0 {
+                asked.args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_cloze")]);
+            }
+            asked.args([command, "--model"]).arg(at(model)).args(more);
+            let n_lines = if command == "translate" { 60 } else { 3_000 };
+            let all = fs::read_to_string(place.0.path().join("texts.txt")).unwrap();
+            let some: String = all.split_inclusive('\n').take(n_lines).collect();
+            fs::write(place.0.path().join("some.txt"), some).unwrap();
+            asked.stdin(fs::File::open(place.0.path().join("some.txt")).unwrap());
+            let output = asked.output().unwrap();
+            assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+            output.stdout
+        };
+        let expected = answers(0);
+        assert!(expected.len() > 1_000, "{command}");
+        for ranks in [2, 3] {
+            assert!(answers(ranks) == expected, "{command} {more:?} by {ranks} ranks");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What replicas tell one another, as words of 32 bits.
 
-use super::replicas::Replicas;
+use super::replicas::{Replicas, bytes_of, words_of};
 use crate::Result;
 
 /// Every replica's message to all others, in order of ranks.
@@ -35,28 +35,9 @@ pub(super) fn from_first(replicas: &dyn Replicas, told: Option<Vec<u8>>) -> Resu
     if replicas.size() <= 1 {
         return Ok(told.unwrap_or_default());
     }
-    let message = told.map_or_else(Vec::new, |bytes| packed(&bytes));
+    let message = told.map_or_else(Vec::new, |bytes| words_of(&bytes));
     let mut all = gather(replicas, message)?;
-    Ok(unpacked(&all.swap_remove(0)))
-}
-
-/// Bytes after their number.
-pub(super) fn packed(bytes: &[u8]) -> Vec<u32> {
-    let (whole, rest) = bytes.as_chunks::<4>();
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    let of_bytes =
-        whole.iter().chain((!rest.is_empty()).then_some(&last)).map(|four| u32::from_le_bytes(*four));
-    words(bytes.len() as u64).into_iter().chain(of_bytes).collect()
-}
-
-/// The bytes of a message.
-pub(super) fn unpacked(message: &[u32]) -> Vec<u8> {
-    let Some(([low, high], words)) = message.split_first_chunk() else { return Vec::new() };
-    let n = u64::from(*low) | u64::from(*high) << 32;
-    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    bytes.truncate(n as usize);
-    bytes
+    Ok(bytes_of(&all.swap_remove(0)))
 }
 
 fn words(number: u64) -> [u32; 2] {
@@ -72,9 +53,9 @@ mod tests {
     fn bytes_survive_any_length() {
         for n in 0..10u8 {
             let bytes: Vec<u8> = (1..=n).collect();
-            assert_eq!(unpacked(&packed(&bytes)), bytes);
+            assert_eq!(bytes_of(&words_of(&bytes)), bytes);
         }
-        assert_eq!(unpacked(&[]), [0u8; 0]);
+        assert_eq!(bytes_of(&[]), [0u8; 0]);
         assert_eq!(from_first(&Alone, Some(vec![1, 2, 3])).unwrap(), [1, 2, 3]);
     }
 

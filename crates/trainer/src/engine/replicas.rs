@@ -87,6 +87,26 @@ impl Default for Share {
     }
 }
 
+/// A message of bytes, after their number.
+pub fn words_of(bytes: &[u8]) -> Vec<u32> {
+    let (whole, rest) = bytes.as_chunks::<4>();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    let of_bytes =
+        whole.iter().chain((!rest.is_empty()).then_some(&last)).map(|four| u32::from_le_bytes(*four));
+    let n = bytes.len() as u64;
+    [n as u32, (n >> 32) as u32].into_iter().chain(of_bytes).collect()
+}
+
+/// The bytes of a message from [`words_of`].
+pub fn bytes_of(message: &[u32]) -> Vec<u8> {
+    let Some(([low, high], words)) = message.split_first_chunk() else { return Vec::new() };
+    let n = u64::from(*low) | u64::from(*high) << 32;
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.truncate(n as usize);
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,9 +1,9 @@
 //! The state of a run that replicas share: checkpoints, which the first replica reads and writes for all.
 
 use super::checkpoint::Checkpoint;
-use super::messages::{from_first, gather, packed, unpacked};
+use super::messages::{from_first, gather};
 use super::optimizer::Optimizer;
-use super::replicas::Replicas;
+use super::replicas::{Replicas, bytes_of, words_of};
 use super::slices::Slices;
 use super::team::Team;
 use crate::{Result, TrainerError};
@@ -125,9 +125,9 @@ pub(super) fn check_same(replicas: &dyn Replicas, own: &[Fact]) -> Result<()> {
         return Ok(());
     }
     let told: Vec<&String> = own.iter().map(|(_, fact)| fact).collect();
-    let all = gather(replicas, packed(&serde_json::to_vec(&told).expect("plain values serialise")))?;
+    let all = gather(replicas, words_of(&serde_json::to_vec(&told).expect("plain values serialise")))?;
     let all =
-        all.iter().map(|message| read::<Vec<String>>(&unpacked(message))).collect::<Result<Vec<_>>>()?;
+        all.iter().map(|message| read::<Vec<String>>(&bytes_of(message))).collect::<Result<Vec<_>>>()?;
     for (place, (what, _)) in own.iter().enumerate() {
         let of = |rank: usize| all[rank].get(place).map_or("", String::as_str);
         let Some(rank) = (1..all.len()).find(|rank| of(*rank) != of(0)) else { continue };
