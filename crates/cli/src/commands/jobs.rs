@@ -149,7 +149,7 @@ const THEMES: [Theme; 6] = [
             job("see which devices there are, and train on a GPU", "devices", "gpu"),
             job(
                 "train on several machines",
-                "mpirun -n 4 cloze train configs/bert-mini-corpus.toml --set train.shards=8",
+                "mpirun -n 4 cloze train configs/bert-mini-corpus.toml --set train.shards=4",
                 "ranks",
             ),
         ],

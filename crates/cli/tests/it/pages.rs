@@ -99,6 +99,7 @@ const NOT_RUN: &[(&str, usize)] = &[
     ("docs/src/use/captions.md", 1),
     ("docs/src/use/export.md", 3),
     ("docs/src/use/gpu.md", 1),
+    ("docs/src/use/ranks.md", 4),
 ];
 
 /// `cloze`, but for its first line, which names the program, and its last: a marked block's runs are short, and a
@@ -386,7 +387,7 @@ impl Reader {
         }
     }
 
-    /// What the pages call `cloze`, `cargo` and `python`.
+    /// What the pages call `cloze`, `cargo`, `mpirun` and `python`.
     fn programs(&self) {
         let program = |name: &str, script: String| {
             let path = self.beside("bin").join(name);
@@ -395,6 +396,8 @@ impl Reader {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         };
         program("cloze", format!("real='{}'\n{CLOZE}exec \"$real\" \"$@\"\n", env!("CARGO_BIN_EXE_cloze")));
+        // What several processes do together is `ranks.rs`'s to test.
+        program("mpirun", "shift 2\nexec \"$@\"\n".into());
         let real = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         program("cargo", format!("{CARGO}cd '{}'\nexec '{real}' \"$@\"\n", repository().display()));
         if let Ok(python) = std::env::var("CLOZE_PYTHON") {
