@@ -16,7 +16,6 @@ use cloze_mpi::Mpi;
 use cloze_mpi::launched;
 #[cfg(feature = "mpi")]
 use cloze_trainer::engine::replicas::{Replicas, bytes_of, words_of};
-#[cfg(feature = "mpi")]
 use cloze_trainer::metrics::standard_error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,9 +36,10 @@ const AFTER_FIRST: Duration = Duration::from_secs(2);
 /// No way to reach the other processes: each would do all the work, and write to the same folder.
 pub fn join(can_share: bool) -> Result<()> {
     let Some(launched) = launched().filter(|launched| launched.size > 1 && can_share) else { return Ok(()) };
+    // One process speaks for all, also of what is wrong here.
+    standard_error::mute(launched.rank > 0);
     #[cfg(feature = "mpi")]
     {
-        let _ = launched;
         let ranks = Arc::new(Mpi::start()?);
         standard_error::mute(ranks.rank() > 0);
         let _ = RANKS.set(ranks);

@@ -19,8 +19,8 @@ const PONG: i32 = 3;
 const IDLE: Duration = Duration::from_millis(5);
 /// How long an exchange is awaited without a pause: as long as one between processes of a machine takes.
 const AWAKE: Duration = Duration::from_micros(200);
-/// The pauses after that.
-const PAUSE: Duration = Duration::from_micros(50);
+/// The pauses after that are this part of the wait so far, and at most so long.
+const PAUSE: (u32, Duration) = (64, Duration::from_millis(1));
 /// How often a rank that is waited for is asked whether it is alive.
 const ASKED: Duration = Duration::from_secs(1);
 
@@ -110,7 +110,8 @@ fn hosts(world: &SimpleCommunicator) -> Vec<String> {
 
 /// Waits for a moment, after a wait that began then.
 fn wait(began: Instant) {
-    if began.elapsed() < AWAKE { thread::yield_now() } else { thread::sleep(PAUSE) }
+    let waited = began.elapsed();
+    if waited < AWAKE { thread::yield_now() } else { thread::sleep((waited / PAUSE.0).min(PAUSE.1)) }
 }
 
 fn answer_pings(world: &SimpleCommunicator) {
