@@ -215,6 +215,44 @@ fn a_killed_rank_ends_the_job_and_others_resume_it() {
     place.assert_same("killed", "whole", 60);
 }
 
+/// Any rank is killed, or told to stop, at any moment, and another number goes on.
+#[test]
+#[ignore = "takes minutes"]
+fn no_kill_changes_a_bit() {
+    const KILLS: u64 = 25;
+    const SIGNALS: [&str; 3] = ["-9", "-TERM", "-9"];
+    let Some(place) = Place::new() else { return };
+    let sets = ["train.steps=600", "checkpoint.every=3", "eval.every=100"];
+    place.train(0, "whole", &sets);
+    let mut random = 7_u64;
+    let mut drawn = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) % below
+    };
+    let mut killed = 0;
+    for round in 0..KILLS {
+        let resume = if place.path("often", "config.toml").exists() { &["--resume"][..] } else { &[] };
+        let n_ranks = 1 + drawn(4) as usize;
+        let mut training = place.training(n_ranks, "often", &[&sets[..], resume].concat());
+        let mut launcher = training.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(300 + drawn(2_500)));
+        let ranks = ranks_of(&launcher);
+        if launcher.try_wait().unwrap().is_some() || ranks.is_empty() {
+            continue;
+        }
+        let victim = ranks[drawn(ranks.len() as u64) as usize].to_string();
+        let signal = SIGNALS[round as usize % SIGNALS.len()];
+        // It may be over by now.
+        killed += u64::from(Command::new("kill").args([signal, &victim]).status().unwrap().success());
+        let output = ended_within(launcher, Duration::from_secs(10));
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!told.contains("panicked") && !told.contains("damaged"), "{told}");
+    }
+    assert!(killed > KILLS / 2, "{killed} of {KILLS}");
+    place.train(2, "often", &[&sets[..], &["--resume"]].concat());
+    place.assert_same("often", "whole", 600);
+}
+
 /// A signal to any rank stops all after the same step.
 #[test]
 fn a_signal_to_one_rank_stops_all() {
