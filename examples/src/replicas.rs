@@ -112,7 +112,9 @@ pub fn run_with(
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
     let train = |replica: Threads, folder: PathBuf, progress: &mut dyn RunProgress| {
-        let mut options = options.clone().replicas(Arc::new(replica));
+        // The first one resumes for all.
+        let resume = options.resume && replica.rank == 0;
+        let mut options = options.clone().resume(resume).replicas(Arc::new(replica));
         options.folder = folder;
         neural_lm::train_with(steps, ACCUMULATE, &options, progress)
     };

@@ -47,6 +47,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     (COMMON, &["average={kind=\"best\", checkpoints=2}"], "average.zzzzzzzz=1"),
     (COMMON, &[], "checkpoint.zzzzzzzz=1"),
     (COMMON, &[], "log.zzzzzzzz=1"),
+    (COMMON, &[], "ranks.zzzzzzzz=1"),
     ("Pretraining", &["objective.kind=replaced-tokens"], "objective.zzzzzzzz=1"),
     ("Pretraining", &["objective.kind=translation-language-model"], "objective.zzzzzzzz=1"),
     (
