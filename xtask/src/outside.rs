@@ -56,7 +56,7 @@ fn cargo(folder: &Path, subcommand: &str) -> Command {
     command.arg("--release");
     if program::is_built_with_tests() {
         // The crate has a feature of its own for those of the tests; the rest is their profile.
-        command.args(["--features", "shared"]).args(&test::SECOND_BACKEND).args(&test::PROFILE[1..]);
+        command.args(["--features", "shared"]).args(test::SECOND_BACKEND).args(&test::PROFILE[1..]);
     }
     if std::env::var_os("CARGO_TARGET_DIR").is_none() {
         command.arg("--target-dir").arg(step::root().join("target"));

@@ -45,7 +45,7 @@ impl Side {
 pub fn run(args: &Rounds) -> Result<()> {
     let python = measure::python();
     let program = build()?;
-    let place = tempfile::tempdir()?;
+    let place = std::env::temp_dir().join(format!("cloze-ranks-{}", std::process::id()));
     let mut rows = Vec::new();
     for (name, sets, peer) in MODELS {
         if args.only.as_ref().is_some_and(|only| !name.contains(&**only)) {
@@ -55,9 +55,9 @@ pub fn run(args: &Rounds) -> Result<()> {
         for round in 0..args.rounds {
             eprintln!("{name}, round {}", round + 1);
             for (side, rates) in Side::ALL.into_iter().zip(&mut ours) {
-                rates.push(rate(&program, place.path(), side, sets)?);
+                rates.push(rate(&program, &place, side, sets)?);
             }
-            let [shards, ranks] = [Side::Shards, Side::Ranks].map(|side| weights(place.path(), side));
+            let [shards, ranks] = [Side::Shards, Side::Ranks].map(|side| weights(&place, side));
             ensure!(shards? == ranks?, "{name}: the weights of {RANKS} ranks are not those of one process");
             if let Some(python) = &python {
                 let batch = if peer[0] == "base" { "16" } else { "64" };
@@ -98,6 +98,7 @@ pub fn run(args: &Rounds) -> Result<()> {
         report::machine(python.as_ref())
     );
     println!("{text}");
+    fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;
     if args.write { report::write_class("ranks", &text) } else { Ok(()) }
 }
 

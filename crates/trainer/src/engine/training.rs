@@ -415,7 +415,7 @@ fn facts(folder: &RunFolder, data: &str, kernel: &str, kernels: RankKernels) -> 
 fn hash<M: Module>(model: &M) -> String {
     let mut hasher = blake3::Hasher::new();
     for tensor in weights::on_device(model).values() {
-        hasher.update(&tensor.to_data().bytes());
+        hasher.update(tensor.to_data().bytes());
     }
     hasher.finalize().to_hex().to_string()
 }
