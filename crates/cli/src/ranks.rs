@@ -67,7 +67,7 @@ pub fn all() -> Option<Arc<Mpi>> {
 pub fn stopping() {
     #[cfg(feature = "mpi")]
     if let Some(ranks) = all() {
-        ranks.wait_at_most(Duration::from_millis(600));
+        ranks.wait_at_most(Duration::from_millis(500));
     }
 }
 

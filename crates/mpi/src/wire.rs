@@ -136,8 +136,8 @@ struct Peer<'a, 's> {
     arriving: Option<Moving<'a, 's>>,
     /// Its last sign of life.
     alive: Instant,
-    /// Whether it was asked for one.
-    is_asked: bool,
+    /// When it was asked for another, if it has not answered.
+    asked: Option<Instant>,
 }
 
 impl<'a, 's> Peer<'a, 's> {
@@ -160,23 +160,23 @@ impl<'a, 's> Peer<'a, 's> {
         }
     }
 
-    /// Asks for a sign of life where there was none for a while. Returns whether there was none for too long.
+    /// Asks for a sign of life where there was none for a while. Returns whether there was no answer for `limit`.
     fn is_lost(&mut self, world: &SimpleCommunicator, limit: Duration) -> bool {
-        let silence = self.alive.elapsed();
-        if silence < ASKED.min(limit / 4) {
+        if self.alive.elapsed() < ASKED.min(limit / 4) {
             return false;
         }
         let process = world.process_at_rank(self.rank);
+        let Some(asked) = self.asked else {
+            process.send_with_tag(&0u32, PING);
+            self.asked = Some(Instant::now());
+            return false;
+        };
         if process.immediate_probe_with_tag(PONG).is_some() {
             let _: (u32, _) = process.receive_with_tag(PONG);
-            (self.alive, self.is_asked) = (Instant::now(), false);
+            (self.alive, self.asked) = (Instant::now(), None);
             return false;
         }
-        if !self.is_asked {
-            process.send_with_tag(&0u32, PING);
-            self.is_asked = true;
-        }
-        silence > limit
+        asked.elapsed() > limit
     }
 }
 
@@ -199,7 +199,7 @@ fn exchange(
                 let process = world.process_at_rank(rank as Rank);
                 let sent = Some(process.immediate_send_with_tag(scope, &message[..], MESSAGE));
                 let (rank, place) = (rank as Rank, Some(place));
-                Peer { rank, sent, place, arriving: None, alive: began, is_asked: false }
+                Peer { rank, sent, place, arriving: None, alive: began, asked: None }
             })
             .collect();
         loop {
