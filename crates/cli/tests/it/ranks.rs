@@ -166,7 +166,7 @@ fn lines_are_answered_as_by_one_process() {
         (models::ENCODER, "embed", &[][..]),
         (models::ENCODER, "embed", &["--format", "npy"]),
         (models::CLASSIFIER, "predict", &["--input-format", "lines"]),
-        (models::TRANSLATOR, "translate", &["--max-new", "8"]),
+        (models::TRANSLATOR, "translate", &["--json", "--max-new", "8"]),
     ] {
         let answers = |ranks: usize| {
             let mut asked = match ranks {
