@@ -158,7 +158,8 @@ pub(super) fn extended_step<O: Objective>(
         return (hooks.after_skip(model, config.step), Ok(report));
     }
     let clips = config.clip_norm > 0.0 && grad_norm > config.clip_norm;
-    let scale = if clips { config.clip_norm / grad_norm } else { 1.0 } / config.loss_scale;
+    let clipping = if clips { config.clip_norm / grad_norm } else { 1.0 };
+    let scale = clipping / config.loss_scale;
     let model = hooks.before_update(model, config.step);
     let model = match (gradients, hooks.team) {
         (Summed::Slice(own), Some(team)) => {
