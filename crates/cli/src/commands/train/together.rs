@@ -32,6 +32,10 @@ pub fn run(args: &Args, plan: &AnyPlan, options: RunOptions<'_>, ranks: Arc<Mpi>
         options.folder = scratch.path().join("run");
         plan.run(&options, &mut Silent)?
     };
+    // A rank that was stopped before its first step leaves alone: the others would wait for it.
+    if outcome == (Outcome::Stopped { step: 0 }) {
+        return Err(stopped(0));
+    }
     // All end here, whether the run is done or stopped.
     ranks.finish();
     match outcome {
