@@ -426,7 +426,7 @@ impl ModuleMapper for Thaw<'_> {
 }
 
 /// Every float parameter's path, id, and whether it is trained.
-fn paths<M: Module>(module: &M) -> Vec<(String, ParamId, bool)> {
+pub(super) fn paths<M: Module>(module: &M) -> Vec<(String, ParamId, bool)> {
     #[derive(Default)]
     struct Paths {
         path: ModulePath,

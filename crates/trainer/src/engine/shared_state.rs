@@ -2,14 +2,14 @@
 
 use super::checkpoint::Checkpoint;
 use super::messages::{from_first, gather};
-use super::optimizer::Optimizer;
+use super::optimizer::{Optimizer, paths};
 use super::replicas::{Replicas, bytes_of, words_of};
 use super::slices::Slices;
 use super::team::Team;
 use crate::{Result, TrainerError};
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use cloze_model::weights::{ModulePath, NamedTensors, OnDevice, TensorsOnDevice};
+use cloze_model::weights::{NamedTensors, OnDevice, TensorsOnDevice};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -80,12 +80,11 @@ pub(super) fn moments<M: Module>(
 ) -> Result<TensorsOnDevice> {
     let team = Team { replicas, slices, divides_update: true };
     let device = device.clone().inner();
-    let mut paths = Paths::default();
-    model.visit(&mut paths);
+    let paths = paths(model);
     let mut tensors = TensorsOnDevice::new();
     for (place, name) in ["first", "second"].into_iter().enumerate() {
         let whole = team.whole_on_first(|id| Some(optimizer.moments(id)?[place].clone()))?;
-        for (path, id) in &paths.found {
+        for (path, id, _) in &paths {
             if let Some(values) = whole.get(id) {
                 let tensor = Tensor::<1>::from_data(values.as_slice(), &device);
                 tensors.insert(format!("{path}.{name}"), OnDevice::new(tensor));
@@ -145,24 +144,4 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 fn unreadable(problem: String) -> TrainerError {
     TrainerError::Replicas { problem: format!("disagree: {problem}") }
-}
-
-#[derive(Default)]
-struct Paths {
-    path: ModulePath,
-    found: Vec<(String, ParamId)>,
-}
-
-impl ModuleVisitor for Paths {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.path.enter(name, container);
-    }
-
-    fn exit_module(&mut self, _name: &str, container: &str) {
-        self.path.exit(container);
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.found.push((self.path.to_string(), param.id));
-    }
 }
