@@ -25,11 +25,11 @@ use cloze::model::gpt::GptConfig;
 use cloze::model::huggingface::{Architecture, SaveConfig, save_pretrained};
 use cloze::model::tasks::{BertForSequenceClassification, SequenceHead};
 use cloze::model::{ParamInit, ops};
-use cloze::trainer::engine::Term;
 use cloze::trainer::engine::objective::Objective;
 use cloze::trainer::engine::optimizer::{Optimizer, OptimizerConfig};
 use cloze::trainer::engine::replicas::Alone;
 use cloze::trainer::engine::step::{Ahead, StepConfig, step, step_ahead};
+use cloze::trainer::engine::{Exchange, Term};
 use ops::{KernelTimes, Precision, with_precision};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -217,6 +217,7 @@ impl Bench<'_> {
                 clip_norm: 1.0,
                 precision: self.precision,
                 loss_scale: if self.precision == Precision::Fp16 { 1024.0 } else { 1.0 },
+                exchange: Exchange::F32,
             };
             let batches = [batch(number)];
             let before = model.take().expect("the model is in its place between steps");

@@ -22,7 +22,7 @@ use cloze_model::{ParamInit, Sequences, ops};
 use cloze_trainer::engine::optimizer::{Optimizer, OptimizerConfig};
 use cloze_trainer::engine::replicas::Alone;
 use cloze_trainer::engine::step::{StepConfig, step};
-use cloze_trainer::engine::{Objective, Term};
+use cloze_trainer::engine::{Exchange, Objective, Term};
 use cloze_trainer::permutation::Permutation;
 use cloze_trainer::pretraining::ReplacedTokenPretraining;
 use common::{median, peak_megabytes};
@@ -109,8 +109,15 @@ fn measure<O: Objective>(
     // Two steps warm up.
     for number in 1..=steps as u64 + 2 {
         let start = Instant::now();
-        let config =
-            StepConfig { seed: 0, step: number, lr: 1e-4, clip_norm: 1.0, precision, loss_scale: 1.0 };
+        let config = StepConfig {
+            seed: 0,
+            step: number,
+            lr: 1e-4,
+            clip_norm: 1.0,
+            precision,
+            loss_scale: 1.0,
+            exchange: Exchange::F32,
+        };
         // As the program: the other cores look for work throughout the step.
         let (moved, report) = ops::on_awake_cores(device, || {
             step(objective, model, &mut optimizer, &batches, device, config, &Alone)

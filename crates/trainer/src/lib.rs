@@ -7,7 +7,6 @@
 pub mod augment;
 pub mod awd_lstm;
 pub mod captions;
-mod chunks;
 pub mod config;
 mod cutting;
 pub mod denoising;

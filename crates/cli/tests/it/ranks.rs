@@ -1,6 +1,7 @@
 //! Processes of `mpirun` that train one model. Left out, with a line, where there is no MPI.
 
 use crate::library::{at, models};
+use crate::workplace::bitmap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -55,16 +56,20 @@ impl Place {
         command
     }
 
-    /// Training by `ranks` processes; by one without a launcher for 0.
-    fn training(&self, ranks: usize, out: &str, more: &[&str]) -> Command {
+    /// The program in `ranks` processes; in one without a launcher for 0.
+    fn launched(&self, ranks: usize) -> Command {
         let program = env!("CARGO_BIN_EXE_cloze");
-        let mut command = match ranks {
-            0 => self.command(program),
-            _ => self.command("mpirun"),
-        };
-        if ranks > 0 {
-            command.args(["-n", &ranks.to_string(), program]);
+        if ranks == 0 {
+            return self.command(program);
         }
+        let mut command = self.command("mpirun");
+        command.args(["-n", &ranks.to_string(), program]);
+        command
+    }
+
+    /// Training by `ranks` processes.
+    fn training(&self, ranks: usize, out: &str, more: &[&str]) -> Command {
+        let mut command = self.launched(ranks);
         command.args(["train", "configs/bert-tiny-sample.toml", "--out", out]);
         let (sets, others): (Vec<&str>, Vec<&str>) = more.iter().partition(|set| set.contains('='));
         command.args(SETS.into_iter().chain(sets).flat_map(|set| ["--set", set])).args(others);
@@ -143,7 +148,9 @@ fn ended_within(mut child: Child, limit: Duration) -> Output {
 #[test]
 fn ranks_end_with_the_bits_of_one_process() {
     let Some(place) = Place::new() else { return };
-    for (name, more) in [("adamw", "train.steps=3"), ("lamb", "optimizer.algorithm=lamb")] {
+    for (name, more) in
+        [("adamw", "train.steps=3"), ("lamb", "optimizer.algorithm=lamb"), ("bf16", "ranks.exchange=bf16")]
+    {
         let sets = ["train.steps=3", more];
         place.train(0, name, &sets);
         let all: &[usize] = if name == "adamw" { &[1, 2, 3, 4] } else { &[2] };
@@ -152,6 +159,69 @@ fn ranks_end_with_the_bits_of_one_process() {
             place.train(*ranks, &out, &sets);
             place.assert_same(&out, name, 3);
         }
+    }
+    let weights = |name: &str| place.file(name, "model/model.safetensors");
+    assert!(weights("bf16") != weights("adamw"), "nothing was rounded");
+}
+
+/// A loss that compares the examples of a batch sees those of all ranks.
+#[test]
+fn a_comparing_loss_is_that_of_the_whole_batch() {
+    let Some(place) = Place::new() else { return };
+    let pairs: String =
+        (0..24).map(|i| format!("{{\"text\": \"the old sea {i}\", \"pair\": \"a man of {i}\"}}\n")).collect();
+    fs::write(place.0.path().join("pairs.jsonl"), pairs).unwrap();
+    let folder = place.0.path().join("images/all");
+    fs::create_dir_all(&folder).unwrap();
+    (0..24).for_each(|i| fs::write(folder.join(format!("{i:02}.bmp")), bitmap(i)).unwrap());
+    let encoder = at(models::ENCODER);
+    let embedding = format!(
+        r#"
+task = {{ kind = "embedding", loss = {{ kind = "in-batch-negatives" }} }}
+model = {{ path = {encoder:?} }}
+data = {{ train = {{ files = ["pairs.jsonl"] }}, max_len = 16 }}
+train = {{ epochs = 1, batch_size = 12 }}
+optimizer = {{ lr = 1e-3 }}
+schedule = {{ kind = "constant" }}
+"#
+    );
+    let views = r#"
+objective = { kind = "contrastive-views", d_projection = 8, probe = false }
+model = { kind = "vit", patch_size = 8, n_layers = 1, d_model = 16, n_heads = 2, d_ff = 32 }
+data = { train = { files = ["images"] }, size = [32, 32] }
+augment = { flip = 0.5, crop = { kind = "resized", scale = [0.2, 1.0] } }
+train = { epochs = 1, batch_size = 12 }
+optimizer = { lr = 1e-3 }
+schedule = { kind = "constant" }
+"#;
+    for (name, config, dropout) in [("embedding", &*embedding, true), ("views", views, false)] {
+        let file = format!("{name}.toml");
+        fs::write(place.0.path().join(&file), config).unwrap();
+        let train = |ranks: usize, out: &str, sets: &[&str]| {
+            let mut command = place.launched(ranks);
+            command.args(["train", &file, "--out", out]);
+            command.args(sets.iter().copied().chain(["log.every=1"]).flat_map(|set| ["--set", set]));
+            let output = command.output().unwrap();
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{name} by {ranks} ranks: {told}");
+        };
+        let drops = ["train.shards=4", "model.dropout.hidden=0.1"];
+        let cut = if dropout { &drops[..] } else { &drops[..1] };
+        train(0, name, cut);
+        for ranks in [2, 3] {
+            let out = format!("{name}-{ranks}");
+            train(ranks, &out, cut);
+            place.assert_same(&out, name, 2);
+        }
+        // Without dropout, the parts change nothing but rounding. Negatives of a part alone would be another loss.
+        let still = if dropout { &["model.dropout.hidden=0", "model.dropout.attention=0"][..] } else { &[] };
+        let loss = |out: &str, more: &[&str]| {
+            train(0, out, &[still, more].concat());
+            place.metrics(out)[0]["loss"].as_f64().unwrap()
+        };
+        let (whole, parts) =
+            (loss(&format!("{name}-whole"), &[]), loss(&format!("{name}-parts"), &["train.shards=4"]));
+        assert!((whole - parts).abs() < 1e-5 * whole, "{name}: {whole}, in parts {parts}");
     }
 }
 
@@ -169,13 +239,7 @@ fn lines_are_answered_as_by_one_process() {
         (models::TRANSLATOR, "translate", &["--json", "--max-new", "8"]),
     ] {
         let answers = |ranks: usize| {
-            let mut asked = match ranks {
-                0 => place.command(env!("CARGO_BIN_EXE_cloze")),
-                _ => place.command("mpirun"),
-            };
-            if ranks > 0 {
-                asked.args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_cloze")]);
-            }
+            let mut asked = place.launched(ranks);
             asked.args([command, "--model"]).arg(at(model)).args(more);
             let n_lines = if command == "translate" { 60 } else { 3_000 };
             let all = fs::read_to_string(place.0.path().join("texts.txt")).unwrap();

@@ -40,7 +40,7 @@ mod objective;
 pub(crate) mod permutation;
 mod run;
 mod sections;
-mod shards;
+pub(crate) mod shards;
 mod strict;
 pub(crate) mod validate;
 

@@ -1,23 +1,27 @@
 //! `train.shards`: a step cut into parts, for as many processes as are wanted.
 //!
 //! Parts are micro-batches: `batch_size = 64, shards = 8` is `batch_size = 8, accumulate = 8`, and is replaced by it when
-//! a config is read. So every kind of run has shards, and a run does not depend on how they were written.
+//! a config is read. So every kind of run has shards, and a run does not depend on how they were written. A loss that compares
+//! the examples of a micro-batch is another one in smaller micro-batches: there, the shards are parts of each.
 
 use super::layers::{Node, Value};
 use super::strict;
+use super::validate::{Check, at_least, ensure};
 use crate::error::{Result, TrainerError};
 
 const SHARDS: &str = "shards";
 
-/// The tasks and objectives that compare the examples of a micro-batch: in parts it is another loss.
+/// The tables, and their kinds, of losses that compare the examples of a micro-batch. They have a key of this name.
 const COMPARED: [(&str, &str); 2] = [("task", "embedding"), ("objective", "contrastive-views")];
 
-/// Replaces `train.shards` of a config by smaller micro-batches.
+/// Replaces `train.shards` of a config by smaller micro-batches, or by the parts of each if its loss compares their
+/// examples.
 ///
 /// # Errors
 /// [`TrainerError::BadValue`] for a number of shards that the batch cannot be cut into.
 pub(super) fn cut(root: &mut Node) -> Result<()> {
-    let compared = COMPARED.iter().find(|(table, kind)| root.kind(table) == Some(kind));
+    let compared =
+        COMPARED.iter().find(|(table, kind)| root.kind(table) == Some(kind)).map(|(table, _)| *table);
     let Some(train) = root.table_mut().and_then(|root| root.get_mut("train")?.table_mut()) else {
         return Ok(());
     };
@@ -31,10 +35,11 @@ pub(super) fn cut(root: &mut Node) -> Result<()> {
         Some(shards) if shards > 1 => shards,
         _ => return refused("a whole number from 1".into()),
     };
-    if let Some((table, kind)) = compared {
-        return refused(format!(
-            "none with `{table}.kind = \"{kind}\"`, which compares the examples of a batch"
-        ));
+    if let Some(table) = compared {
+        if let Some(table) = root.table_mut().and_then(|root| root.get_mut(table)?.table_mut()) {
+            table.insert(SHARDS.into(), node);
+        }
+        return Ok(());
     }
     let mut is_cut = false;
     for key in ["batch_size", "batch_tokens"] {
@@ -55,6 +60,18 @@ pub(super) fn cut(root: &mut Node) -> Result<()> {
         accumulate.value = Value::Scalar(n.into());
     }
     Ok(())
+}
+
+/// Checks how a batch is cut into parts: the number of items in a part, or the number of parts.
+pub(crate) fn check_parts(
+    (chunk_key, chunk): (&'static str, Option<usize>),
+    (shards_key, shards): (&'static str, Option<usize>),
+) -> Check {
+    at_least(1, chunk_key, chunk.unwrap_or(1))?;
+    at_least(1, shards_key, shards.unwrap_or(1))?;
+    let is_one = chunk.is_none() || shards.is_none();
+    let expected = format!("none beside `train.{SHARDS}`, whose parts are as large as they can be");
+    ensure(is_one, chunk_key, chunk.unwrap_or_default(), expected)
 }
 
 fn whole(node: &Node) -> Option<i64> {
@@ -89,6 +106,16 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_whose_examples_are_compared_stays_whole() {
+        let text = "task = { kind = \"embedding\" }\ntrain = { batch_size = 64, shards = 4 }";
+        let file = ConfigFile::parse(text, "run", &Place::file("run.toml".as_ref())).unwrap();
+        let merged = merge(&file, &[], |_| {}).unwrap();
+        let number = |table: &str, key: &str| merged.get(table)?.get(key).and_then(whole);
+        assert_eq!(number("task", SHARDS), Some(4));
+        assert_eq!([number("train", SHARDS), number("train", "batch_size")], [None, Some(64)]);
+    }
+
+    #[test]
     fn what_cannot_be_cut_is_refused() {
         let told = |text: &str, set: &str| cut_of(text, &[set]).unwrap_err().to_string();
         let text = "train = { batch_size = 64 }";
@@ -103,7 +130,5 @@ mod tests {
         }
         let line = told("train = { steps = 1 }", "train.shards=2");
         assert!(line.contains("`train.batch_size` beside it"), "{line}");
-        let line = told("task = { kind = \"embedding\" }\ntrain = { batch_size = 64 }", "train.shards=2");
-        assert!(line.contains("`task.kind = \"embedding\"`"), "{line}");
     }
 }

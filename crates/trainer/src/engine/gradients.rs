@@ -1,8 +1,9 @@
 //! Gradients of a whole module: summing micro-batches, the global norm.
 
+use super::settings::Exchange;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use cloze_ops::SquaredSums;
 
 /// Adds `more` to `sum`, if there is one, parameter by parameter.
@@ -11,6 +12,33 @@ pub fn add<M: Module>(module: &M, sum: Option<GradientsParams>, more: GradientsP
     let mut visitor = Add { sum, more };
     module.visit(&mut visitor);
     visitor.sum
+}
+
+/// [Adds](add) `right` to `left`, both rounded to the format of exchange.
+pub(super) fn add_rounded<M: Module>(
+    module: &M,
+    left: GradientsParams,
+    right: GradientsParams,
+    exchange: Exchange,
+) -> GradientsParams {
+    let [left, right] = [left, right].map(|gradients| rounded(module, gradients, exchange));
+    add(module, Some(left), right)
+}
+
+/// Gradients rounded to a format of exchange.
+pub(super) fn rounded<M: Module>(
+    module: &M,
+    gradients: GradientsParams,
+    exchange: Exchange,
+) -> GradientsParams {
+    match exchange {
+        Exchange::F32 => gradients,
+        Exchange::Bf16 => {
+            let mut visitor = Round { gradients };
+            module.visit(&mut visitor);
+            visitor.gradients
+        }
+    }
 }
 
 /// The Euclidean norm of all gradients as one vector. Not finite if any of them is not.
@@ -50,6 +78,24 @@ impl ModuleVisitor for Add {
             None => more,
         };
         self.sum.register(param.id, sum);
+    }
+}
+
+struct Round {
+    gradients: GradientsParams,
+}
+
+impl ModuleVisitor for Round {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let Some(gradient) = self.gradients.remove::<D>(param.id) else { return };
+        let device = gradient.device();
+        let rounded = if device.supports_dtype(DType::BF16) {
+            gradient.cast(DType::BF16).cast(DType::F32)
+        } else {
+            let data = gradient.into_data().convert_dtype(DType::BF16).convert_dtype(DType::F32);
+            Tensor::from_data(data, &device)
+        };
+        self.gradients.register(param.id, rounded);
     }
 }
 

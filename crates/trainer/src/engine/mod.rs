@@ -11,6 +11,7 @@
 mod average;
 mod balance;
 mod best_model;
+pub(crate) mod by_rows;
 pub mod checkpoint;
 mod extension;
 mod failure;
@@ -39,6 +40,7 @@ mod training;
 mod tree_sum;
 
 pub use average::Averaging;
+pub use by_rows::{ByRows, in_chunks, in_shards};
 pub use extension::{Extension, Extensions, KeptState, Rewind};
 pub use failure::Kept;
 pub use folder_config::{Difference, FolderConfig};
@@ -52,7 +54,7 @@ pub(crate) use run::watched;
 pub use run::{Outcome, RunOptions, train, train_in};
 pub use seeds::{OverSeeds, Plan, train_seeds};
 pub use settings::{
-    Cadence, CheckpointSection, Epochs, Export, LogSection, NonFinite, OptimizerSection, Precision,
+    Cadence, CheckpointSection, Epochs, Exchange, Export, LogSection, NonFinite, OptimizerSection, Precision,
     RankKernels, RanksSection, Rounds, RunSettings,
 };
 pub use term::Term;

@@ -1,5 +1,6 @@
 //! The training objective: the interface between the loop and a kind of training.
 
+use super::by_rows::ByRows;
 use super::term::Term;
 use burn::module::Module;
 use burn::optim::GradientsParams;
@@ -25,6 +26,12 @@ pub trait Objective: Sync {
 
     /// For each term, in the same order, its sum over the batch, `[1]`, in nats.
     fn sums(&self, model: &Self::Model, batch: &Self::Batch, device: &Device) -> Vec<Tensor<1>>;
+
+    /// The loss by rows, for an objective that compares the examples of a batch and is to be computed in parts. By default
+    /// none. The answer is the same at every step.
+    fn by_rows(&self) -> Option<&dyn ByRows<Self::Model, Self::Batch>> {
+        None
+    }
 
     /// The sums and the gradients of a batch, for an objective that computes them in parts, e.g. because the
     /// batch's graph would be too large. By default none: the engine derives them from [`sums`](Self::sums).

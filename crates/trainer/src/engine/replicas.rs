@@ -68,6 +68,11 @@ impl Share {
         Self { rank: replicas.rank(), size: replicas.size().max(1) }
     }
 
+    /// The part of this number of so many.
+    pub(crate) fn part(number: usize, of: usize) -> Self {
+        Self { rank: number, size: of.max(1) }
+    }
+
     /// The range of this part of `n` things: parts are consecutive and differ by at most one.
     pub fn range(self, n: usize) -> Range<usize> {
         let Self { rank, size } = self;

@@ -2,12 +2,13 @@
 
 use super::balance;
 use super::best_model::BestModel;
+use super::by_rows::Leaves;
 use super::checkpoint::Best;
 use super::failure::{Kept, guarded};
 use super::messages::sum_numbers;
 use super::optimizer::OptimizerConfig;
 use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatches};
-use super::replicas::{Alone, Replicas};
+use super::replicas::{Alone, Replicas, Share};
 use super::run_folder::{RunFolder, forget, write_folder_atomic};
 use super::settings::{Export, RunSettings};
 use super::term::weighted;
@@ -212,7 +213,10 @@ impl<R: Recipe> Run<'_, R> {
         if unmeasured {
             self.evaluate(progress)?;
         }
-        let (state, share) = (&self.training.state, self.training.share());
+        // Of a loss by rows, every replica has all batches.
+        let is_by_rows = self.recipe.by_rows().is_some();
+        let share = if is_by_rows { Share::default() } else { self.training.share() };
+        let state = &self.training.state;
         let position = Position { step: state.step, cursor: state.cursor, share };
         let mut data = self.recipe.steps(position);
         let (replicas, mut computed) = (&*options.replicas, Duration::ZERO);
@@ -227,11 +231,11 @@ impl<R: Recipe> Run<'_, R> {
             let batches = batches?;
             drop(waiting);
             if replicas.size() > 1 && self.training.state.step == first {
-                let own = batches.of(share).0.batches.len();
+                let own = Leaves::new(self.recipe, batches.of(share).0, self.training.share()).n_own();
                 balance::of_shards(replicas, own)?.iter().for_each(|line| progress.note(line));
             }
             let waited = wait.elapsed();
-            let is_own = self.step(&batches)?;
+            let is_own = self.step(&batches, share)? && !is_by_rows;
             drop(span);
 
             let tokens = match is_own {
@@ -295,11 +299,11 @@ impl<R: Recipe> Run<'_, R> {
         Ok(true)
     }
 
-    /// One optimisation step, and the state after it. Returns whether `data` is this replica's share alone.
-    fn step(&mut self, data: &StepBatches<R::Batch>) -> Result<bool> {
+    /// One optimisation step on a share of `data`, and the state after it. Returns whether `data` is that share alone.
+    fn step(&mut self, data: &StepBatches<R::Batch>, share: Share) -> Result<bool> {
         let constants = self.training.constants(self.settings);
         let non_finite = self.settings.non_finite;
-        let (batches, is_own) = data.of(self.training.share());
+        let (batches, is_own) = data.of(share);
         self.training.step(
             self.recipe,
             batches,

@@ -402,6 +402,20 @@ pub struct RanksSection {
     /// Whether processes may compute with different kernels, such as on processors with and without AVX-512: their sums
     /// differ in the last bits, and so would the weights of another division of the work. Default `"same"`.
     pub kernels: RankKernels,
+    /// The format in which gradients are added over the shards of a step: `"f32"` or `"bf16"`, which halves the bytes that
+    /// processes send, and rounds each partial sum, in one process too. Default `"f32"`.
+    pub exchange: Exchange,
+}
+
+/// The format of gradients, and of partial sums of them, before they are added to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Exchange {
+    /// As they are.
+    #[default]
+    F32,
+    /// Rounded to bf16, to nearest, ties to even; sums are computed in FP32.
+    Bf16,
 }
 
 /// Which kernels processes that train together may compute with.
@@ -417,7 +431,7 @@ pub enum RankKernels {
 
 impl Default for RanksSection {
     fn default() -> Self {
-        Self { timeout: 300, kernels: RankKernels::default() }
+        Self { timeout: 300, kernels: RankKernels::default(), exchange: Exchange::default() }
     }
 }
 

@@ -4,6 +4,7 @@ use super::checkpoint::Checkpoint;
 use super::messages::{from_first, gather};
 use super::optimizer::{Optimizer, paths};
 use super::replicas::{Replicas, bytes_of, words_of};
+use super::settings::Exchange;
 use super::slices::Slices;
 use super::team::Team;
 use crate::{Result, TrainerError};
@@ -78,7 +79,7 @@ pub(super) fn moments<M: Module>(
     model: &M,
     device: &Device,
 ) -> Result<TensorsOnDevice> {
-    let team = Team { replicas, slices, divides_update: true };
+    let team = Team { replicas, slices, divides_update: true, exchange: Exchange::F32 };
     let device = device.clone().inner();
     let paths = paths(model);
     let mut tensors = TensorsOnDevice::new();

@@ -1,5 +1,6 @@
 //! One optimisation step: forward and backward over micro-batches, clipping, update.
 
+use crate::engine::by_rows::{self, Leaves, Setting};
 use crate::engine::extension::Extensions;
 use crate::engine::failure::guarded;
 use crate::engine::gradients;
@@ -7,6 +8,7 @@ use crate::engine::messages::gather_numbers;
 use crate::engine::objective::Objective;
 use crate::engine::optimizer::Optimizer;
 use crate::engine::replicas::{Alone, Replicas, Share};
+use crate::engine::settings::Exchange;
 use crate::engine::slices::{Cut, Slices};
 use crate::engine::team::{SliceGradients, Team};
 use crate::engine::term::Term;
@@ -52,6 +54,8 @@ pub struct StepConfig {
     /// Factor on the loss in the backward pass, divided out of the gradients after it; 1 in FP32 and bf16. See
     /// [`LossScale`](super::loss_scale::LossScale).
     pub loss_scale: f64,
+    /// The format in which gradients of micro-batches are added.
+    pub exchange: Exchange,
 }
 
 /// Makes one step on `batches`, which count as one large batch; each of the `replicas` computes its share.
@@ -78,14 +82,22 @@ pub fn step<O: Objective>(
 ) -> (O::Model, Result<StepReport>) {
     let slices = (replicas.size() > 1)
         .then(|| Slices::new(&model, replicas.size(), Cut::Nowhere, |_, is_trained| is_trained));
-    let team = slices.as_ref().map(|slices| Team { replicas, slices, divides_update: false });
-    let own = Share::of(replicas).range(batches.len());
+    let team = slices.as_ref().map(|slices| Team {
+        replicas,
+        slices,
+        divides_update: false,
+        exchange: config.exchange,
+    });
+    let own = match objective.by_rows() {
+        Some(_) => 0..batches.len(),
+        None => Share::of(replicas).range(batches.len()),
+    };
     let own = MicroBatches { first: own.start as u64, batches: &batches[own] };
     let hooks = &mut Hooks { team, extensions: &mut Vec::new() };
     extended_step(objective, model, optimizer, own, device, config, hooks)
 }
 
-/// A replica's share of a step's micro-batches.
+/// A replica's share of a step's micro-batches; all of them if the loss is [by rows](by_rows::ByRows).
 #[derive(Debug)]
 pub(super) struct MicroBatches<'a, B> {
     /// The place of the first of them among all.
@@ -202,9 +214,9 @@ fn alone<O: Objective>(
 ) -> (O::Model, Result<Computed>) {
     let computed = guarded(config.step, || {
         let weights = weights(objective, batches, config, None)?;
-        let (losses, sum) = backward(objective, &model, batches, device, config, &weights)?;
+        let (losses, sum) = backward_alone(objective, &model, batches, device, config, &weights)?;
         let losses = total_losses(losses.read(), weights.terms.len());
-        let gradients = total(&model, sum);
+        let gradients = total(&model, sum, config.exchange);
         let gradients = hooks.on_gradients(&model, gradients, config.step);
         let grad_norm = gradients::global_norm(&model, &gradients) / config.loss_scale;
         Ok(Computed { losses, gradients: Summed::Whole(gradients), grad_norm, took: Duration::ZERO })
@@ -222,25 +234,43 @@ fn together<O: Objective>(
     hooks: &mut Hooks<'_, O::Model>,
     team: Team<'_>,
 ) -> (O::Model, Result<Computed>) {
-    let weights = match guarded(config.step, || weights(objective, batches, config, Some(team))) {
+    // Of a loss by rows, every replica has all micro-batches, and counts them alone.
+    let counted_by = objective.by_rows().is_none().then_some(team);
+    let weights = match guarded(config.step, || weights(objective, batches, config, counted_by)) {
         Ok(weights) => weights,
         Err(error) => return (model, Err(error)),
     };
+    let leaves = Leaves::new(objective, batches, Share::of(team.replicas));
+    let inner = device.clone().inner();
+    // Only these parts are a thread's of the pool, as none of them may wait for another replica.
     let start = Instant::now();
-    // Only this part is a thread's of the pool, as none of them may wait for another replica.
+    let (model, rows) = on_awake_cores(device, || {
+        let rows = guarded(config.step, || Ok(own_rows(objective, &model, batches, &leaves, device, config)));
+        (model, rows)
+    });
+    let mut took = start.elapsed();
+    let rows = guarded(config.step, || match objective.by_rows() {
+        Some(_) => by_rows::of_batches(by_rows::gathered(team.replicas, rows?, &inner)?, &leaves),
+        None => by_rows::of_batches(rows?, &leaves),
+    });
+    let rows = match rows {
+        Ok(rows) => rows,
+        Err(error) => return (model, Err(error)),
+    };
+    let start = Instant::now();
     let (model, computed) = on_awake_cores(device, || {
         let computed = guarded(config.step, || {
-            let (losses, sum) = backward(objective, &model, batches, device, config, &weights)?;
+            let (losses, sum) =
+                backward(objective, &model, (batches, &leaves, rows), device, config, &weights)?;
             Ok((losses.read(), sum))
         });
         (model, computed)
     });
-    let took = start.elapsed();
+    took += start.elapsed();
     let computed = guarded(config.step, || {
         let (losses, sum) = computed?;
         let losses = gather_numbers(team.replicas, &losses)?.concat();
         let losses = total_losses(losses, weights.terms.len());
-        let inner = device.clone().inner();
         let own = team.sum(&model, sum)?;
         if team.divides_update {
             let grad_norm = team.norm(&own, &inner)? / config.loss_scale;
@@ -254,8 +284,12 @@ fn together<O: Objective>(
 }
 
 /// The sum over all micro-batches.
-fn total<M: Module>(model: &M, sum: TreeSum<GradientsParams>) -> GradientsParams {
-    sum.total(|left, right| gradients::add(model, Some(left), right)).unwrap_or_default()
+fn total<M: Module>(model: &M, sum: TreeSum<GradientsParams>, exchange: Exchange) -> GradientsParams {
+    // Replicas send each other even the gradients of a single leaf.
+    let is_leaf = sum.is_leaf();
+    let total = sum.total(|left, right| gradients::add_rounded(model, left, right, exchange));
+    let total = total.unwrap_or_default();
+    if is_leaf { gradients::rounded(model, total, exchange) } else { total }
 }
 
 /// A step whose results are still on the device, so that nothing waits for them.
@@ -311,8 +345,8 @@ pub(super) fn extended_step_ahead<O: Objective>(
     let model = hooks.before_step(optimizer.prepare(model), config.step);
     let computed = guarded(config.step, || {
         let weights = weights(objective, batches, config, None)?;
-        let (losses, sum) = backward(objective, &model, batches, device, config, &weights)?;
-        let gradients = hooks.on_gradients(&model, total(&model, sum), config.step);
+        let (losses, sum) = backward_alone(objective, &model, batches, device, config, &weights)?;
+        let gradients = hooks.on_gradients(&model, total(&model, sum, config.exchange), config.step);
         let squares = gradients::squared_norms(&model, &gradients);
         Ok((losses, gradients, squares))
     });
@@ -404,8 +438,33 @@ fn weights<O: Objective>(
     Ok(Weights { terms, shares, factors })
 }
 
-/// The means of each term, and the sum of the gradients, of a replica's micro-batches. Nothing is read.
-fn backward<O: Objective>(
+/// The random seed of a micro-batch.
+fn seed_of(config: StepConfig, place: u64) -> u64 {
+    derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place])
+}
+
+/// The rows of a replica's parts of micro-batches, without a graph; none unless the loss is by rows.
+fn own_rows<O: Objective>(
+    objective: &O,
+    model: &O::Model,
+    batches: MicroBatches<'_, O::Batch>,
+    leaves: &Leaves,
+    device: &Device,
+    config: StepConfig,
+) -> Vec<Tensor<2>> {
+    let Some(by_rows) = objective.by_rows() else { return Vec::new() };
+    let mut rows = Vec::new();
+    for ((place, batch), leaves) in (batches.first..).zip(batches.batches).zip(leaves.of_batches()) {
+        if !leaves.parts.is_empty() {
+            let setting = Setting { device, precision: config.precision, seed: seed_of(config, place) };
+            rows.extend(setting.own_rows(by_rows, model, batch, &leaves));
+        }
+    }
+    rows
+}
+
+/// [`backward`] in one process.
+fn backward_alone<O: Objective>(
     objective: &O,
     model: &O::Model,
     batches: MicroBatches<'_, O::Batch>,
@@ -413,14 +472,50 @@ fn backward<O: Objective>(
     config: StepConfig,
     weights: &Weights,
 ) -> Result<(Losses, TreeSum<GradientsParams>)> {
+    let leaves = Leaves::new(objective, batches, Share::default());
+    let rows = own_rows(objective, model, batches, &leaves, device, config);
+    let rows = by_rows::of_batches(rows, &leaves)?;
+    backward(objective, model, (batches, &leaves, rows), device, config, weights)
+}
+
+/// The means of each term, and the sum of the gradients, of a replica's leaves of micro-batches, given the rows of those
+/// in parts. Nothing is read.
+fn backward<O: Objective>(
+    objective: &O,
+    model: &O::Model,
+    (batches, leaves, rows): (MicroBatches<'_, O::Batch>, &Leaves, Vec<Vec<Tensor<2>>>),
+    device: &Device,
+    config: StepConfig,
+    weights: &Weights,
+) -> Result<(Losses, TreeSum<GradientsParams>)> {
     let Weights { terms, shares, factors } = weights;
     let mut sum = TreeSum::default();
-    let mut add = |place, gradients| {
-        sum.push(Node::part(place, gradients), |left, right| gradients::add(model, Some(left), right));
+    let mut add = |place: usize, gradients| {
+        sum.push(Node::part(place as u64, gradients), |left, right| {
+            gradients::add_rounded(model, left, right, config.exchange)
+        });
+    };
+    let means_of = |sums: Vec<Tensor<1>>| {
+        let means = sums.into_iter().zip(shares).map(|(sum, share)| sum.mul_scalar(*share)).collect();
+        Tensor::cat(means, 0)
     };
     let mut losses = Losses { n_terms: terms.len(), parts: Vec::new() };
-    for (place, batch) in (batches.first..).zip(batches.batches) {
-        let seed = derive_seed(config.seed, &[DROPOUT_STREAM, config.step, place]);
+    let batches = (batches.first..).zip(batches.batches);
+    for (((place, batch), leaves), rows) in batches.zip(leaves.of_batches()).zip(rows) {
+        if leaves.own.is_empty() {
+            continue;
+        }
+        let seed = seed_of(config, place);
+        if let Some(by_rows) = objective.by_rows().filter(|_| !leaves.parts.is_empty()) {
+            let setting = Setting { device, precision: config.precision, seed };
+            let sums = setting.gradients(by_rows, model, batch, &leaves, rows, factors, &mut add);
+            check_sums(terms, &sums)?;
+            if leaves.has_first() {
+                losses.parts.push(Part::Unread(Box::new(means_of(sums).inner())));
+            }
+            continue;
+        }
+        let leaf = leaves.numbers.start;
         device.seed(seed);
         let in_parts =
             with_precision(config.precision, || objective.gradients(model, batch, factors, seed, device));
@@ -428,26 +523,18 @@ fn backward<O: Objective>(
             one_for_each(terms, "sums", sums.len())?;
             let means = sums.into_iter().zip(shares).map(|(sum, share)| sum * share);
             losses.parts.push(Part::Read(means.collect()));
-            add(place, gradients);
+            add(leaf, gradients);
             continue;
         }
         let forward = trace_span!("forward").entered();
         let sums = with_precision(config.precision, || objective.sums(model, batch, device));
-        one_for_each(terms, "sums", sums.len())?;
-        for (term, sum) in terms.iter().zip(&sums) {
-            let [n] = sum.dims();
-            if n != 1 {
-                let problem = format!("has {n} numbers as the sum of its term `{}`; expected one", term.name);
-                return Err(TrainerError::Objective { problem });
-            }
-        }
-        let means = sums.into_iter().zip(shares).map(|(sum, share)| sum.mul_scalar(*share)).collect();
-        let means = Tensor::cat(means, 0);
+        check_sums(terms, &sums)?;
+        let means = means_of(sums);
         drop(forward);
         let backward = trace_span!("backward").entered();
         let loss = weighted_sum(means.clone(), terms);
         let loss = if config.loss_scale == 1.0 { loss } else { loss.mul_scalar(config.loss_scale) };
-        add(place, GradientsParams::from_grads(loss.backward(), model));
+        add(leaf, GradientsParams::from_grads(loss.backward(), model));
         drop(backward);
         losses.parts.push(Part::Unread(Box::new(means)));
     }
@@ -462,6 +549,19 @@ fn weighted_sum(means: Tensor<1>, terms: &[Term]) -> Tensor<1> {
     let weights: Vec<f32> = terms.iter().map(|term| term.weight as f32).collect();
     let weights = Tensor::from_data(weights.as_slice(), &means.device());
     (means * weights).sum()
+}
+
+/// Checks that an objective returned one number per term.
+fn check_sums(terms: &[Term], sums: &[Tensor<1>]) -> Result<()> {
+    one_for_each(terms, "sums", sums.len())?;
+    for (term, sum) in terms.iter().zip(sums) {
+        let [n] = sum.dims();
+        if n != 1 {
+            let problem = format!("has {n} numbers as the sum of its term `{}`; expected one", term.name);
+            return Err(TrainerError::Objective { problem });
+        }
+    }
+    Ok(())
 }
 
 /// Checks that an objective returned one of something per term.

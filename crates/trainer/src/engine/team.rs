@@ -3,6 +3,7 @@
 use super::messages::{gather, gather_numbers};
 use super::optimizer::Optimizer;
 use super::replicas::Replicas;
+use super::settings::Exchange;
 use super::slices::{Piece, Slices};
 use super::tree_sum::{Node, TreeSum};
 use crate::{Result, TrainerError};
@@ -10,6 +11,7 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_ops::SquaredSums;
+use half::bf16;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,6 +26,8 @@ pub(super) struct Team<'a> {
     pub slices: &'a Slices,
     /// Whether each replica updates its slice alone; otherwise all make the whole update.
     pub divides_update: bool,
+    /// The format of gradients on their way.
+    pub exchange: Exchange,
 }
 
 /// The summed gradients of a replica's slice: for each of its pieces in order, none if no micro-batch has any.
@@ -50,17 +54,19 @@ impl Team<'_> {
         let mut messages: Vec<Vec<u32>> = vec![vec![nodes.len() as u32]; self.slices.size()];
         for Node { level, place, value } in nodes {
             messages.iter_mut().for_each(|message| message.extend([level, place as u32]));
-            model.visit(&mut Pack { gradients: value, slices: self.slices, messages: &mut messages });
+            let (slices, exchange) = (self.slices, self.exchange);
+            model.visit(&mut Pack { gradients: value, slices, exchange, messages: &mut messages });
         }
         let lengths: Vec<usize> =
             self.slices.of(self.replicas.rank()).map(|(_, range)| range.len()).collect();
+        let added = |left, right| added(left, right, self.exchange);
         let mut total = TreeSum::default();
         for (rank, message) in self.replicas.exchange(messages)?.into_iter().enumerate() {
-            let mut words = Words { rest: &message, rank };
+            let mut words = Words::new(&message, rank);
             for _ in 0..words.one()? {
                 let (level, place) = (words.one()?, u64::from(words.one()?));
-                let value = lengths.iter().map(|length| words.if_there(*length)).collect::<Result<_>>()?;
-                total.push(Node { level, place, value }, added);
+                let value = lengths.iter().map(|length| words.gradients(*length, self.exchange));
+                total.push(Node { level, place, value: value.collect::<Result<_>>()? }, added);
             }
         }
         Ok(SliceGradients(total.total(added).unwrap_or_else(|| vec![None; lengths.len()])))
@@ -120,7 +126,7 @@ impl Team<'_> {
         own.into_iter().for_each(|values| put(&mut message, values.as_deref()));
         let messages = gather(self.replicas, message)?;
         let mut words: Vec<_> =
-            messages.iter().enumerate().map(|(rank, message)| Words { rest: message, rank }).collect();
+            messages.iter().enumerate().map(|(rank, message)| Words::new(message, rank)).collect();
         for parameter in self.slices.parameters() {
             let mut whole = Vec::new();
             let mut is_there = false;
@@ -155,7 +161,7 @@ impl Team<'_> {
             return Ok(wholes);
         }
         let mut words: Vec<_> =
-            messages.iter().enumerate().map(|(rank, message)| Words { rest: message, rank }).collect();
+            messages.iter().enumerate().map(|(rank, message)| Words::new(message, rank)).collect();
         for parameter in self.slices.parameters() {
             for Piece { owner, range } in &parameter.pieces {
                 if let Some(values) = words[*owner].if_there(range.len())? {
@@ -171,18 +177,42 @@ fn values_of(tensor: Tensor<1>) -> Vec<f32> {
     tensor.into_data().iter::<f32>().collect()
 }
 
-/// Adds what one node has for each piece to what another has.
-fn added(left: Vec<Option<Vec<f32>>>, right: Vec<Option<Vec<f32>>>) -> Vec<Option<Vec<f32>>> {
+/// Adds what one node has for each piece to what another has, both rounded to the format of exchange.
+fn added(
+    left: Vec<Option<Vec<f32>>>,
+    right: Vec<Option<Vec<f32>>>,
+    exchange: Exchange,
+) -> Vec<Option<Vec<f32>>> {
+    let sum = match exchange {
+        Exchange::F32 => |left: f32, right: f32| left + right,
+        Exchange::Bf16 => {
+            |left: f32, right: f32| bf16::from_f32(left).to_f32() + bf16::from_f32(right).to_f32()
+        }
+    };
     let both = left.into_iter().zip(right).map(|pair| match pair {
         (Some(mut left), Some(right)) => {
             left.par_chunks_mut(TASK).zip(right.par_chunks(TASK)).for_each(|(left, right)| {
-                left.iter_mut().zip(right).for_each(|(left, right)| *left += right);
+                left.iter_mut().zip(right).for_each(|(left, right)| *left = sum(*left, *right));
             });
             Some(left)
         }
         (left, right) => left.or(right),
     });
     both.collect()
+}
+
+/// Appends gradients, or that there are none; in bf16, two to a word.
+fn put_gradients(message: &mut Vec<u32>, values: Option<&[f32]>, exchange: Exchange) {
+    match exchange {
+        Exchange::F32 => put(message, values),
+        Exchange::Bf16 => {
+            message.push(u32::from(values.is_some()));
+            let bits =
+                |value: Option<&f32>| value.map_or(0, |value| u32::from(bf16::from_f32(*value).to_bits()));
+            let pairs = values.unwrap_or_default().chunks(2);
+            message.extend(pairs.map(|pair| bits(pair.first()) | bits(pair.get(1)) << 16));
+        }
+    }
 }
 
 /// Appends values, or that there are none.
@@ -192,22 +222,43 @@ fn put(message: &mut Vec<u32>, values: Option<&[f32]>) {
 }
 
 /// What is left of a message.
-struct Words<'a> {
+pub(super) struct Words<'a> {
     rest: &'a [u32],
     /// Its sender.
     rank: usize,
 }
 
-impl Words<'_> {
-    fn one(&mut self) -> Result<u32> {
+impl<'a> Words<'a> {
+    pub fn new(message: &'a [u32], rank: usize) -> Self {
+        Self { rest: message, rank }
+    }
+
+    pub fn one(&mut self) -> Result<u32> {
         Ok(self.take(1)?[0])
+    }
+
+    pub fn values(&mut self, length: usize) -> Result<Vec<f32>> {
+        Ok(self.take(length)?.iter().map(|word| f32::from_bits(*word)).collect())
+    }
+
+    /// What [`put_gradients`] appended.
+    fn gradients(&mut self, length: usize, exchange: Exchange) -> Result<Option<Vec<f32>>> {
+        match exchange {
+            Exchange::F32 => self.if_there(length),
+            Exchange::Bf16 if self.one()? == 0 => Ok(None),
+            Exchange::Bf16 => {
+                let words = self.take(length.div_ceil(2))?;
+                let pairs = words.iter().flat_map(|word| [*word as u16, (word >> 16) as u16]);
+                Ok(Some(pairs.take(length).map(|bits| bf16::from_bits(bits).to_f32()).collect()))
+            }
+        }
     }
 
     fn if_there(&mut self, length: usize) -> Result<Option<Vec<f32>>> {
         if self.one()? == 0 {
             return Ok(None);
         }
-        Ok(Some(self.take(length)?.iter().map(|word| f32::from_bits(*word)).collect()))
+        self.values(length).map(Some)
     }
 
     fn take(&mut self, n: usize) -> Result<&[u32]> {
@@ -223,6 +274,7 @@ impl Words<'_> {
 struct Pack<'a> {
     gradients: GradientsParams,
     slices: &'a Slices,
+    exchange: Exchange,
     messages: &'a mut [Vec<u32>],
 }
 
@@ -232,7 +284,8 @@ impl ModuleVisitor for Pack<'_> {
         let gradient = self.gradients.remove::<D>(param.id).map(Tensor::into_data);
         let values: Option<Vec<f32>> = gradient.map(|data| data.iter().collect());
         for Piece { owner, range } in &parameter.pieces {
-            put(&mut self.messages[*owner], values.as_ref().map(|values| &values[range.clone()]));
+            let values = values.as_ref().map(|values| &values[range.clone()]);
+            put_gradients(&mut self.messages[*owner], values, self.exchange);
         }
     }
 }

@@ -214,6 +214,7 @@ impl<M: Module> Training<M> {
             clip_norm: settings.optimizer.clip_norm,
             precision: self.precision.into(),
             loss_scale: self.state.loss_scale.map_or(1.0, |scale| scale.scale),
+            exchange: settings.ranks.exchange,
         }
     }
 
@@ -267,8 +268,12 @@ impl<M: Module> Training<M> {
         let model = self.rewound(model, constants.step);
         let Self { optimizer, device, .. } = self;
         let divides_update = self.extensions.is_empty();
-        let team =
-            self.slices.as_ref().map(|slices| Team { replicas: &*self.replicas, slices, divides_update });
+        let team = self.slices.as_ref().map(|slices| Team {
+            replicas: &*self.replicas,
+            slices,
+            divides_update,
+            exchange: constants.exchange,
+        });
         let hooks = &mut Hooks { team, extensions: &mut self.extensions };
         let updated = match way {
             Way::Ahead => {

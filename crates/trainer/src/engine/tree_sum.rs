@@ -49,6 +49,11 @@ impl<T> TreeSum<T> {
         self.nodes
     }
 
+    /// Whether there is a single part.
+    pub fn is_leaf(&self) -> bool {
+        matches!(&self.nodes[..], [Node { level: 0, .. }])
+    }
+
     /// The sum over all parts; none without any.
     pub fn total(self, mut add: impl FnMut(T, T) -> T) -> Option<T> {
         self.nodes.into_iter().map(|node| node.value).rev().reduce(|right, left| add(left, right))

@@ -4,12 +4,12 @@ use super::config::Tuning;
 use super::distillation::Distillation;
 use super::evaluate::{figures, predict};
 use super::reading::TaskData;
-use super::task::{Encoded, Features, Task};
+use super::task::{ByRowsOf, Encoded, Features, Task};
 use crate::Result;
 use crate::engine::checkpoint::CursorState;
 use crate::engine::{
-    Advance, Epochs, Exported, Extension, Extensions, Measured, ModelFormat, Objective, Position, Recipe,
-    Rounds, SplitFigures, StepBatches, Term,
+    Advance, ByRows, Epochs, Exported, Extension, Extensions, Measured, ModelFormat, Objective, Position,
+    Recipe, Rounds, SplitFigures, StepBatches, Term,
 };
 use crate::metrics::progress::RunProgress;
 use crate::pruning::{PruningSection, Target, ids, share_of_zeros};
@@ -23,6 +23,7 @@ use cloze_evaluation::report::Predictions;
 use cloze_evaluation::table::percent;
 use cloze_model::blocks::{RoundedInputs, with_rounded_inputs};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -184,6 +185,11 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
         std::iter::once(self.task.loss(scores, &features)).chain(more).collect()
     }
 
+    fn by_rows(&self) -> Option<&dyn ByRows<T::Model, Vec<usize>>> {
+        self.task.by_rows()?;
+        Some(self)
+    }
+
     fn gradients(
         &self,
         model: &T::Model,
@@ -199,6 +205,28 @@ impl<T: Task> Objective for TaskRecipe<'_, T> {
         let gradients = || self.task.gradients(model, &features, factors[0], seed, device);
         let (sum, gradients) = self.training(model, gradients)?;
         Some((vec![sum], gradients))
+    }
+}
+
+impl<T: Task> TaskRecipe<'_, T> {
+    fn task_by_rows(&self) -> &ByRowsOf<'_, T> {
+        self.task.by_rows().expect("only a task that has it is asked for it")
+    }
+}
+
+/// That of the task.
+impl<T: Task> ByRows<T::Model, Vec<usize>> for TaskRecipe<'_, T> {
+    fn parts(&self, batch: &Vec<usize>) -> Vec<Range<usize>> {
+        self.task_by_rows().parts(&self.features(batch))
+    }
+
+    fn rows(&self, model: &T::Model, batch: &Vec<usize>, items: Range<usize>, device: &Device) -> Tensor<2> {
+        let features = self.features(batch);
+        self.training(model, || self.task_by_rows().rows(model, &features, items, device))
+    }
+
+    fn sums(&self, model: &T::Model, batch: &Vec<usize>, rows: Tensor<2>) -> Vec<Tensor<1>> {
+        self.task_by_rows().sums(model, &self.features(batch), rows)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The interface between fine-tuning and a kind of task.
 
 use super::section::TaskSection;
-use crate::engine::Advance;
 use crate::engine::optimizer::ParamGroup;
+use crate::engine::{Advance, ByRows};
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::optim::GradientsParams;
@@ -16,6 +16,9 @@ use cloze_model::{HasBackbone, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use serde::Serialize;
 use std::path::Path;
+
+/// A task's loss [by rows](ByRows).
+pub type ByRowsOf<'a, T> = dyn for<'b> ByRows<<T as Task>::Model, [&'b <T as Task>::Features]> + 'a;
 
 /// A kind of task: how examples are encoded, what a model computes from them, and how that is reported.
 ///
@@ -42,6 +45,12 @@ pub trait Task: Sync {
 
     /// The loss of a batch's scores, summed, `[1]`.
     fn loss(&self, scores: Self::Scores, batch: &[&Self::Features]) -> Tensor<1>;
+
+    /// The loss by rows, if the task compares the examples of a batch and computes it in parts; see
+    /// [`Objective::by_rows`](crate::engine::Objective::by_rows).
+    fn by_rows(&self) -> Option<&ByRowsOf<'_, Self>> {
+        None
+    }
 
     /// The summed loss of a batch and its gradients times `factor`, if the task computes them in parts; see
     /// [`Objective::gradients`](crate::engine::Objective::gradients).

@@ -3,25 +3,24 @@
 use super::config::{
     FREE_KEYS, ImageDataSection, ImageEval, ImageTaskSection, ImageTrain, NewImageEncoder, of_model,
 };
-use super::data::{ImageSplits, pixels};
+use super::data::{ImageSplits, pixels, pixels_of};
 use super::features::probe;
 use super::memory::{Layers, Maps, Size};
 use super::start::{PREPROCESSOR, settings};
 use super::without_classifier::{Opened, Sections};
 use crate::Result;
-use crate::chunks::gradients_in_chunks;
+use crate::config::shards::check_parts;
 use crate::config::validate::{Check, at_least, ensure, positive};
 use crate::config::{ConfigFile, Run, layered};
 use crate::engine::origin::Input;
 use crate::engine::{
-    Advance, Exported, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term,
-    train_in,
+    Advance, ByRows, Exported, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches,
+    Term, in_chunks, in_shards, train_in,
 };
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
 use burn::module::Module;
-use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
 use cloze_data::images::{AugmentConfig, ImageBatch, Preprocessing};
@@ -78,6 +77,9 @@ pub enum ContrastiveViewsSection {
         /// Default: all of a batch.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chunk: Option<usize>,
+        /// The number of parts of a batch that several processes may share: what `train.shards` sets. Default: one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shards: Option<usize>,
         /// Whether evaluations measure what the features know of the images' classes, which the data then have to have: the
         /// `accuracy` of a linear probe, and that of the nearest training images, `neighbours`. Otherwise nothing is
         /// measured. Default true.
@@ -134,10 +136,11 @@ impl RunKind for ContrastiveViewsRun {
 fn validate(config: &Run<ContrastiveViewsRun>) -> Check {
     let (ContrastiveViewsRun { objective, model, train, .. }, sections) =
         (&config.kind, config.kind.sections());
-    let ContrastiveViewsSection::ContrastiveViews { temperature, d_projection, chunk, .. } = objective;
+    let ContrastiveViewsSection::ContrastiveViews { temperature, d_projection, chunk, shards, .. } =
+        objective;
     positive("objective.temperature", *temperature)?;
     at_least(1, "objective.d_projection", *d_projection)?;
-    at_least(1, "objective.chunk", chunk.unwrap_or(1))?;
+    check_parts(("objective.chunk", *chunk), ("objective.shards", *shards))?;
     model.encoder(sections.size()?).validate().map_err(of_model)?;
     if let NewImageEncoder::Vit(vit) = model {
         let key = "model.distillation_piece";
@@ -161,7 +164,7 @@ pub fn train_contrastive_views(
     options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
-    let ContrastiveViewsSection::ContrastiveViews { temperature, d_projection, chunk, probe } =
+    let ContrastiveViewsSection::ContrastiveViews { temperature, d_projection, chunk, shards, probe } =
         config.objective;
     let classes = ImageTaskSection::ImageClassification { labels: None, label_smoothing: 0.0 };
     let task = probe.then_some(&classes);
@@ -180,7 +183,7 @@ pub fn train_contrastive_views(
         maps: Maps::of_any(&shape),
         input: size,
         views: 2,
-        chunk: chunk.map(|images| images.saturating_mul(2)),
+        chunk: parts(2 * config.train.batch_size, chunk, shards).iter().map(ExactSizeIterator::len).max(),
         checkpoint: None,
     }
     .check(&config.train, options, progress)?;
@@ -204,10 +207,19 @@ pub fn train_contrastive_views(
         shape,
         preprocessing,
         temperature,
-        chunk,
+        parts: (chunk, shards),
         seed,
     };
     train_in(&folder, &recipe, model, &settings, options, progress)
+}
+
+/// The parts of a batch of this many views, of so many images each, or so many.
+fn parts(n: usize, chunk: Option<usize>, shards: Option<usize>) -> Vec<Range<usize>> {
+    match (chunk, shards) {
+        (Some(images), _) => in_chunks(n, images.saturating_mul(2)),
+        (None, Some(shards)) => in_shards(n, shards),
+        (None, None) => Vec::new(),
+    }
 }
 
 /// The training of a [`SimClr`]: the mean of [`nt_xent`] over all views.
@@ -221,7 +233,8 @@ struct ContrastiveViews<'a> {
     shape: AnyImageEncoderConfig,
     preprocessing: Preprocessing,
     temperature: f64,
-    chunk: Option<usize>,
+    /// The images of a part, or the number of parts.
+    parts: (Option<usize>, Option<usize>),
     seed: u64,
 }
 
@@ -241,20 +254,29 @@ impl Objective for ContrastiveViews<'_> {
         vec![nt_xent(model.forward(pixels(batch, device)), self.temperature).sum()]
     }
 
-    fn gradients(
+    fn by_rows(&self) -> Option<&dyn ByRows<Self::Model, ImageBatch>> {
+        if self.parts == (None, None) { None } else { Some(self) }
+    }
+}
+
+/// The rows are projections of views.
+impl ByRows<SimClr<AnyImageEncoder>, ImageBatch> for ContrastiveViews<'_> {
+    fn parts(&self, batch: &ImageBatch) -> Vec<Range<usize>> {
+        parts(batch.n_images(), self.parts.0, self.parts.1)
+    }
+
+    fn rows(
         &self,
-        model: &Self::Model,
+        model: &SimClr<AnyImageEncoder>,
         batch: &ImageBatch,
-        factors: &[f64],
-        seed: u64,
+        views: Range<usize>,
         device: &Device,
-    ) -> Option<(Vec<f64>, GradientsParams)> {
-        let all = pixels(batch, device);
-        let rows = |views: Range<usize>| model.forward(all.clone().narrow(0, views.start, views.len()));
-        let loss = |rows| nt_xent(rows, self.temperature).sum();
-        let sizes = (batch.n_images(), self.chunk?);
-        let (sum, gradients) = gradients_in_chunks(model, sizes, rows, loss, (factors[0], seed), device)?;
-        Some((vec![sum], gradients))
+    ) -> Tensor<2> {
+        model.forward(pixels_of(batch, views, device))
+    }
+
+    fn sums(&self, _: &SimClr<AnyImageEncoder>, _: &ImageBatch, rows: Tensor<2>) -> Vec<Tensor<1>> {
+        vec![nt_xent(rows, self.temperature).sum()]
     }
 }
 

@@ -10,6 +10,7 @@ use cloze_data::images::{
 use cloze_data::labelled::{LabelSet, LabelledSource, Labels, Target};
 use cloze_data::{DataError, Loader, SkipReport, derive_seed};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -216,6 +217,12 @@ pub(crate) fn bad_setting(key: &str, found: impl std::fmt::Display, expected: St
 
 /// The images of a batch on the device, `[images, 3, height, width]`.
 pub fn pixels(batch: &ImageBatch, device: &Device) -> Tensor<4> {
-    let shape = [batch.n_images(), 3, batch.height, batch.width];
-    Tensor::from_data(TensorData::new(batch.pixels.clone(), shape), device)
+    pixels_of(batch, 0..batch.n_images(), device)
+}
+
+/// Some of them.
+pub fn pixels_of(batch: &ImageBatch, images: Range<usize>, device: &Device) -> Tensor<4> {
+    let (shape, image) = ([images.len(), 3, batch.height, batch.width], 3 * batch.height * batch.width);
+    let pixels = batch.pixels[images.start * image..images.end * image].to_vec();
+    Tensor::from_data(TensorData::new(pixels, shape), device)
 }

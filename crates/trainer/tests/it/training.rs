@@ -15,12 +15,12 @@ use cloze_model::weights::{self, NamedTensors};
 use cloze_model::{ModelError, ParamInit};
 use cloze_trainer::TrainerError;
 use cloze_trainer::config::RunConfig;
-use cloze_trainer::engine::Term;
 use cloze_trainer::engine::checkpoint::{Checkpoint, Checkpoints};
 use cloze_trainer::engine::objective::Objective;
 use cloze_trainer::engine::optimizer::{Optimizer, OptimizerConfig};
 use cloze_trainer::engine::replicas::Alone;
 use cloze_trainer::engine::step::{StepConfig, StepReport, step};
+use cloze_trainer::engine::{Exchange, Term};
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::input;
 use cloze_trainer::metrics::progress::{RunProgress, Silent, Status};
@@ -53,7 +53,15 @@ fn optimizer(model: &BertForPreTraining) -> Optimizer {
 }
 
 fn constants(step: u64) -> StepConfig {
-    StepConfig { seed: 3, step, lr: 1e-2, clip_norm: 1.0, precision: Precision::Fp32, loss_scale: 1.0 }
+    StepConfig {
+        seed: 3,
+        step,
+        lr: 1e-2,
+        clip_norm: 1.0,
+        precision: Precision::Fp32,
+        loss_scale: 1.0,
+        exchange: Exchange::F32,
+    }
 }
 
 /// Sequences of unequal length with unequally many masked positions, of the pieces 5 to 39.

@@ -8,6 +8,7 @@ use super::super::task::{Encoded, bad_setting};
 use super::super::task_run::TaskRun;
 use super::section::{EmbeddingSection, LABEL, LossSection, MatryoshkaSection, NEGATIVES, PAIR};
 use super::{EmbeddingFeatures, EmbeddingTask};
+use crate::config::shards::check_parts;
 use crate::config::validate::{Check, at_least, ensure, not_negative};
 use crate::embed::{EmbedConfig, Embedder};
 use crate::engine::Outcome;
@@ -64,9 +65,7 @@ impl TaskKind for EmbeddingKind<'_> {
             );
             ensure(config.train.batch_size != 1, "train.batch_size", 1, expected)?;
         }
-        if let Some(chunk) = section.chunk {
-            at_least(1, "task.chunk", chunk)?;
-        }
+        check_parts(("task.chunk", section.chunk), ("task.shards", section.shards))?;
         if let Some(score) = section.min_score {
             let is_usable = score.is_finite() && has(LABEL);
             ensure(is_usable, "task.min_score", score, "a number, and scores (`data.train.columns.label`)")?;

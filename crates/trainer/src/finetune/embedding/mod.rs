@@ -1,7 +1,6 @@
 //! Sentence encoders: similar sentences get similar embeddings (Reimers & Gurevych 2019).
 //!
-//! A loss depends only on a batch's embeddings, so an [`EmbeddingTask`] may first compute its gradient with
-//! respect to the embeddings, and then the encoder's gradients chunk by chunk (GradCache, Gao et al. 2021).
+//! A loss depends only on a batch's embeddings, so an [`EmbeddingTask`] may be computed [in parts](ByRows).
 
 pub(super) mod kind;
 mod losses;
@@ -12,12 +11,11 @@ mod tests;
 
 use super::section::TaskSection;
 use super::task::{
-    Encoded, PretrainedTask, ScoreRows, Task, TokenFeatures, bad_setting, input, pretrained_encoder, rows,
-    sequences,
+    ByRowsOf, Encoded, PretrainedTask, ScoreRows, Task, TokenFeatures, bad_setting, input,
+    pretrained_encoder, rows, sequences,
 };
 use crate::Result;
-use crate::chunks::gradients_in_chunks;
-use burn::optim::GradientsParams;
+use crate::engine::ByRows;
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_data::labelled::{SentenceExample, Target, TextExample, TokenSequence, encode_texts};
 use cloze_evaluation::embeddings::Similarity;
@@ -289,22 +287,9 @@ impl Task for EmbeddingTask {
         self.mean_loss(scores, batch) * batch.len() as f64
     }
 
-    fn gradients(
-        &self,
-        model: &SentenceEncoder,
-        batch: &[&EmbeddingFeatures],
-        factor: f64,
-        seed: u64,
-        device: &Device,
-    ) -> Option<(f64, GradientsParams)> {
-        let sequences = self.ordered(batch);
-        let embed = |part: Range<usize>| self.embed(model, &sequences[part], device);
-        let loss = |rows: Tensor<2>| {
-            let scores = EmbeddingScores { rows, classifier: model.classifier.clone() };
-            self.loss(scores, batch)
-        };
-        let sizes = (sequences.len(), self.section.chunk?);
-        gradients_in_chunks(model, sizes, embed, loss, (factor, seed), device)
+    fn by_rows(&self) -> Option<&ByRowsOf<'_, Self>> {
+        let is_cut = self.section.chunk.is_some() || self.section.shards.is_some();
+        if is_cut { Some(self) } else { None }
     }
 
     fn mixes_lengths(&self) -> bool {
@@ -364,6 +349,27 @@ impl Task for EmbeddingTask {
 
     fn section(&self) -> TaskSection {
         TaskSection::Embedding(self.section.clone())
+    }
+}
+
+/// The rows are embeddings of sentences.
+impl ByRows<SentenceEncoder, [&EmbeddingFeatures]> for EmbeddingTask {
+    fn parts(&self, batch: &[&EmbeddingFeatures]) -> Vec<Range<usize>> {
+        self.section.parts(self.ordered(batch).len())
+    }
+
+    fn rows(
+        &self,
+        model: &SentenceEncoder,
+        batch: &[&EmbeddingFeatures],
+        items: Range<usize>,
+        device: &Device,
+    ) -> Tensor<2> {
+        self.embed(model, &self.ordered(batch)[items], device)
+    }
+
+    fn sums(&self, model: &SentenceEncoder, batch: &[&EmbeddingFeatures], rows: Tensor<2>) -> Vec<Tensor<1>> {
+        vec![self.loss(EmbeddingScores { rows, classifier: model.classifier.clone() }, batch)]
     }
 }
 

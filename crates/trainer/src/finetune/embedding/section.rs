@@ -5,8 +5,10 @@ use super::losses::{
     PairClasses, Triplet, TripletDistance,
 };
 use crate::config::validate::{Check, not_negative, positive};
+use crate::engine::{in_chunks, in_shards};
 use cloze_model::bert::Pooling;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// An embedding of each sentence.
@@ -38,6 +40,10 @@ pub struct EmbeddingSection {
     /// forward pass (Gao et al. 2021). Default: the whole batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<usize>,
+    /// The number of parts of a batch that several processes may share: what `train.shards` sets. Gradients equal those of the
+    /// whole batch, as with `chunk`. Default: the whole batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<usize>,
 }
 
 /// Prefixes of texts.
@@ -257,6 +263,16 @@ impl EmbeddingSection {
             prompts: None,
             min_score: None,
             chunk: None,
+            shards: None,
+        }
+    }
+
+    /// The parts of a batch of this many sentences.
+    pub(super) fn parts(&self, n: usize) -> Vec<Range<usize>> {
+        match (self.chunk, self.shards) {
+            (Some(chunk), _) => in_chunks(n, chunk),
+            (None, Some(shards)) => in_shards(n, shards),
+            (None, None) => Vec::new(),
         }
     }
 
