@@ -1,7 +1,7 @@
 //! Common parts of training on source–target pairs: the loss of each target token, its metrics, and saving.
 
 use crate::Result;
-use crate::engine::{Advance, ModelFormat};
+use crate::engine::{Advance, ModelFormat, share_out};
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::parallel::PairBatch;
@@ -57,34 +57,54 @@ impl PairLoss {
     }
 
     /// Evaluates a model on batches.
+    ///
+    /// # Errors
+    /// A replica that cannot be reached.
     pub fn measure<M: EncoderDecoder>(
         &self,
         model: &M,
         batches: &[PairBatch],
         device: &Device,
         advanced: &mut dyn FnMut(Advance),
-    ) -> Vec<(&'static str, f64)> {
-        let plain = CrossEntropy::default();
-        let all: usize = batches.iter().map(PairBatch::n_tokens).sum();
-        let (mut sum, mut right, mut tokens) = (0.0, 0, 0);
-        let (mut done, mut read) = (0, 0);
-        for batch in batches {
-            let (losses, logits) =
-                cloze_ops::on_awake_cores(device, || self.losses(model, batch, &plain, device));
-            sum += losses.into_data().iter::<f64>().sum::<f64>();
-            let predicted = logits.argmax(1).into_data();
-            right += predicted.iter::<i32>().zip(&batch.target.ids).filter(|(a, b)| a == *b).count();
-            tokens += batch.target.ids.len();
-            done += batch.source.len();
-            read += batch.n_tokens();
-            advanced(Advance { done, share: read as f64 / all.max(1) as f64 });
-        }
+    ) -> Result<Vec<(&'static str, f64)>> {
+        let measured = share_out(batches.len(), |own| {
+            let own = &batches[own];
+            let all: usize = own.iter().map(PairBatch::n_tokens).sum();
+            let (mut done, mut read) = (0, 0);
+            let measured = own.iter().map(|batch| {
+                let measured = self.loss_and_right(model, batch, device);
+                done += batch.source.len();
+                read += batch.n_tokens();
+                advanced(Advance { done, share: read as f64 / all.max(1) as f64 });
+                measured
+            });
+            Ok(measured.collect())
+        })?;
+        let tokens: usize = batches.iter().map(|batch| batch.target.ids.len()).sum();
+        let (sum, right) =
+            measured.into_iter().fold((0.0, 0), |(sum, right), (loss, more)| (sum + loss, right + more));
         let mean = sum / tokens.max(1) as f64;
-        vec![
+        Ok(vec![
             (figure::LOSS, mean),
             (figure::PERPLEXITY, mean.exp()),
             (figure::TOKEN_ACCURACY, right as f64 / tokens.max(1) as f64),
-        ]
+        ])
+    }
+
+    /// The sum of the losses of a batch's target tokens, and how many of them are ranked first.
+    fn loss_and_right<M: EncoderDecoder>(
+        &self,
+        model: &M,
+        batch: &PairBatch,
+        device: &Device,
+    ) -> (f64, usize) {
+        let plain = CrossEntropy::default();
+        let (losses, logits) =
+            cloze_ops::on_awake_cores(device, || self.losses(model, batch, &plain, device));
+        let loss = losses.into_data().iter::<f64>().sum();
+        let predicted = logits.argmax(1).into_data();
+        let right = predicted.iter::<i32>().zip(&batch.target.ids).filter(|(a, b)| a == *b).count();
+        (loss, right)
     }
 }
 

@@ -201,7 +201,7 @@ impl<M: EncoderDecoder> Recipe for DenoisingRecipe<'_, M> {
     }
 
     fn evaluate(&self, model: &M, device: &Device, advanced: &mut dyn FnMut(Advance)) -> Result<Figures> {
-        let figures = self.loss.measure(model, &self.splits.held_out, device, advanced);
+        let figures = self.loss.measure(model, &self.splits.held_out, device, advanced)?;
         Ok(Figures::new(self.splits.n_held_out(), figures))
     }
 

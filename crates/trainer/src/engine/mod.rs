@@ -32,6 +32,7 @@ pub mod schedule;
 mod seeds;
 mod settings;
 mod shared_state;
+mod shared_work;
 mod slices;
 pub mod step;
 mod team;
@@ -52,6 +53,7 @@ pub use recipe::{
 };
 pub(crate) use run::watched;
 pub use run::{Outcome, RunOptions, train, train_in};
+pub use shared_work::share_out;
 pub use seeds::{OverSeeds, Plan, train_seeds};
 pub use settings::{
     Cadence, CheckpointSection, Epochs, Exchange, Export, LogSection, NonFinite, OptimizerSection, Precision,

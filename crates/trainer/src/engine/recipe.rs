@@ -49,7 +49,7 @@ pub trait Recipe: Objective {
     }
 
     /// Evaluates a model on that data. The main metric decides which model is best; ties are broken by a metric
-    /// named `loss`. Reports progress to `advanced`.
+    /// named `loss`. Reports progress to `advanced`. All replicas evaluate: [`share_out`](super::share_out) divides the work.
     ///
     /// # Errors
     /// The recipe's own.

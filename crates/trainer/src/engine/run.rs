@@ -11,6 +11,7 @@ use super::recipe::{Advance, Exported, Position, Recipe, SplitFigures, StepBatch
 use super::replicas::{Alone, Replicas, Share};
 use super::run_folder::{RunFolder, forget, write_folder_atomic};
 use super::settings::{Export, RunSettings};
+use super::shared_work::together;
 use super::term::weighted;
 use super::training::{Start, Training};
 use crate::metrics::progress::{Meter, Pass, RunProgress, Status};
@@ -384,8 +385,7 @@ impl<R: Recipe> Run<'_, R> {
         let (model, device) = (self.training.measured(), self.inner());
         let work = format!("measuring {split}");
         let step = self.training.state.step;
-        let figures = self
-            .by_first(|| self.recipe.evaluate_after(step, &model, &device, &mut watched(&work, progress)))?;
+        let figures = self.evaluated(step, &model, &device, &mut watched(&work, progress))?;
         progress.note(&self.recipe.evaluation_line(step, &figures));
         let (name, figure) = figures.main();
         let tie = figures.get("loss").filter(|loss| name != "loss" && loss.is_finite());
@@ -560,8 +560,7 @@ impl<R: Recipe> Run<'_, R> {
         let work = format!("measuring {split}");
         let device = self.inner();
         let step = self.training.state.step;
-        let figures =
-            self.by_first(|| self.recipe.evaluate_after(step, mean, &device, &mut watched(&work, progress)))?;
+        let figures = self.evaluated(step, mean, &device, &mut watched(&work, progress))?;
         progress.note(&format!("the mean of the best models: {}", figures.line()));
         let split = format!("{split}, mean of the best");
         let is_logged =
@@ -571,6 +570,19 @@ impl<R: Recipe> Run<'_, R> {
             self.log_figures(SplitFigures { split, figures: figures.clone(), seconds })?;
         }
         Ok(Some(figures))
+    }
+
+    /// The metrics of an evaluation, which all replicas make. The first one's are those of all.
+    fn evaluated(
+        &self,
+        step: u64,
+        model: &R::Model,
+        device: &Device,
+        advanced: &mut dyn FnMut(Advance),
+    ) -> Result<Figures> {
+        let evaluate = || self.recipe.evaluate_after(step, model, device, advanced);
+        let figures = together(self.training.replicas(), evaluate)?;
+        self.by_first(|| Ok(figures))
     }
 
     /// What the first replica computes for all.

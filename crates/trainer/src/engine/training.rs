@@ -231,7 +231,12 @@ impl<M: Module> Training<M> {
         Share::of(&*self.replicas)
     }
 
-    /// Whether this replica evaluates, saves and reports.
+    /// The replicas that make the steps.
+    pub fn replicas(&self) -> &Arc<dyn Replicas> {
+        &self.replicas
+    }
+
+    /// Whether this replica saves and reports.
     pub fn is_first(&self) -> bool {
         self.replicas.rank() == 0
     }

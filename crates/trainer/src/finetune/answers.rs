@@ -1,5 +1,6 @@
 //! Extractive question answering: answers are spans of a text.
 
+use serde::{Deserialize, Serialize};
 use super::config::Tuning;
 use super::kind::TaskKind;
 use super::saved_model::{OpenedModel, SavedModel};
@@ -47,7 +48,7 @@ pub struct AnswerTask {
 }
 
 /// A window's scores: each of its tokens as the answer's first and as its last.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SpanScores {
     /// As the first token.
     pub starts: Vec<f32>,

@@ -150,7 +150,7 @@ impl<T: Task> TaskRecipe<'_, T> {
     ) -> Result<(Box<dyn Predictions>, Figures)> {
         let eval = &self.config.eval;
         let predict = || predict(self.task, model, data, eval.batch_tokens, device, advanced);
-        let predictions = self.rounding(model, predict);
+        let predictions = self.rounding(model, predict)?;
         let figures = figures(&*predictions, eval.metric.as_deref())?;
         Ok((predictions, figures))
     }

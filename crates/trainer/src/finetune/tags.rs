@@ -1,5 +1,6 @@
 //! Word tagging for named-entity recognition.
 
+use serde::{Deserialize, Serialize};
 use super::config::Tuning;
 use super::kind::{RecurrentTask, TaskKind};
 use super::reading::TaskData;
@@ -131,7 +132,7 @@ impl SentenceFeatures {
 }
 
 /// The model's output for a sentence.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SentenceTags {
     /// The labels of the words in the windows.
     pub labels: Vec<usize>,

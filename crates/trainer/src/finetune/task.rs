@@ -15,6 +15,7 @@ use cloze_model::tasks::DropoutOverrides;
 use cloze_model::{HasBackbone, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// A task's loss [by rows](ByRows).
@@ -33,7 +34,7 @@ pub trait Task: Sync {
     /// The model's result for a batch, on the device: logits, embeddings.
     type Scores: Clone + ScoreRows;
     /// The model's output for one item of a batch, on the host.
-    type Output: Send;
+    type Output: Send + Serialize + DeserializeOwned;
     /// The task's section in a config and in a model folder.
     type Section: Serialize + Send + Sync + 'static;
 

@@ -1,5 +1,7 @@
 //! Masked autoencoding of images (He et al. 2022): config, recipe and run.
 
+use cloze_data::images::ImageExample;
+use crate::engine::share_out;
 use super::config::{ImageDataSection, ImageEval, ImageTrain, of_model};
 use super::data::{ImageSplits, pixels};
 use super::memory::{Layers, Maps, Size};
@@ -287,25 +289,25 @@ impl<'a> MaskedPatchesRecipe<'a> {
         advanced: &mut dyn FnMut(Advance),
     ) -> Result<RestoredPredictions> {
         let n = data.examples().len();
-        let mut examples = Vec::with_capacity(n);
-        for start in (0..n).step_by(self.eval.batch_size) {
-            let end = n.min(start + self.eval.batch_size);
-            let batch = data.in_order(start..end)?;
-            let masked = self.masked(&batch);
-            let losses = on_awake_cores(device, || {
-                let errors = model.errors(pixels(&batch, device), &masked) * masked.mask(device);
-                (errors.sum_dim(1) / masked.n_masked() as f64).into_data()
+        let size = self.eval.batch_size.max(1);
+        let losses = share_out(n.div_ceil(size), |own| {
+            let (n_own, mut done) = (n.min(own.end * size).saturating_sub(own.start * size), 0);
+            let of_batches = own.map(|place| {
+                let batch = data.in_order(place * size..n.min((place + 1) * size))?;
+                let masked = self.masked(&batch);
+                let losses = on_awake_cores(device, || {
+                    let errors = model.errors(pixels(&batch, device), &masked) * masked.mask(device);
+                    (errors.sum_dim(1) / masked.n_masked() as f64).into_data()
+                });
+                done += batch.n_images();
+                advanced(Advance { done, share: done as f64 / n_own as f64 });
+                Ok(losses.iter::<f64>().collect::<Vec<f64>>())
             });
-            let losses = losses.iter::<f64>();
-            examples.extend(
-                data.examples()[start..end]
-                    .iter()
-                    .zip(losses)
-                    .map(|(example, loss)| RestoredExample { id: example.image.to_string(), loss }),
-            );
-            advanced(Advance { done: end, share: end as f64 / n as f64 });
-        }
-        Ok(RestoredPredictions { examples })
+            of_batches.collect()
+        })?;
+        let examples = data.examples().iter().zip(losses.into_iter().flatten());
+        let restored = |(example, loss): (&ImageExample, f64)| RestoredExample { id: example.image.to_string(), loss };
+        Ok(RestoredPredictions { examples: examples.map(restored).collect() })
     }
 
     /// An image, what the encoder sees of it, and what is restored; nothing of an image that does not decode any more.

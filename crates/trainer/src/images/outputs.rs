@@ -1,15 +1,17 @@
 use crate::Result;
-use crate::engine::Advance;
+use crate::engine::{Advance, share_out};
 use crate::finetune::{argmax, softmax};
 use burn::tensor::{Device, Tensor};
 use cloze_data::images::{ImageBatch, ImageData, ImageExample};
 use cloze_data::labelled::Target;
 use cloze_evaluation::report::{ClassExample, ClassPredictions, Picture};
 use cloze_ops::on_awake_cores;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use std::time::Instant;
 
 /// What a classifier says of an image.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ImageOutput {
     /// The most probable class.
@@ -46,29 +48,37 @@ pub(super) fn outputs(
     device: &Device,
     advanced: &mut dyn FnMut(Advance),
 ) -> Result<Vec<ImageOutput>> {
-    Ok(timed_outputs(logits, data, n, batch_size, device, advanced)?.0)
+    let starts: Vec<usize> = (0..n).step_by(batch_size).collect();
+    let outputs = share_out(starts.len(), |own| {
+        let place = |batch: usize| starts.get(batch).copied().unwrap_or(n);
+        let own = place(own.start)..place(own.end);
+        let outputs = timed_outputs(logits, data, own, batch_size, device, advanced)?.0;
+        Ok(outputs.chunks(batch_size.max(1)).map(<[ImageOutput]>::to_vec).collect())
+    })?;
+    Ok(outputs.concat())
 }
 
-/// [`outputs`], and the seconds that they took without decoding.
+/// A model's outputs for some images, in order, and the seconds that they took without decoding.
 ///
 /// # Errors
 /// The same.
 pub(super) fn timed_outputs(
     logits: &Logits<'_>,
     data: &ImageData,
-    n: usize,
+    images: Range<usize>,
     batch_size: usize,
     device: &Device,
     advanced: &mut dyn FnMut(Advance),
 ) -> Result<(Vec<ImageOutput>, f64)> {
+    let n = images.len();
     let (mut all, mut seconds) = (Vec::with_capacity(n), 0.0);
-    for start in (0..n).step_by(batch_size) {
-        let end = n.min(start + batch_size);
+    for start in images.clone().step_by(batch_size) {
+        let end = images.end.min(start + batch_size);
         let batch = data.in_order(start..end)?;
         let begun = Instant::now();
         all.extend(on_awake_cores(device, || ImageOutput::of(logits(&batch, device))));
         seconds += begun.elapsed().as_secs_f64();
-        advanced(Advance { done: end, share: end as f64 / n as f64 });
+        advanced(Advance { done: all.len(), share: all.len() as f64 / n as f64 });
     }
     Ok((all, seconds))
 }

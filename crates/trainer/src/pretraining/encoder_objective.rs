@@ -8,25 +8,27 @@ use cloze_data::{PretrainingBatch, UnigramCounts};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::grouped;
 use cloze_tokenizer::Tokenizer;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::ops::AddAssign;
 use std::path::Path;
 
 /// An objective over masked examples for training an encoder with
 /// [`PretrainingRecipe`](super::PretrainingRecipe): its losses, as an [`Objective`], with its evaluation,
 /// display and saving.
 pub trait EncoderObjective: Objective<Batch = PretrainingBatch> {
-    /// Sums over held-out batches.
-    type Sums: Default;
+    /// Sums over a held-out batch, which are added up over all of them.
+    type Sums: Default + AddAssign + Serialize + DeserializeOwned;
 
-    /// Adds one batch to the sums; `model` is on an inference device. `unigram` has the pieces' training
+    /// The sums over one batch; `model` is on an inference device. `unigram` has the pieces' training
     /// frequencies, for a baseline.
     fn measure(
         &self,
-        sums: &mut Self::Sums,
         model: &Self::Model,
         batch: &PretrainingBatch,
         unigram: &UnigramCounts,
         device: &Device,
-    );
+    ) -> Self::Sums;
 
     /// The metrics from the sums, the main one first.
     fn figures(&self, sums: &Self::Sums) -> Figures;

@@ -1,6 +1,8 @@
 //! BERT's pretraining objective, masked pieces and sentence pairs (Devlin et al. 2019, §3.1), and SpanBERT's,
 //! which also predicts the pieces of masked spans from their boundaries (Joshi et al. 2020, §3.2).
 
+use std::ops::AddAssign;
+use serde::{Deserialize, Serialize};
 use super::encoder_objective::EncoderObjective;
 use super::tables;
 use super::teacher::Teacher;
@@ -99,13 +101,14 @@ impl<A: Attention, P: Positions> EncoderObjective for BertPretraining<A, P> {
 
     fn measure(
         &self,
-        sums: &mut HeldOutSums,
         model: &BertForPreTraining<A, P>,
         batch: &PretrainingBatch,
         unigram: &UnigramCounts,
         device: &Device,
-    ) {
+    ) -> HeldOutSums {
+        let mut sums = HeldOutSums::default();
         sums.add(model, batch, unigram, device);
+        sums
     }
 
     fn figures(&self, sums: &HeldOutSums) -> Figures {
@@ -274,13 +277,24 @@ pub(super) fn vector(values: &[i32], device: &Device) -> Tensor<1, Int> {
 }
 
 /// Sums over the masked tokens of held-out batches.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct MaskedSums {
     masked: u64,
     loss: f64,
     right: u64,
     unigram_loss: f64,
     unigram_right: u64,
+}
+
+impl AddAssign for MaskedSums {
+    fn add_assign(&mut self, more: Self) {
+        let Self { masked, loss, right, unigram_loss, unigram_right } = more;
+        self.masked += masked;
+        self.loss += loss;
+        self.right += right;
+        self.unigram_loss += unigram_loss;
+        self.unigram_right += unigram_right;
+    }
 }
 
 impl MaskedSums {
@@ -315,7 +329,7 @@ impl MaskedSums {
 }
 
 /// Sums over held-out batches.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutSums {
     examples: usize,
     masked: MaskedSums,
@@ -324,6 +338,21 @@ pub struct HeldOutSums {
     pairs: u64,
     pair_loss: f64,
     pair_right: u64,
+}
+
+impl AddAssign for HeldOutSums {
+    fn add_assign(&mut self, more: Self) {
+        let Self { examples, masked, boundary_loss, boundary_right, pairs, pair_loss, pair_right } = more;
+        self.examples += examples;
+        self.masked += masked;
+        if let Some(loss) = boundary_loss {
+            *self.boundary_loss.get_or_insert_default() += loss;
+        }
+        self.boundary_right += boundary_right;
+        self.pairs += pairs;
+        self.pair_loss += pair_loss;
+        self.pair_right += pair_right;
+    }
 }
 
 impl HeldOutSums {

@@ -1,5 +1,6 @@
 //! Encoder pretraining as an engine recipe: examples from a prepared corpus, and an objective over them.
 
+use crate::engine::share_out;
 use super::encoder_objective::EncoderObjective;
 use super::languages;
 use super::objective::BertPretraining;
@@ -240,13 +241,22 @@ impl<O: EncoderObjective> Recipe for PretrainingRecipe<'_, O> {
         device: &Device,
         advanced: &mut dyn FnMut(Advance),
     ) -> Result<Figures> {
-        let mut sums = O::Sums::default();
-        let (mut done, all) = (0, self.splits.n_held_out());
-        for batch in &self.splits.held_out {
-            self.objective.measure(&mut sums, model, batch, &self.splits.unigram, device);
-            done += batch.tokens.n_sequences();
-            advanced(Advance { done, share: done as f64 / all as f64 });
-        }
+        let batches = &self.splits.held_out;
+        let of_batches = share_out(batches.len(), |own| {
+            let own = &batches[own];
+            let (mut done, all) = (0, own.iter().map(|batch| batch.tokens.n_sequences()).sum::<usize>());
+            let sums = own.iter().map(|batch| {
+                let sums = self.objective.measure(model, batch, &self.splits.unigram, device);
+                done += batch.tokens.n_sequences();
+                advanced(Advance { done, share: done as f64 / all as f64 });
+                sums
+            });
+            Ok(sums.collect())
+        })?;
+        let sums = of_batches.into_iter().fold(O::Sums::default(), |mut all, sums| {
+            all += sums;
+            all
+        });
         Ok(self.objective.figures(&sums))
     }
 

@@ -1,5 +1,7 @@
 //! ELECTRA's pretraining objective, replaced token detection (Clark et al. 2020, §2).
 
+use std::ops::AddAssign;
+use serde::{Deserialize, Serialize};
 use super::encoder_objective::EncoderObjective;
 use super::objective::{MaskedSums, figure, masked_input, save_tokenizer, sum, vector};
 use super::tables;
@@ -141,13 +143,14 @@ impl<A: Attention, P: Positions> EncoderObjective for ReplacedTokenPretraining<A
 
     fn measure(
         &self,
-        sums: &mut ReplacedTokenSums,
         model: &Electra<A, P>,
         batch: &PretrainingBatch,
         unigram: &UnigramCounts,
         device: &Device,
-    ) {
+    ) -> ReplacedTokenSums {
+        let mut sums = ReplacedTokenSums::default();
         sums.add(model, batch, unigram, device);
+        sums
     }
 
     fn figures(&self, sums: &ReplacedTokenSums) -> Figures {
@@ -207,7 +210,7 @@ impl<A: Attention, P: Positions> EncoderObjective for ReplacedTokenPretraining<A
 }
 
 /// Sums over held-out batches.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplacedTokenSums {
     examples: usize,
     masked: MaskedSums,
@@ -219,6 +222,19 @@ pub struct ReplacedTokenSums {
     called: u64,
     /// Number of replaced tokens classified as replaced.
     found: u64,
+}
+
+impl AddAssign for ReplacedTokenSums {
+    fn add_assign(&mut self, more: Self) {
+        let Self { examples, masked, loss, tokens, replaced, called, found } = more;
+        self.examples += examples;
+        self.masked += masked;
+        self.loss += loss;
+        self.tokens += tokens;
+        self.replaced += replaced;
+        self.called += called;
+        self.found += found;
+    }
 }
 
 impl ReplacedTokenSums {

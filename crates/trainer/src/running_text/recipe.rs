@@ -1,5 +1,6 @@
 //! Training on running text as an engine recipe.
 
+use crate::engine::share_out;
 use super::{TextObjective, TextSplits, figures};
 use crate::config::TrainSection;
 use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term};
@@ -115,14 +116,21 @@ where
         advanced: &mut dyn FnMut(Advance),
     ) -> Result<Figures> {
         let all: usize = self.splits.held_out.iter().map(|batch| self.n_predicted(batch)).sum();
-        let (mut sum, mut done) = (0.0, 0);
-        for batch in &self.splits.held_out {
-            sum += ops::on_awake_cores(device, || {
-                self.objective.losses(model, batch, device).into_data().iter::<f64>().sum::<f64>()
+        let batches = &self.splits.held_out;
+        let sums = share_out(batches.len(), |own| {
+            let of_own: usize = batches[own.clone()].iter().map(|batch| self.n_predicted(batch)).sum();
+            let mut done = 0;
+            let sums = batches[own].iter().map(|batch| {
+                let losses = || self.objective.losses(model, batch, device).into_data().iter::<f64>().sum();
+                let sum: f64 = ops::on_awake_cores(device, losses);
+                done += self.n_predicted(batch);
+                advanced(Advance { done, share: done as f64 / of_own as f64 });
+                sum
             });
-            done += self.n_predicted(batch);
-            advanced(Advance { done, share: done as f64 / all as f64 });
-        }
+            Ok(sums.collect())
+        })?;
+        // Added from 0, which `sum` does not do.
+        let sum = sums.into_iter().fold(0.0, |all, sum| all + sum);
         Ok(figures::figures(sum, all, self.splits.size))
     }
 

@@ -3,7 +3,7 @@
 use super::folder::DecodingDefaults;
 use super::vocabulary::Vocabularies;
 use crate::Result;
-use crate::engine::Advance;
+use crate::engine::{Advance, share_out};
 use burn::tensor::Device;
 use cloze_data::parallel::LoadedPairs;
 use cloze_evaluation::translation::{Bleu, score};
@@ -35,15 +35,19 @@ pub(super) fn translations<M: EncoderDecoder>(
         let input: Vec<i32> = source.iter().map(|id| *id as i32).collect();
         Request::new(input, lengths.max_new(source.len()))
     });
-    let mut translated = Vec::with_capacity(pairs.ids.len());
-    for texts in translate(model, special.begin as i32, &config, device, requests)? {
-        let best = texts?.into_iter().next().map_or_else(Vec::new, |text| text.ids);
-        let ids: Vec<u32> = best.into_iter().map(|id| id as u32).collect();
-        translated.push(vocabularies.target.decode(&ids, true)?.trim().to_owned());
-        let share = translated.len() as f64 / pairs.ids.len() as f64;
-        advanced(Advance { done: translated.len(), share });
-    }
-    Ok(translated)
+    let requests: Vec<Request> = requests.collect();
+    share_out(requests.len(), |own| {
+        let n = own.len();
+        let mut translated = Vec::with_capacity(n);
+        for texts in translate(model, special.begin as i32, &config, device, requests[own].iter().cloned())? {
+            let best = texts?.into_iter().next().map_or_else(Vec::new, |text| text.ids);
+            let ids: Vec<u32> = best.into_iter().map(|id| id as u32).collect();
+            translated.push(vocabularies.target.decode(&ids, true)?.trim().to_owned());
+            let share = translated.len() as f64 / n as f64;
+            advanced(Advance { done: translated.len(), share });
+        }
+        Ok(translated)
+    })
 }
 
 /// BLEU of translations of the pairs' sources, as sacreBLEU computes it by default, from 0 to 100.

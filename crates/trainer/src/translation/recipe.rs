@@ -127,7 +127,7 @@ impl<'a, M: EncoderDecoder> TranslationRecipe<'a, M> {
         advanced: &mut dyn FnMut(Advance),
     ) -> Result<(Figures, Option<Vec<String>>)> {
         let (batches, _) = batches_of(&pairs.ids, self.config.eval.batch_tokens);
-        let mut figures = self.loss.measure(model, &batches, device, advanced);
+        let mut figures = self.loss.measure(model, &batches, device, advanced)?;
         let mut translated = None;
         if translates {
             let beams = self.config.eval.beams;

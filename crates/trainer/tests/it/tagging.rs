@@ -243,7 +243,7 @@ fn learns_and_is_saved_whole(crf: &str) {
     assert!(data.features.iter().any(|features| features.windows.len() > 1));
     let device = Device::flex();
     for batch_tokens in [1, 64, 10_000] {
-        let figures = predict(&task, &model, &data, batch_tokens, &device, &mut |_| {}).figures();
+        let figures = predict(&task, &model, &data, batch_tokens, &device, &mut |_| {}).unwrap().figures();
         assert_eq!(figures.main(), dev.main(), "{batch_tokens} tokens in a batch");
     }
     if has_crf {

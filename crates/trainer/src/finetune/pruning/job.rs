@@ -85,7 +85,7 @@ impl Job<'_> {
                 let Some(dev) = &data.dev else { return Ok(None) };
                 let advanced = &mut watched(work, progress);
                 let tokens = config.eval.batch_tokens;
-                let predictions = predict(task, &model.valid(), dev, tokens, &options.device, advanced);
+                let predictions = predict(task, &model.valid(), dev, tokens, &options.device, advanced)?;
                 figures(&*predictions, config.eval.metric.as_deref()).map(Some)
             };
         let before = measured(&model, "measuring dev before", progress)?;
