@@ -1,8 +1,9 @@
 //! The processes that `mpirun` or `srun` has started to do one command together.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 #[cfg(feature = "mpi")]
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 #[cfg(feature = "mpi")]
 use std::time::Duration;
 
@@ -14,8 +15,9 @@ use cloze_mpi::Launched;
 #[cfg(feature = "mpi")]
 use cloze_mpi::Mpi;
 use cloze_mpi::launched;
+use cloze_trainer::engine::replicas::{Alone, Replicas};
 #[cfg(feature = "mpi")]
-use cloze_trainer::engine::replicas::{Replicas, bytes_of, words_of};
+use cloze_trainer::engine::replicas::{Share, bytes_of, words_of};
 use cloze_trainer::metrics::standard_error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -62,6 +64,15 @@ pub fn all() -> Option<Arc<Mpi>> {
     RANKS.get().cloned()
 }
 
+/// The processes; this one alone if there are no others.
+pub fn replicas() -> Arc<dyn Replicas> {
+    #[cfg(feature = "mpi")]
+    if let Some(ranks) = all() {
+        return ranks;
+    }
+    Arc::new(Alone)
+}
+
 /// Called when a signal asks this process to stop. A launcher that has lost a process sends it to all others, and kills
 /// them a second later: a rank that is gone must be noticed before.
 pub fn stopping() {
@@ -94,7 +105,7 @@ pub fn shared<I: Serialize>(
     if let Some(ranks) = all() {
         let items = items();
         let (n, size) = (items.len(), ranks.size());
-        let part = |rank: usize| &items[n * rank / size..n * (rank + 1) / size];
+        let part = |rank: usize| &items[Share::part(rank, size).range(n)];
         let told = |rank: usize| Ok(words_of(&serde_json::to_vec(part(rank))?));
         let mut messages = vec![Vec::new()];
         messages.extend((1..size).map(told).collect::<Result<Vec<_>>>()?);

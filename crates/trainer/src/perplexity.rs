@@ -1,5 +1,7 @@
 //! Evaluates language models on a text: perplexity of left-to-right models, pseudo-perplexity of masked ones.
 
+use crate::engine::messages::gather_numbers;
+use crate::engine::replicas::{Alone, Replicas, Share};
 use crate::fill_mask::FillMask;
 use crate::fit::check_vocabulary;
 use crate::{Result, TrainerError};
@@ -142,11 +144,27 @@ impl Perplexity {
     /// [`TrainerError::Io`]; [`TrainerError::Text`] for a text that is not UTF-8 or in which no token is predicted;
     /// [`TrainerError::OutputNotFinite`].
     pub fn score(&self, text: impl BufRead, path: &Path) -> Result<TextScore> {
+        self.score_together(text, path, &Alone)
+    }
+
+    /// [`score`](Self::score) by several replicas, all of which read the same text. They take turns in predicting, and have the
+    /// bits of one.
+    ///
+    /// # Errors
+    /// Those of [`score`](Self::score); [`TrainerError::Replicas`] if another replica cannot be reached.
+    pub fn score_together(
+        &self,
+        text: impl BufRead,
+        path: &Path,
+        replicas: &dyn Replicas,
+    ) -> Result<TextScore> {
         let mut pieces = Pieces { text, path, rest: Vec::new(), first: true, in_word: false, done: false };
+        let mut turns = Turns { share: Share::of(replicas), n: 0, own: Vec::new() };
         let mut score = match self {
-            Self::LeftToRight(model) => model.score(&mut pieces)?,
-            Self::Masked(model) => masked_score(model, &mut pieces)?,
+            Self::LeftToRight(model) => model.score(&mut pieces, &mut turns)?,
+            Self::Masked(model) => masked_score(model, &mut pieces, &mut turns)?,
         };
+        (score.nats, score.tokens) = turns.sums(replicas)?;
         if score.tokens == 0 {
             return Err(pieces.error("has no token to predict: it needs at least two tokens".into()));
         }
@@ -159,8 +177,47 @@ impl Perplexity {
     }
 }
 
+/// Predictions that replicas make in turns.
+struct Turns {
+    share: Share,
+    /// The number of turns so far.
+    n: usize,
+    /// For each of this replica's, the sum of `−log P` and the number of tokens.
+    own: Vec<f64>,
+}
+
+impl Turns {
+    /// One turn, if it is this replica's.
+    fn take(&mut self, predict: impl FnOnce() -> Result<(f64, u64)>) -> Result<()> {
+        if self.share.is_dealt(self.n) {
+            let (nats, tokens) = predict()?;
+            self.own.extend([nats, tokens as f64]);
+        }
+        self.n += 1;
+        Ok(())
+    }
+
+    /// The sums over all turns, added in their order.
+    fn sums(self, replicas: &dyn Replicas) -> Result<(f64, u64)> {
+        let all = gather_numbers(replicas, &self.own)?;
+        let mut of_ranks: Vec<_> = all.iter().map(|own| own.chunks(2)).collect();
+        let (mut nats, mut tokens) = (0.0, 0);
+        for turn in 0..self.n {
+            let rank = turn % of_ranks.len();
+            let Some([more, predicted]) = of_ranks[rank].next() else {
+                let problem = format!("disagree: rank {rank} has read another text");
+                return Err(TrainerError::Replicas { problem });
+            };
+            nats += more;
+            tokens += *predicted as u64;
+        }
+        Ok((nats, tokens))
+    }
+}
+
 impl LeftToRightPerplexity {
-    fn score<R: BufRead>(&self, pieces: &mut Pieces<'_, R>) -> Result<TextScore> {
+    /// Takes the turns of a text, and counts its bytes and words.
+    fn score<R: BufRead>(&self, pieces: &mut Pieces<'_, R>, turns: &mut Turns) -> Result<TextScore> {
         let mut score = TextScore::default();
         // The tokens from the next window's first one on, and how many of them have been predicted or cannot be.
         let mut ids: Vec<i32> = Vec::new();
@@ -181,7 +238,6 @@ impl LeftToRightPerplexity {
             while ids.len() - start > self.window || is_last && ids.len() - start > done {
                 let end = ids.len().min(start + self.window);
                 batch.push(&ids[start..end], done);
-                score.tokens += (end - start - done) as u64;
                 if end == ids.len() {
                     break;
                 }
@@ -189,7 +245,8 @@ impl LeftToRightPerplexity {
                 // The first token of a window that begins where the last one ended is predicted by none.
                 done = (end - start).max(1);
                 if batch.n_tokens >= BATCH_TOKENS {
-                    score.nats += self.nats(&mut batch);
+                    let batch = std::mem::take(&mut batch);
+                    turns.take(|| Ok(self.predict(batch)))?;
                 }
             }
             ids.drain(..start);
@@ -197,18 +254,18 @@ impl LeftToRightPerplexity {
                 break;
             }
         }
-        score.nats += self.nats(&mut batch);
+        turns.take(|| Ok(self.predict(batch)))?;
         Ok(score)
     }
 
-    /// The sum of `−log P` over the windows' new tokens; empties the batch.
-    fn nats(&self, batch: &mut Windows) -> f64 {
-        let Windows { sequences, next, wanted, .. } = std::mem::take(batch);
+    /// The sum of `−log P` over the windows' new tokens, and their number.
+    fn predict(&self, batch: Windows) -> (f64, u64) {
+        let Windows { sequences, next, wanted, .. } = batch;
         if sequences.is_empty() {
-            return 0.0;
+            return (0.0, 0);
         }
         let losses = self.model.losses_at(&sequences, &next, &wanted, &self.device);
-        losses.into_data().iter::<f64>().sum()
+        (losses.into_data().iter::<f64>().sum(), next.len() as u64)
     }
 }
 
@@ -235,15 +292,17 @@ impl Windows {
     }
 }
 
-fn masked_score<R: BufRead>(model: &FillMask, pieces: &mut Pieces<'_, R>) -> Result<TextScore> {
+fn masked_score<R: BufRead>(
+    model: &FillMask,
+    pieces: &mut Pieces<'_, R>,
+    turns: &mut Turns,
+) -> Result<TextScore> {
     let mut score = TextScore::default();
     while let Some(piece) = pieces.next()? {
         score.bytes += piece.len() as u64;
         score.words += pieces.words(&piece);
         for line in piece.lines().filter(|line| !line.trim().is_empty()) {
-            let (nats, tokens) = model.pseudo_losses(line, BATCH_TOKENS)?;
-            score.nats += nats;
-            score.tokens += tokens;
+            turns.take(|| model.pseudo_losses(line, BATCH_TOKENS))?;
         }
     }
     Ok(score)

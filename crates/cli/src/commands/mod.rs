@@ -139,7 +139,7 @@ impl Command {
     /// Whether processes that a launcher has started can do the command together.
     pub fn can_be_shared(&self) -> bool {
         match self {
-            Self::Train(_) | Self::Predict(_) | Self::Translate(_) => true,
+            Self::Train(_) | Self::Predict(_) | Self::Translate(_) | Self::Perplexity(_) => true,
             Self::Embed(args) => args.is_of_lines(),
             _ => false,
         }

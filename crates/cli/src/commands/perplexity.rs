@@ -19,6 +19,7 @@ use crate::compute::Compute;
 use crate::failure::by_option;
 use crate::model;
 use crate::output::Output;
+use crate::ranks;
 use crate::rows::{BadRowArgs, NO_TEXT, RowArgs, RowFormat, say_skipped};
 
 /// Measure how well a language model predicts texts.
@@ -104,7 +105,7 @@ fn text(args: &Args, model: &Perplexity, path: &Path) -> Result<TextScore> {
         false => Ok(file),
     });
     let file = file.map_err(|error| anyhow!("cannot read {}: {error}", path.display()))?;
-    Ok(args.compute.run(|| model.score(BufReader::new(file), path))?)
+    Ok(args.compute.run(|| model.score_together(BufReader::new(file), path, &*ranks::replicas()))?)
 }
 
 /// The score of the texts in a table's rows, each predicted by itself.
@@ -117,7 +118,8 @@ fn table(args: &Args, model: &Perplexity, path: &Path) -> Result<TextScore> {
         let score = match &record.cells[..] {
             [Value::String(text)] => {
                 let place = format!("{name}:{}", record.line);
-                args.compute.run(|| model.score(text.as_bytes(), Path::new(&place)))
+                args.compute
+                    .run(|| model.score_together(text.as_bytes(), Path::new(&place), &*ranks::replicas()))
             }
             _ => {
                 rows.refuse(record.line, "no text", NO_TEXT.into()).map_err(BadRowArgs::told)?;
@@ -147,6 +149,9 @@ fn print(
     score: &TextScore,
     json: bool,
 ) -> Result<()> {
+    if ranks::replicas().rank() > 0 {
+        return Ok(());
+    }
     let (bits_per_byte, word_perplexity) = (score.bits_per_byte(), score.word_perplexity());
     if json {
         let perplexity = score.perplexity();

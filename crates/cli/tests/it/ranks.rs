@@ -258,6 +258,28 @@ fn lines_are_answered_as_by_one_process() {
     }
 }
 
+/// The ranks take turns in predicting a text, and print the figures of one process.
+#[test]
+fn a_text_is_predicted_as_by_one_process() {
+    let Some(place) = Place::new() else { return };
+    let lines: String = (0..120).map(|i| format!("the old man {i} sat by the sea\n")).collect();
+    fs::write(place.0.path().join("text.txt"), lines).unwrap();
+    for model in [models::GENERATOR, models::MASKED] {
+        let figures = |ranks: usize| {
+            let mut asked = place.launched(ranks);
+            asked.args(["perplexity", "--json", "--model"]).arg(at(model)).args(["text.txt", "text.txt"]);
+            let output = asked.output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let expected = figures(0);
+        assert_eq!(expected.lines().count(), 3);
+        for ranks in [2, 3] {
+            assert_eq!(figures(ranks), expected, "{ranks} ranks");
+        }
+    }
+}
+
 /// A rank that is killed ends the job, and another number of ranks resumes it.
 #[test]
 fn a_killed_rank_ends_the_job_and_others_resume_it() {

@@ -12,7 +12,7 @@ pub(super) fn gather(replicas: &dyn Replicas, own: Vec<u32>) -> Result<Vec<Vec<u
 }
 
 /// Every replica's numbers, in order of ranks.
-pub(super) fn gather_numbers(replicas: &dyn Replicas, own: &[f64]) -> Result<Vec<Vec<f64>>> {
+pub(crate) fn gather_numbers(replicas: &dyn Replicas, own: &[f64]) -> Result<Vec<Vec<f64>>> {
     if replicas.size() <= 1 {
         return Ok(vec![own.to_vec()]);
     }

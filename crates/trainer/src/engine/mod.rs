@@ -19,7 +19,7 @@ pub mod folder_config;
 pub mod gradients;
 mod kernels;
 pub mod loss_scale;
-mod messages;
+pub(crate) mod messages;
 mod model_format;
 pub mod objective;
 pub mod optimizer;
@@ -53,10 +53,10 @@ pub use recipe::{
 };
 pub(crate) use run::watched;
 pub use run::{Outcome, RunOptions, train, train_in};
-pub use shared_work::share_out;
 pub use seeds::{OverSeeds, Plan, train_seeds};
 pub use settings::{
     Cadence, CheckpointSection, Epochs, Exchange, Export, LogSection, NonFinite, OptimizerSection, Precision,
     RankKernels, RanksSection, Rounds, RunSettings,
 };
+pub use shared_work::share_out;
 pub use term::Term;

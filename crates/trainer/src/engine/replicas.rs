@@ -69,7 +69,7 @@ impl Share {
     }
 
     /// The part of this number of so many.
-    pub(crate) fn part(number: usize, of: usize) -> Self {
+    pub fn part(number: usize, of: usize) -> Self {
         Self { rank: number, size: of.max(1) }
     }
 
@@ -77,6 +77,11 @@ impl Share {
     pub fn range(self, n: usize) -> Range<usize> {
         let Self { rank, size } = self;
         n * rank / size..n * (rank + 1) / size
+    }
+
+    /// Whether this part has number `place`, if things are dealt out like cards.
+    pub(crate) fn is_dealt(self, place: usize) -> bool {
+        place % self.size == self.rank
     }
 
     /// Whether this is all of the work.

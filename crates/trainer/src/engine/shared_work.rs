@@ -44,7 +44,8 @@ pub fn share_out<R: Serialize + DeserializeOwned>(
     let own = work(Share::of(&*replicas).range(n))?;
     let problem = |problem: String| TrainerError::Replicas { problem };
     let mut bytes = Vec::new();
-    ciborium::into_writer(&own, &mut bytes).map_err(|error| problem(format!("cannot send results: {error}")))?;
+    ciborium::into_writer(&own, &mut bytes)
+        .map_err(|error| problem(format!("cannot send results: {error}")))?;
     let mut all = Vec::with_capacity(n);
     for (rank, message) in gather(&*replicas, words_of(&bytes))?.iter().enumerate() {
         let results: Vec<R> = ciborium::from_reader(&bytes_of(message)[..])

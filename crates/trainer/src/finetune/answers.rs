@@ -1,6 +1,5 @@
 //! Extractive question answering: answers are spans of a text.
 
-use serde::{Deserialize, Serialize};
 use super::config::Tuning;
 use super::kind::TaskKind;
 use super::saved_model::{OpenedModel, SavedModel};
@@ -27,6 +26,7 @@ use cloze_model::blocks::Linear;
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::tasks::{BertForQuestionAnswering, DropoutOverrides, SpanLogits, span_loss};
 use cloze_tokenizer::Tokenizer;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// Extractive question answering (Devlin et al. 2019, §4.2 and §4.3). Long contexts are split into overlapping

@@ -1,6 +1,5 @@
 //! Word tagging for named-entity recognition.
 
-use serde::{Deserialize, Serialize};
 use super::config::Tuning;
 use super::kind::{RecurrentTask, TaskKind};
 use super::reading::TaskData;
@@ -35,6 +34,7 @@ use cloze_model::tasks::{
     BertForTokenClassification, Crf, DropoutOverrides, TagRules, decode_tags, tagging_loss,
 };
 use cloze_tokenizer::Tokenizer;
+use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! Masked autoencoding of images (He et al. 2022): config, recipe and run.
 
-use cloze_data::images::ImageExample;
-use crate::engine::share_out;
 use super::config::{ImageDataSection, ImageEval, ImageTrain, of_model};
 use super::data::{ImageSplits, pixels};
 use super::memory::{Layers, Maps, Size};
@@ -11,6 +9,7 @@ use crate::Result;
 use crate::config::validate::{Check, Complaint};
 use crate::config::{ConfigFile, Run, layered};
 use crate::engine::origin::Input;
+use crate::engine::share_out;
 use crate::engine::{
     Advance, Exported, Measured, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches,
     Term, train_in,
@@ -20,6 +19,7 @@ use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use cloze_data::images::ImageExample;
 use cloze_data::images::{AugmentConfig, ImageBatch, ImageData, Preprocessing};
 use cloze_data::{Random, derive_seed};
 use cloze_evaluation::figures::Figures;
@@ -306,7 +306,8 @@ impl<'a> MaskedPatchesRecipe<'a> {
             of_batches.collect()
         })?;
         let examples = data.examples().iter().zip(losses.into_iter().flatten());
-        let restored = |(example, loss): (&ImageExample, f64)| RestoredExample { id: example.image.to_string(), loss };
+        let restored =
+            |(example, loss): (&ImageExample, f64)| RestoredExample { id: example.image.to_string(), loss };
         Ok(RestoredPredictions { examples: examples.map(restored).collect() })
     }
 

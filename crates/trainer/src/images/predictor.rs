@@ -311,7 +311,8 @@ impl ImagePredictor {
         let images = ImageData::new(examples, self.preprocessing.clone(), 0)?;
         let n = images.examples().len();
         let logits = |batch: &ImageBatch, device: &Device| self.logits(pixels(batch, device));
-        let (outputs, seconds) = timed_outputs(&logits, &images, 0..n, eval.batch_size, &self.device, advanced)?;
+        let (outputs, seconds) =
+            timed_outputs(&logits, &images, 0..n, eval.batch_size, &self.device, advanced)?;
         let encoder = self.config.encoder();
         let cost = Cost {
             parameters: n_parameters(&self.model),

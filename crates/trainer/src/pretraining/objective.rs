@@ -1,8 +1,6 @@
 //! BERT's pretraining objective, masked pieces and sentence pairs (Devlin et al. 2019, §3.1), and SpanBERT's,
 //! which also predicts the pieces of masked spans from their boundaries (Joshi et al. 2020, §3.2).
 
-use std::ops::AddAssign;
-use serde::{Deserialize, Serialize};
 use super::encoder_objective::EncoderObjective;
 use super::tables;
 use super::teacher::Teacher;
@@ -18,7 +16,9 @@ use cloze_model::blocks::{Attention, LearnedPositions, MultiHeadAttention, Posit
 use cloze_model::huggingface::{PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_model::ops;
 use cloze_tokenizer::Tokenizer;
+use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
+use std::ops::AddAssign;
 use std::path::Path;
 use std::sync::Arc;
 

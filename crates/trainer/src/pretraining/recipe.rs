@@ -1,12 +1,12 @@
 //! Encoder pretraining as an engine recipe: examples from a prepared corpus, and an objective over them.
 
-use crate::engine::share_out;
 use super::encoder_objective::EncoderObjective;
 use super::languages;
 use super::objective::BertPretraining;
 use super::tables;
 use crate::config::{RunConfig, TrainSection};
 use crate::engine::run_folder::RunFolder;
+use crate::engine::share_out;
 use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term};
 use crate::metrics::Record;
 use crate::metrics::curve::Panel;

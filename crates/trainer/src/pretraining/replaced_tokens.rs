@@ -1,7 +1,5 @@
 //! ELECTRA's pretraining objective, replaced token detection (Clark et al. 2020, §2).
 
-use std::ops::AddAssign;
-use serde::{Deserialize, Serialize};
 use super::encoder_objective::EncoderObjective;
 use super::objective::{MaskedSums, figure, masked_input, save_tokenizer, sum, vector};
 use super::tables;
@@ -16,7 +14,9 @@ use cloze_model::blocks::{Attention, LearnedPositions, MultiHeadAttention, Posit
 use cloze_model::huggingface::{Architecture, PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_model::ops;
 use cloze_tokenizer::Tokenizer;
+use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
+use std::ops::AddAssign;
 use std::path::Path;
 
 /// The generator's subfolder in the discriminator's folder.

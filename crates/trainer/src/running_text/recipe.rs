@@ -1,8 +1,8 @@
 //! Training on running text as an engine recipe.
 
-use crate::engine::share_out;
 use super::{TextObjective, TextSplits, figures};
 use crate::config::TrainSection;
+use crate::engine::share_out;
 use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term};
 use crate::metrics::Record;
 use crate::metrics::curve::Panel;
