@@ -56,7 +56,7 @@ enum What {
     /// Steps of ELECTRA, XLNet and BART beside those of transformers' classes.
     Steps(measure::Rounds),
     /// Training by two processes beside one, and beside PyTorch's DistributedDataParallel. Needs Open MPI.
-    Ranks(measure::Rounds),
+    Ranks(ranks::Args),
     /// Models of images beside transformers': training steps, and a ViT-B/16's answers.
     Images(measure::Rounds),
     /// Sentence embeddings beside PyTorch's and ONNX Runtime's.

@@ -1,16 +1,13 @@
-//! Training by several processes: beside one process, and beside PyTorch's DistributedDataParallel.
+//! The speed of several processes, beside one process and beside PyTorch's DistributedDataParallel.
 
-use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use anyhow::{Result, ensure};
 
-use super::measure::{self, Measured, Rounds, median};
-use super::report;
-use crate::step;
+use super::super::measure::{self, Measured, Rounds, median};
+use super::super::report;
+use super::{Training, distributed, tokens_per_second, weights};
 
 /// What is trained: a name, changes of `configs/bert-mini-corpus.toml`, and the peer's preset and precision.
 const MODELS: [(&str, &[&str], [&str; 2]); 3] = [
@@ -40,12 +37,19 @@ enum Side {
 
 impl Side {
     const ALL: [Self; 3] = [Self::Whole, Self::Shards, Self::Ranks];
+
+    /// The name of its run's folder.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Shards => "shards",
+            Self::Ranks => "ranks",
+        }
+    }
 }
 
-pub fn run(args: &Rounds) -> Result<()> {
+pub fn run(args: &Rounds, program: &Path, place: &Path) -> Result<()> {
     let python = measure::python();
-    let program = build()?;
-    let place = std::env::temp_dir().join(format!("cloze-ranks-{}", std::process::id()));
     let mut rows = Vec::new();
     for (name, sets, peer) in MODELS {
         if args.only.as_ref().is_some_and(|only| !name.contains(&**only)) {
@@ -55,13 +59,14 @@ pub fn run(args: &Rounds) -> Result<()> {
         for round in 0..args.rounds {
             eprintln!("{name}, round {}", round + 1);
             for (side, rates) in Side::ALL.into_iter().zip(&mut ours) {
-                rates.push(rate(&program, &place, side, sets)?);
+                rates.push(rate(program, place, side, sets)?);
             }
-            let [shards, ranks] = [Side::Shards, Side::Ranks].map(|side| weights(&place, side));
+            let [shards, ranks] = [Side::Shards, Side::Ranks].map(|side| weights(&place.join(side.name())));
             ensure!(shards? == ranks?, "{name}: the weights of {RANKS} ranks are not those of one process");
             if let Some(python) = &python {
                 let batch = if peer[0] == "base" { "16" } else { "64" };
-                theirs.push(Measured::from(&mut distributed(python, peer, batch))?.per_s);
+                let mut peer = distributed(python, &["--standalone"], peer, batch);
+                theirs.push(Measured::from(peer.env("OMP_NUM_THREADS", "1"))?.per_s);
             }
         }
         let [whole, shards, ranks] = ours.map(|rates| median(rates.into_iter()).unwrap_or(f64::NAN));
@@ -98,37 +103,16 @@ pub fn run(args: &Rounds) -> Result<()> {
         report::machine(python.as_ref())
     );
     println!("{text}");
-    fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;
     if args.write { report::write_class("ranks", &text) } else { Ok(()) }
-}
-
-/// The program with MPI.
-fn build() -> Result<PathBuf> {
-    let mut build = step::cargo("build");
-    build.args(["--release", "--package", "cloze", "--bin", "cloze", "--features", "cloze/mpi"]);
-    step::executable("build cloze with MPI", &mut build, "cloze")
-}
-
-fn out(place: &Path, side: Side) -> PathBuf {
-    place.join(match side {
-        Side::Whole => "whole",
-        Side::Shards => "shards",
-        Side::Ranks => "ranks",
-    })
 }
 
 /// Trains; the median of the tokens a second.
 fn rate(program: &Path, place: &Path, side: Side, sets: &[&str]) -> Result<f64> {
-    let out = out(place, side);
-    if out.exists() {
-        fs::remove_dir_all(&out)?;
-    }
+    let out = place.join(side.name());
     let mut command = match side {
         Side::Ranks => {
-            let mut command = Command::new("mpirun");
-            command.args(["-n", &RANKS.to_string(), "--bind-to", "core"]).arg(program);
-            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-            command.env("RAYON_NUM_THREADS", "1");
+            let mut command = super::launcher(RANKS);
+            command.args(["--bind-to", "core"]).arg(program).env("RAYON_NUM_THREADS", "1");
             command
         }
         _ => {
@@ -143,26 +127,7 @@ fn rate(program: &Path, place: &Path, side: Side, sets: &[&str]) -> Result<f64> 
         Side::Whole => &[][..],
         _ => &[&*shards],
     };
-    command.current_dir(step::root()).args(["train", "configs/bert-mini-corpus.toml", "--out"]).arg(&out);
-    command.args(usual.iter().chain(shards).chain(sets).flat_map(|set| ["--set", set]));
-    measure::output(&mut command)?;
-    let path = out.join("metrics.jsonl");
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let records = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
-    let rates = records.iter().filter_map(|record| record["tokens_per_second"].as_f64());
-    median(rates.skip(1)).context("the run has no records")
-}
-
-fn weights(place: &Path, side: Side) -> Result<Vec<u8>> {
-    let path = out(place, side).join("model/model.safetensors");
-    fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// The peer's processes, of one thread each.
-fn distributed(python: &OsString, [preset, precision]: [&str; 2], batch: &str) -> Command {
-    let mut command = Command::new(python);
-    command.args(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", &RANKS.to_string()]);
-    command.arg(step::root().join("benches/peers/pretrain.py"));
-    command.args(["transformers", preset, batch, "128", "8192", "8", precision]).env("OMP_NUM_THREADS", "1");
-    command
+    let sets: Vec<&str> = usual.iter().chain(shards).chain(sets).copied().collect();
+    Training { config: "bert-mini-corpus", sets: &sets, out: &out }.run(&mut command)?;
+    tokens_per_second(&out)
 }
