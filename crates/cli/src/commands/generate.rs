@@ -135,7 +135,7 @@ pub fn run(args: &Args) -> Result<()> {
     config.bidirectional_prompts = args.bidirectional_prompt;
     let generator = Generator::load(&model::folder(&args.model)?, config, &device).map_err(by_option)?;
     let mut output = Output::new();
-    let (mut count, mut truncated) = (0, 0);
+    let (mut count, mut told) = (0, Told::default());
     match &args.texts[..] {
         [text] if !args.json && args.n_best == 1 && !generator.has_beam() && io::stdout().is_terminal() => {
             return show(args, &generator, text);
@@ -145,46 +145,75 @@ pub fn run(args: &Args) -> Result<()> {
             let mut batch = Batch::default();
             while lines.read(BATCH, &mut batch)? {
                 let texts: Vec<&str> = batch.iter().map(|line| line.text).collect();
-                let (n_truncated, failed) = write(args, &generator, &texts, &mut output)?;
+                let (more, failed) = write(args, &generator, &texts, &mut output)?;
                 if let Some((index, error)) = failed {
                     return Err(error.context(lines.place(batch.first() + index)));
                 }
                 count += texts.len();
-                truncated += n_truncated;
+                told.add(more);
             }
         }
         texts => {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let (n_truncated, failed) = write(args, &generator, &texts, &mut output)?;
+            let (more, failed) = write(args, &generator, &texts, &mut output)?;
             if let Some((index, error)) = failed {
                 return Err(error.context(format!("text {}", index + 1)));
             }
             count = texts.len();
-            truncated = n_truncated;
+            told = more;
         }
     }
-    say_truncated(&generator, truncated, count);
+    told.say(&generator, count);
     output.flush()
 }
 
-fn say_truncated(generator: &Generator, truncated: usize, count: usize) {
-    if let Some(most) = generator.max_len().filter(|_| truncated > 0) {
-        say(format_args!(
-            "{} of {} texts are longer than {most} tokens and were continued without their beginnings",
-            HumanCount(truncated as u64),
-            HumanCount(count as u64),
-        ));
+/// What the model's positions took away.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    /// The number of texts that lost their beginning.
+    truncated: usize,
+    /// The number of continuations that end where the positions do.
+    cut: usize,
+}
+
+impl Told {
+    fn add(&mut self, more: Self) {
+        self.truncated += more.truncated;
+        self.cut += more.cut;
+    }
+
+    fn say(self, generator: &Generator, count: usize) {
+        if let Some(most) = generator.max_len().filter(|_| self.truncated > 0) {
+            say(format_args!(
+                "{} of {} texts are longer than {most} tokens and were continued without their beginnings",
+                HumanCount(self.truncated as u64),
+                HumanCount(count as u64),
+            ));
+        }
+        if self.cut > 0 {
+            let (n, ends) = (
+                HumanCount(self.cut as u64),
+                if self.cut == 1 { "continuation ends" } else { "continuations end" },
+            );
+            say(format_args!(
+                "{n} {ends} where the model's positions do, before the maximum length: shorten the text, or ask for less with --max-new"
+            ));
+        }
     }
 }
 
-/// Writes the continuations of texts. Returns how many texts lost their beginning, and the first that failed,
+fn n_cut(continuations: &[Continuation]) -> usize {
+    continuations.iter().filter(|one| one.out_of_positions).count()
+}
+
+/// Writes the continuations of texts. Returns what is to be told about them, and the first text that failed,
 /// after writing the results of those before it.
 fn write(
     args: &Args,
     generator: &Generator,
     texts: &[&str],
     output: &mut Output,
-) -> Result<(usize, Option<(usize, anyhow::Error)>)> {
+) -> Result<(Told, Option<(usize, anyhow::Error)>)> {
     let (mut good, mut failed) = (texts, None);
     let continuations = loop {
         match generator.generate(good, None) {
@@ -196,9 +225,10 @@ fn write(
             Err(error) => return Err(by_option(error)),
         }
     };
-    let truncated = continuations.truncated;
+    let mut told = Told { truncated: continuations.truncated, cut: 0 };
     args.compute.run(|| {
         for (index, (text, continuations)) in good.iter().zip(continuations).enumerate() {
+            told.cut += continuations.as_deref().map_or(0, n_cut);
             match continuations {
                 Err(error) => {
                     failed = Some((index, error.into()));
@@ -215,7 +245,7 @@ fn write(
         }
         Ok::<_, anyhow::Error>(())
     })?;
-    Ok((truncated, failed))
+    Ok((told, failed))
 }
 
 /// Shows a single text as it grows.
@@ -233,7 +263,7 @@ fn show(args: &Args, generator: &Generator, text: &str) -> Result<()> {
     });
     let mut continuations = generator.generate(&[text], Some(listener))?;
     print(text);
-    let truncated = continuations.truncated;
+    let mut told = Told { truncated: continuations.truncated, cut: 0 };
     let result = args.compute.run(|| continuations.next());
     // What never became a whole character.
     if let Some(Ok(all)) = &result
@@ -242,7 +272,8 @@ fn show(args: &Args, generator: &Generator, text: &str) -> Result<()> {
         print(rest);
     }
     print("\n");
-    say_truncated(generator, truncated, 1);
+    told.cut = result.as_ref().map_or(0, |all| all.as_deref().map_or(0, n_cut));
+    told.say(generator, 1);
     result.transpose()?;
     Ok(())
 }

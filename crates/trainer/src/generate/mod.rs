@@ -146,6 +146,8 @@ pub struct Continuation {
     pub n_tokens: usize,
     /// Whether the model or a [stop](GenerateSettings::stops) ended the text; otherwise it reached the maximum length.
     pub ended: bool,
+    /// Whether the text was cut before the maximum length, where the model's positions end.
+    pub out_of_positions: bool,
     /// Its tokens; empty unless [`alternatives`](GenerateSettings::alternatives) are asked for.
     pub tokens: Vec<ScoredToken>,
 }
@@ -428,11 +430,13 @@ impl Generator {
     fn continuation(&self, prompt: &EncodedPrompt, found: Hypothesis) -> Result<Continuation> {
         let whole = self.written(&prompt.request.input, &found.ids)?;
         let (text, is_cut) = stops::cut(&whole, &prompt.stops);
+        let ended = found.ended || is_cut;
         Ok(Continuation {
             score: found.score,
             log_prob: found.log_prob,
             n_tokens: found.ids.len(),
-            ended: found.ended || is_cut,
+            ended,
+            out_of_positions: !ended && found.ids.len() < prompt.request.max_new,
             tokens: self.scored(&prompt.request.input, &found.ids, &found.scores, text.len())?,
             text: text.to_owned(),
         })
