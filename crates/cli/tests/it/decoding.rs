@@ -150,6 +150,8 @@ fn long_texts_and_wrong_settings() {
         ran.err,
         "1 of 1 texts are longer than 20 tokens and were continued without their beginnings\n"
     );
+    let ran = run("generate", &folder, &["--max-new", "400", "--min-new", "400", "--json"], b"a man\n");
+    assert!(ran.err.starts_with("1 continuation ends where the model's positions do"), "{}", ran.err);
     for (args, input, expected) in [
         (
             &["--n-best", "2"][..],

@@ -23,6 +23,9 @@ pub struct Args {
     /// Only this table.
     #[arg(long, value_enum)]
     table: Option<Table>,
+    /// A program that was built with MPI (default: built here).
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -36,7 +39,10 @@ enum Table {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let program = build()?;
+    let program = match &args.program {
+        Some(program) => std::path::absolute(program).context("--program")?,
+        None => build()?,
+    };
     let place = std::env::temp_dir().join(format!("cloze-ranks-{}", std::process::id()));
     fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
     let wanted = |table| args.table.is_none_or(|only| only == table);

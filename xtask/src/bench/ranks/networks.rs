@@ -15,11 +15,12 @@ use super::{Training, distributed, launcher, tokens_per_second, weights};
 /// The namespaces, their ends of the link, and their addresses.
 const ENDS: [[&str; 3]; 2] = [["cloze-a", "cloze-va", "10.77.0.1"], ["cloze-b", "cloze-vb", "10.77.0.2"]];
 
-/// Bandwidths: a name, and the arguments of the token bucket filter.
-const LINKS: [(&str, &[&str]); 3] = [
-    ("10 Gbit/s", &["rate", "10gbit", "burst", "10mb", "latency", "50ms"]),
-    ("1 Gbit/s", &["rate", "1gbit", "burst", "1mb", "latency", "50ms"]),
-    ("100 Mbit/s", &["rate", "100mbit", "burst", "256kb", "latency", "50ms"]),
+/// Links: a name, the arguments of the token bucket filter, and whether one packet in a hundred is lost.
+const LINKS: [(&str, &[&str], bool); 4] = [
+    ("10 Gbit/s", &["rate", "10gbit", "burst", "10mb", "latency", "50ms"], false),
+    ("1 Gbit/s", &["rate", "1gbit", "burst", "1mb", "latency", "50ms"], false),
+    ("1 Gbit/s, 1 % lost", &["rate", "1gbit", "burst", "1mb", "latency", "50ms"], true),
+    ("100 Mbit/s", &["rate", "100mbit", "burst", "256kb", "latency", "50ms"], false),
 ];
 
 /// Steps of two runs: the second one's further bytes are those of its further steps.
@@ -55,6 +56,20 @@ impl Link {
             let mut tc = within(namespace, "tc");
             tc.args(["qdisc", "replace", "dev", end, "root", "tbf"]).args(filter);
             measure::output(&mut tc)?;
+        }
+        Ok(())
+    }
+
+    /// Loses one packet in a hundred, both ways, or none.
+    fn lose(&self, loses: bool) -> Result<()> {
+        for [namespace, ..] in ENDS {
+            let mut flush = within(namespace, "iptables");
+            measure::output(flush.args(["-F", "INPUT"]))?;
+            if loses {
+                let mut lose = within(namespace, "iptables");
+                lose.args(["-A", "INPUT", "-m", "statistic", "--mode", "random", "--probability", "0.01"]);
+                measure::output(lose.args(["-j", "DROP"]))?;
+            }
         }
         Ok(())
     }
@@ -111,11 +126,18 @@ pub fn run(args: &Rounds, program: &Path, place: &Path) -> Result<()> {
     let expected = expected(SHORT_AND_LONG[1])?;
     let parameters = n_parameters(&expected)?;
     let mut rows = Vec::new();
-    for (name, filter) in LINKS {
+    for (name, filter, loses) in LINKS {
         if args.only.as_ref().is_some_and(|only| !name.contains(&**only)) {
             continue;
         }
         link.limit(filter)?;
+        match link.lose(loses) {
+            Err(error) if loses => {
+                println!("{name} is left out: {error}");
+                continue;
+            }
+            _ => {}
+        }
         for (exchange, set) in [("f32", &[][..]), ("bf16", &["ranks.exchange=bf16"])] {
             let (mut ours, mut theirs, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
             for round in 0..args.rounds {
@@ -159,7 +181,7 @@ pub fn run(args: &Rounds, program: &Path, place: &Path) -> Result<()> {
     drop(link);
     let header = ["link", "tokens/s", "DDP, gloo", "ratio", "sent in a step", "of a ring's"];
     let text = format!(
-        "{}\n\nBERT-mini, 64 × 128, two ranks of one thread in two network namespaces of one machine (`tc … tbf`). Bytes are the link's, with \
+        "{}\n\nBERT-mini, 64 × 128, two ranks of one thread in two network namespaces of one machine (`tc … tbf`, `iptables … statistic`). Bytes are the link's, with \
          the headers of TCP; a ring all-reduce of two ranks sends 4 bytes for each of the {parameters} parameters. With FP32 the weights \
          are compared with one process's in each round, and are equal. Medians of {} alternating rounds. {}.",
         report::table(header, rows),
