@@ -154,7 +154,9 @@ impl Answers {
     fn kept<'a>(&self, row: &'a Row) -> Option<(Cow<'a, str>, Cow<'a, [String]>)> {
         let object = match &row.kept {
             Kept::Object { text, keys } => return Some((text.into(), keys.into())),
-            Kept::Text { field, text } if self.layout.is_some() => Map::from_iter([((*field).into(), text.clone().into())]),
+            Kept::Text { field, text } if self.layout.is_some() => {
+                Map::from_iter([((*field).into(), text.clone().into())])
+            }
             Kept::Nothing | Kept::Text { .. } => return None,
             Kept::Cells(cells) => {
                 let name = |place: usize| match &self.columns {

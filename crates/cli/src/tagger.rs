@@ -102,7 +102,11 @@ impl Tagger {
         let sentences: Vec<Vec<String>> = sentences.iter().map(words).collect();
         let answers: Vec<Answered> =
             predict(&self.0, sentences.iter().map(|words| json!({ "words": words })))?;
-        Ok(answers.into_iter().zip(sentences).map(|(answered, words)| answered.of(&words.join(" "))).collect())
+        Ok(answers
+            .into_iter()
+            .zip(sentences)
+            .map(|(answered, words)| answered.of(&words.join(" ")))
+            .collect())
     }
 }
 
@@ -115,7 +119,8 @@ impl Answered {
             let start = entity.start.unwrap_or_else(before);
             start..entity.end.unwrap_or_else(|| start + entity.text.chars().count())
         };
-        let places = ByteOffsets::of(text, entities.iter().map(chars).flat_map(|place| [place.start, place.end]));
+        let places =
+            ByteOffsets::of(text, entities.iter().map(chars).flat_map(|place| [place.start, place.end]));
         let entities = entities.into_iter().map(|entity| {
             let chars = chars(&entity);
             Entity {

@@ -44,10 +44,10 @@ const ENDINGS: [&str; 6] = ["s", "re", "ve", "ll", "d", "m"];
 
 /// Abbreviations that keep their period. Words that often end a sentence, such as `no` and `Sun`, are left out.
 const ABBREVIATIONS: [&str; 52] = [
-    "Adm", "Apr", "Aug", "Ave", "Blvd", "Bros", "Capt", "Co", "Col", "Corp", "Cpl", "Dec", "Dr", "Feb", "Fig", "Ft", "Gen",
-    "Gov", "Hon", "Inc", "Jan", "Jr", "Lt", "Ltd", "Maj", "Messrs", "Mr", "Mrs", "Ms", "Mt", "Nov", "Oct", "Prof", "Rep",
-    "Rev", "Sen", "Sep", "Sept", "Sgt", "Sr", "St", "al", "approx", "ca", "cf", "dept", "est", "etc", "pp", "viz", "vol",
-    "vs",
+    "Adm", "Apr", "Aug", "Ave", "Blvd", "Bros", "Capt", "Co", "Col", "Corp", "Cpl", "Dec", "Dr", "Feb",
+    "Fig", "Ft", "Gen", "Gov", "Hon", "Inc", "Jan", "Jr", "Lt", "Ltd", "Maj", "Messrs", "Mr", "Mrs", "Ms",
+    "Mt", "Nov", "Oct", "Prof", "Rep", "Rev", "Sen", "Sep", "Sept", "Sgt", "Sr", "St", "al", "approx", "ca",
+    "cf", "dept", "est", "etc", "pp", "viz", "vol", "vs",
 ];
 
 /// Abbreviations that keep their period before a number.
@@ -154,7 +154,8 @@ fn ending_len(word: &str, after: &str) -> usize {
 
 /// Whether a word before a period is an abbreviation, in front of this text.
 fn is_abbreviation(word: &str, after: &str) -> bool {
-    let is_short = |part: &str| (1..=2).contains(&part.chars().count()) && part.chars().all(char::is_alphabetic);
+    let is_short =
+        |part: &str| (1..=2).contains(&part.chars().count()) && part.chars().all(char::is_alphabetic);
     if word.contains('.') {
         return word.split('.').all(is_short);
     }
@@ -239,12 +240,46 @@ mod tests {
     #[test]
     fn what_is_one_word_stays_one() {
         for word in [
-            "e-mail", "3.5", "-5", "+49", ".5", "1,000.25", "10:30", "2010–2015", "and/or", "AT&T", "O'Brien", "O’Brien", "'90s",
-            "bob.smith@example.com", "example.com", "@user_1", "#tag", "C++", "C#", "pre-", "Ph.D.", "i.e.", "p.m.", "U.S.",
-            "Dr.", "https://example.com/a_(b)?c=d&e=f#g", "www.example.com/a.", "Zu\u{AD}sammen", "cafe\u{301}", "n't", "'s",
-            "’ll", "...", "--", "``", "''", "ジョン・スミス",
+            "e-mail",
+            "3.5",
+            "-5",
+            "+49",
+            ".5",
+            "1,000.25",
+            "10:30",
+            "2010–2015",
+            "and/or",
+            "AT&T",
+            "O'Brien",
+            "O’Brien",
+            "'90s",
+            "bob.smith@example.com",
+            "example.com",
+            "@user_1",
+            "#tag",
+            "C++",
+            "C#",
+            "pre-",
+            "Ph.D.",
+            "i.e.",
+            "p.m.",
+            "U.S.",
+            "Dr.",
+            "https://example.com/a_(b)?c=d&e=f#g",
+            "www.example.com/a.",
+            "Zu\u{AD}sammen",
+            "cafe\u{301}",
+            "n't",
+            "'s",
+            "’ll",
+            "...",
+            "--",
+            "``",
+            "''",
+            "ジョン・スミス",
         ] {
-            let expected: &[&str] = if word == "www.example.com/a." { &["www.example.com/a", "."] } else { &[word] };
+            let expected: &[&str] =
+                if word == "www.example.com/a." { &["www.example.com/a", "."] } else { &[word] };
             assert_eq!(split(word), expected);
         }
     }

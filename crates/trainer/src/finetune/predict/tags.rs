@@ -178,10 +178,7 @@ mod tests {
         let raw = "  Été à Zürich, «kab\u{a0}日»; Wei Chen's.";
         let text = Text::new(raw.into());
         let words: Vec<&str> = text.words().collect();
-        assert_eq!(
-            words,
-            ["Été", "à", "Zürich", ",", "«", "kab", "日", "»", ";", "Wei", "Chen", "'s", "."]
-        );
+        assert_eq!(words, ["Été", "à", "Zürich", ",", "«", "kab", "日", "»", ";", "Wei", "Chen", "'s", "."]);
         let chars: Vec<char> = raw.chars().collect();
         for (word, place) in words.iter().zip(&text.places) {
             assert_eq!(chars[place.chars.clone()].iter().collect::<String>(), *word);
