@@ -159,10 +159,9 @@ impl Answers {
             }
             Kept::Nothing | Kept::Text { .. } => return None,
             Kept::Cells(cells) => {
-                let name = |place: usize| match &self.columns {
-                    Some(columns) => columns[place].clone(),
-                    None => (place + 1).to_string(),
-                };
+                let names = self.columns.as_deref().unwrap_or_default();
+                let name =
+                    |place: usize| names.get(place).cloned().unwrap_or_else(|| (place + 1).to_string());
                 cells.iter().enumerate().map(|(place, cell)| (name(place), cell.clone())).collect()
             }
         };

@@ -63,59 +63,50 @@ impl Classes {
         table::numbers(header, places.into_iter().map(row).chain(more))
     }
 
-    /// What is probably wrong with the classes. With a number of examples per class that is drawn (`shots`), none is rare.
+    /// What is probably wrong with the classes. If a number of examples of each is drawn (`shots`), none is rare.
     pub fn warnings(&self, shots: Option<usize>) -> Vec<String> {
-        let train = &self.splits[0].1;
-        let of = |are: &dyn Fn(u64) -> bool, with_count: bool| {
-            let names = self.names.iter().zip(train).filter(|(_, count)| are(**count));
-            let names: Vec<String> = names
-                .map(
-                    |(name, count)| {
-                        if with_count { format!("`{name}` ({count})") } else { format!("`{name}`") }
-                    },
-                )
-                .collect();
-            listed(&names)
-        };
-        let alike = LabelSet::given(self.names.iter().cloned()).map_or_else(
-            |_| Vec::new(),
-            |names| {
-                let listed = |group: &Vec<&str>| {
-                    group
-                        .iter()
-                        .map(|name| format!("`{}`", name.escape_debug()))
-                        .collect::<Vec<_>>()
-                        .join(" and ")
-                };
-                names.alike().iter().map(listed).collect::<Vec<_>>()
-            },
-        );
-        let mut warnings: Vec<String> = alike
+        let alike = self.alike().into_iter().map(|names| {
+            format!(
+                "warning: {names} are different classes, though they differ in case, white space or Unicode form only; write \
+                 them in one way in the data"
+            )
+        });
+        let missing = listed(self.in_training(|count| count == 0).map(|(name, _)| format!("`{name}`")));
+        let missing = missing.map(|names| {
+            format!("warning: classes without a training example, which the model cannot learn: {names}")
+        });
+        let rare = self.in_training(|count| (1..FEW).contains(&count));
+        let rare =
+            listed(rare.map(|(name, count)| format!("`{name}` ({count})"))).filter(|_| shots.is_none());
+        let rare = rare.map(|names| {
+            format!(
+                "warning: classes with fewer than {FEW} training examples, of which to expect little: {names}"
+            )
+        });
+        alike.chain(missing).chain(rare).collect()
+    }
+
+    /// The classes with such a count in the training data.
+    fn in_training(&self, is_such: impl Fn(u64) -> bool) -> impl Iterator<Item = (&str, u64)> {
+        let counts = self.names.iter().zip(&self.splits[0].1);
+        counts.map(|(name, count)| (name.as_str(), *count)).filter(move |(_, count)| is_such(*count))
+    }
+
+    /// The names of each group of classes that are probably meant to be one.
+    fn alike(&self) -> Vec<String> {
+        let Ok(labels) = LabelSet::given(self.names.iter().cloned()) else { return Vec::new() };
+        let quoted = |name: &&str| format!("`{}`", name.escape_debug());
+        labels
+            .alike()
             .iter()
-            .map(|names| {
-                format!(
-                    "warning: {names} are different classes, though they differ in case, white space or Unicode form only; \
-                     write them in one way in the data"
-                )
-            })
-            .collect();
-        if let Some(names) = of(&|count| count == 0, false) {
-            warnings.push(format!(
-                "warning: no training example has {names}: the model cannot learn to predict it"
-            ));
-        }
-        let rare = of(&|count| (1..FEW).contains(&count), true).filter(|_| shots.is_none());
-        if let Some(names) = rare {
-            warnings.push(format!(
-                "warning: fewer than {FEW} training examples have {names}; add examples, or expect little of it"
-            ));
-        }
-        warnings
+            .map(|group| group.iter().map(quoted).collect::<Vec<_>>().join(" and "))
+            .collect()
     }
 }
 
 /// The first of these names; none if there are none.
-fn listed(names: &[String]) -> Option<String> {
+fn listed(names: impl Iterator<Item = String>) -> Option<String> {
+    let names: Vec<String> = names.collect();
     let more = match names.len().saturating_sub(NAMED) {
         0 => String::new(),
         n => format!(" and {n} more"),
@@ -162,8 +153,12 @@ mod tests {
         let warnings = wrong.warnings(None);
         assert_eq!(warnings.len(), 3, "{warnings:?}");
         assert!(warnings[0].starts_with("warning: `Positive` and `positive` are different classes"));
-        assert!(warnings[1].starts_with("warning: no training example has `odd`:"));
-        assert!(warnings[2].starts_with("warning: fewer than 5 training examples have `positive` (4);"));
+        assert!(warnings[1].starts_with("warning: classes without a training example"));
+        assert!(warnings[2].starts_with("warning: classes with fewer than 5 training"));
+        assert!(
+            warnings[1].ends_with(": `odd`") && warnings[2].ends_with(": `positive` (4)"),
+            "{warnings:?}"
+        );
         assert_eq!(wrong.warnings(Some(4)).len(), 2);
     }
 }
