@@ -523,7 +523,7 @@ fn a_tag_that_writes_no_entity_has_its_place() {
     let expected = "a.conll:4: word 2: `X-x` is not an entity tag; expected `O`, or a prefix (B, I, E, S, L or U), \
                     a hyphen and a kind, or `scheme` = \"words\" if tags are classes of words; correct it, ";
     assert!(without_path(&message, folder.path()).starts_with(expected), "{message}");
-    source.on_bad_row = OnBadRow::Skip;
+    (source.on_bad_row, source.max_skipped) = (OnBadRow::Skip, Some(1.0));
     let read = |labels: &[&str]| {
         let labels = LabelSet::given(labels.iter().copied()).unwrap();
         let expected = EntityTags { labels: Some(&labels), ..EntityTags::default() };
@@ -532,7 +532,7 @@ fn a_tag_that_writes_no_entity_has_its_place() {
     let of_kind = read(&["O", "B-x", "I-x"]);
     assert_eq!((of_kind.examples.len(), of_kind.skipped.to_string()), (2, "1 × unknown tag".to_owned()));
     assert_eq!(read(&["O", "B-y", "I-y"]).examples.len(), 1);
-    source.on_bad_row = OnBadRow::Error;
+    (source.on_bad_row, source.max_skipped) = (OnBadRow::Error, None);
     let labels = LabelSet::given(["O", "B-y"]).unwrap();
     let expected = EntityTags { labels: Some(&labels), ..EntityTags::default() };
     let message = entity_sentences(&source, folder.path(), expected).unwrap_err().to_string();
