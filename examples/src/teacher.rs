@@ -120,6 +120,10 @@ impl<T: Task<Scores: ScoreRows, Model: Sync>> Task for Taught<T> {
         self.task.labels()
     }
 
+    fn class_counts(&self, examples: &[T::Example]) -> Vec<(String, u64)> {
+        self.task.class_counts(examples)
+    }
+
     fn parameter_groups(&self) -> Vec<ParamGroup> {
         self.task.parameter_groups()
     }

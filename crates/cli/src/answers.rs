@@ -1,19 +1,22 @@
 //! Input rows with a model's answers: CSV or TSV lines with extra cells, or JSON objects with extra keys.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
-use cloze_data::labelled::Layout;
+use cloze_data::labelled::{DataFormat, LabelledSource, Layout};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::failure::WrongUsage;
 use crate::input::{Input, Kept, Row};
 use crate::output::Output;
 
 #[derive(clap::Args)]
 pub struct AnswerArgs {
-    /// The output file, created only once it is complete (default: standard output).
+    /// The output file, created only once it is complete (default: standard output). Rows are in the format of its
+    /// extension, .csv, .tsv or .jsonl; with another one, as in the input: cells for CSV and TSV, else JSON objects.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Prefix for the names of the answer's columns or keys, e.g. where the input already has a column of that
@@ -26,6 +29,26 @@ impl AnswerArgs {
     /// Opens the output.
     pub fn output(&self) -> Result<Output> {
         Output::of(self.output.as_deref())
+    }
+
+    /// How rows of cells are written, to an output with this extension; none for objects.
+    ///
+    /// # Errors
+    /// [`WrongUsage`] for a format that is not written.
+    fn layout(&self, input: Option<Layout>) -> Result<Option<Layout>> {
+        let Some(format) = self.output.as_deref().and_then(DataFormat::of) else { return Ok(input) };
+        let is_tsv = format == DataFormat::Tsv;
+        match format {
+            DataFormat::Jsonl => Ok(None),
+            DataFormat::Csv | DataFormat::Tsv => {
+                let same = input.filter(|layout| (layout.delimiter == '\t') == is_tsv);
+                Ok(Some(same.unwrap_or_else(|| Layout::of(format, &LabelledSource::default()))))
+            }
+            other => {
+                let error = anyhow!("--output: {other} cannot be written; expected .csv, .tsv or .jsonl");
+                Err(WrongUsage::new(error).into())
+            }
+        }
     }
 
     /// Whether answers go to standard output.
@@ -42,7 +65,12 @@ pub struct Answers {
     names: Vec<&'static str>,
     /// The fields that are read from the key of the same name.
     own: Vec<&'static str>,
+    /// How rows of cells are written; none for objects.
     layout: Option<Layout>,
+    /// The names of an input's cells.
+    columns: Option<Vec<String>>,
+    /// The columns of a table made from objects, once the first row is written.
+    header: Option<Vec<String>>,
 }
 
 impl Answers {
@@ -52,9 +80,12 @@ impl Answers {
     /// # Errors
     /// A column that the input already has; an output that cannot be written.
     pub fn new(args: &AnswerArgs, input: &Input, names: Vec<&'static str>) -> Result<Self> {
-        let (prefix, own) = (args.answer_prefix.clone(), input.own().to_vec());
-        let header = input.layout().zip(input.table().and_then(|table| Some((table.path(), table.names()?))));
-        if let Some((_, (path, header))) = header {
+        let (prefix, own, layout) =
+            (args.answer_prefix.clone(), input.own().to_vec(), args.layout(input.layout())?);
+        let cells = input.table().filter(|_| input.layout().is_some());
+        let header = cells.and_then(|table| Some((table.path(), table.names()?)));
+        let columns = header.map(|(_, names)| names.to_vec());
+        if let Some((path, header)) = header {
             for name in &names {
                 let name = format!("{prefix}{name}");
                 if header.contains(&name) {
@@ -62,8 +93,8 @@ impl Answers {
                 }
             }
         }
-        let mut answers = Self { output: args.output()?, prefix, names, own, layout: input.layout() };
-        if let Some((layout, (path, header))) = header {
+        let mut answers = Self { output: args.output()?, prefix, names, own, layout, columns, header: None };
+        if let (Some(layout), Some((path, header))) = (layout, header) {
             let added: Vec<String> =
                 answers.names.iter().map(|name| format!("{}{name}", answers.prefix)).collect();
             answers.cells(path.display(), layout, header.iter().chain(&added).map(String::as_str))?;
@@ -80,35 +111,84 @@ impl Answers {
     /// Writes a row with an answer that has these keys.
     ///
     /// # Errors
-    /// A key that the row already has; a cell that TSV cannot hold; an output that cannot be written.
+    /// A key that the row already has; in a table, a key that the first row lacks, or a cell that TSV cannot hold; an
+    /// output that cannot be written.
     pub fn write_as(&mut self, row: &Row, names: &[&str], answer: &impl Serialize) -> Result<()> {
         let answer = serde_json::to_string(answer)?;
         match (&row.kept, self.layout) {
+            (Kept::Nothing, Some(_)) => Ok(()),
             (Kept::Cells(cells), Some(layout)) => {
                 let answer: Map<String, Value> = serde_json::from_str(&answer)?;
                 let answers = names.iter().map(|name| answer.get(*name).map(cell).unwrap_or_default());
                 let cells: Vec<String> = cells.iter().map(cell).chain(answers).collect();
                 self.cells(&row.place, layout, cells.iter().map(String::as_str))
             }
-            (Kept::Object { text, keys }, _) => {
-                let mut left_out = Vec::new();
-                for name in names {
-                    let key = format!("{}{name}", self.prefix);
-                    match keys.contains(&key) {
-                        // The answer repeats what was read.
-                        true if self.own.contains(name) && key == **name => left_out.push(*name),
-                        true => return Err(clash(&row.place, "key", &key)),
-                        false => {}
-                    }
-                }
-                let answer = self.renamed(answer, &left_out)?;
-                self.output.line(joined(text, &answer))
+            (_, None) => {
+                let object = self.object(row, names, answer)?;
+                self.output.line(object)
             }
-            _ => {
-                let answer = self.renamed(answer, &[])?;
-                self.output.line(answer)
+            (_, Some(layout)) => {
+                let object = serde_json::from_str(&self.object(row, names, answer)?)?;
+                self.object_cells(&row.place, layout, &object)
             }
         }
+    }
+
+    /// A row and its answer as one object.
+    fn object(&self, row: &Row, names: &[&str], answer: String) -> Result<String> {
+        let Some((text, keys)) = self.kept(row) else { return self.renamed(answer, &[]) };
+        let mut left_out = Vec::new();
+        for name in names {
+            let key = format!("{}{name}", self.prefix);
+            match keys.contains(&key) {
+                // The answer repeats what was read.
+                true if self.own.contains(name) && key == **name => left_out.push(*name),
+                true => return Err(clash(&row.place, "key", &key)),
+                false => {}
+            }
+        }
+        Ok(joined(&text, &self.renamed(answer, &left_out)?))
+    }
+
+    /// What is kept of a row as an object, with its keys; none if that is nothing.
+    fn kept<'a>(&self, row: &'a Row) -> Option<(Cow<'a, str>, Cow<'a, [String]>)> {
+        let object = match &row.kept {
+            Kept::Object { text, keys } => return Some((text.into(), keys.into())),
+            Kept::Text { field, text } if self.layout.is_some() => {
+                Map::from_iter([((*field).into(), text.clone().into())])
+            }
+            Kept::Nothing | Kept::Text { .. } => return None,
+            Kept::Cells(cells) => {
+                let names = self.columns.as_deref().unwrap_or_default();
+                let name =
+                    |place: usize| names.get(place).cloned().unwrap_or_else(|| (place + 1).to_string());
+                cells.iter().enumerate().map(|(place, cell)| (name(place), cell.clone())).collect()
+            }
+        };
+        let keys: Vec<String> = object.keys().cloned().collect();
+        Some((Value::Object(object).to_string().into(), keys.into()))
+    }
+
+    /// Writes an object as a row of a table whose columns are the keys of the first one.
+    fn object_cells(&mut self, place: &str, layout: Layout, object: &Map<String, Value>) -> Result<()> {
+        let header = match self.header.take() {
+            Some(header) => header,
+            None => {
+                let header: Vec<String> = object.keys().cloned().collect();
+                self.cells(place, layout, header.iter().map(String::as_str))?;
+                header
+            }
+        };
+        if let Some(key) = object.keys().find(|key| !header.contains(key)) {
+            bail!(
+                "{place}: there is no column for `{key}`: the first row, whose keys are the columns, lacks it; give every row the \
+                 same keys, or write objects, to a file that ends in .jsonl"
+            );
+        }
+        let cells: Vec<String> =
+            header.iter().map(|key| object.get(key).map(cell).unwrap_or_default()).collect();
+        self.header = Some(header);
+        self.cells(place, layout, cells.iter().map(String::as_str))
     }
 
     /// Writes a line in another format.
@@ -150,7 +230,7 @@ impl Answers {
                 let cell: String = cells.skip(at).take(1).flat_map(|cell| cell.chars().take(40)).collect();
                 bail!(
                     "{place}: the cell {cell:?} has a delimiter or a line break, which only cells between quotation marks can \
-                     hold; set --quoting true"
+                     hold; set --quoting true, or write CSV, to a file that ends in .csv"
                 )
             }
         }

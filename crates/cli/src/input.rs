@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::WrongUsage;
 use crate::lines::{Batch, Line, Lines, Longer};
+use crate::output::say;
 use crate::rows::{self, BadRowArgs, RowArgs, RowFormat};
 
 /// The field of commands that read one text per row.
@@ -65,8 +66,10 @@ pub struct Row {
 /// An original row.
 #[derive(Debug)]
 pub enum Kept {
-    /// A text, which is not printed again.
+    /// Nothing, of an empty line.
     Nothing,
+    /// A text and the field that it is: a column of a table, but no key of an object, which holds the answer alone.
+    Text { field: &'static str, text: String },
     /// A JSON object as written, and its keys.
     Object { text: String, keys: Vec<String> },
     /// The cells of a line of CSV or TSV.
@@ -149,20 +152,32 @@ impl InputArgs {
     /// [`WrongUsage`] for options that do not apply to the format or command; a file that cannot be read;
     /// missing columns.
     pub fn open(&self, asked: Asked) -> Result<Input> {
-        let format = self.rows.format(self.input.as_deref(), asked.default);
+        let bad = &self.rows.bad;
+        let lines = || {
+            let lines = Lines::of(self.input.as_deref(), bad.max_line_bytes)?;
+            Ok::<_, Error>(lines.skipping(bad.skips()))
+        };
+        let (format, begun) = match self.rows.format(self.input.as_deref(), RowFormat::Auto) {
+            RowFormat::Auto if asked.default == RowFormat::Jsonl => {
+                let mut lines = lines()?;
+                let format = if lines.begins_as_json() { RowFormat::Jsonl } else { RowFormat::Lines };
+                (format, Some(lines))
+            }
+            RowFormat::Auto => (asked.default, None),
+            format => (format, None),
+        };
         let columns = self.columns(&asked, format)?;
         self.rows.check_table_options(format)?;
+        if let (RowFormat::Lines, Some(lines)) = (format, &begun) {
+            say(format_args!("{}: read as lines of text; --input-format names another format", lines.name()));
+        }
         let is_own = |key: &&InputKey| {
             let of_key = |(field, _): &&(String, Column)| field == key.name;
             let given = self.rows.columns.iter().find(of_key);
             given.is_none_or(|(_, column)| *column == Column::Name(key.name.into()))
         };
         let own = asked.fields.iter().filter(is_own).map(|key| key.name).collect();
-        let bad = &self.rows.bad;
-        let lines = || {
-            let lines = Lines::of(self.input.as_deref(), bad.max_line_bytes)?;
-            Ok::<_, Error>(lines.skipping(bad.skips()))
-        };
+        let lines = || begun.map_or_else(lines, Ok);
         let source = match format {
             RowFormat::Lines => Source::Lines(lines()?.with_longer(asked.longer), None),
             RowFormat::Jsonl | RowFormat::Auto => Source::Lines(lines()?, Some(columns)),
@@ -416,7 +431,10 @@ fn of_lines(
         for (number, line) in batch.numbered() {
             let place = lines.place(number);
             let (fields, kept) = match columns {
-                None => (Some(text_alone(line.text.into(), asked)), Kept::Nothing),
+                None => {
+                    let (fields, kept) = text_alone(line.text.into(), asked);
+                    (Some(fields), kept)
+                }
                 Some(_) if line.text.trim().is_empty() => (None, Kept::Nothing),
                 Some(columns) => match of_json(line.text, columns, asked) {
                     Ok((fields, kept)) => (Some(fields), kept),
@@ -460,13 +478,12 @@ fn of_records(
     Ok(())
 }
 
-/// The fields of a row that is a single text.
-fn text_alone(text: String, asked: &Asked) -> Vec<Value> {
+/// The fields of a row that is a single text, and the part to keep.
+fn text_alone(text: String, asked: &Asked) -> (Vec<Value>, Kept) {
     let mut fields = vec![Value::Null; asked.fields.len()];
-    if let Some(first) = fields.first_mut() {
-        *first = text.into();
-    }
-    fields
+    let Some(key) = asked.fields.first() else { return (fields, Kept::Nothing) };
+    fields[0] = text.clone().into();
+    (fields, Kept::Text { field: key.name, text })
 }
 
 /// The fields of a line of JSON, and the part to keep.
@@ -475,7 +492,7 @@ fn of_json(text: &str, columns: &Columns, asked: &Asked) -> Result<(Vec<Value>, 
     let value =
         serde_json::from_str(text).map_err(|error| format!("not JSON ({error}); expected {expected}"))?;
     let object: Map<String, Value> = match value {
-        Value::String(text) => return Ok((text_alone(text, asked), Kept::Nothing)),
+        Value::String(text) => return Ok(text_alone(text, asked)),
         Value::Object(object) => object,
         _ => return Err(format!("neither an object nor a string; expected {expected}")),
     };

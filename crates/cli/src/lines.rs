@@ -204,6 +204,15 @@ impl<R: Read> Lines<R> {
         &self.skipped
     }
 
+    /// Whether the input begins as JSON does, with a brace, a bracket or a quotation mark; an input without text counts
+    /// as such.
+    pub fn begins_as_json(&mut self) -> bool {
+        // Whoever reads the lines is told what cannot be read.
+        let start = self.input.fill_buf().unwrap_or_default();
+        let start = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start).trim_ascii_start();
+        start.first().is_none_or(|first| b"{[\"".contains(first))
+    }
+
     /// The total bytes of a file, line endings included; unknown for other input.
     pub fn size(&self) -> Option<u64> {
         self.size

@@ -56,7 +56,8 @@ pub struct BadRowArgs {
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub enum RowFormat {
     /// From the file extension: .csv, .tsv, .jsonl, .parquet or .xml. Standard input and other files are in
-    /// the command's usual format: JSON lines for predict, rerank and embed --images, lines of text for others.
+    /// the command's usual format: for predict, rerank and embed --images JSON lines if the first line begins as
+    /// JSON does, else lines of text; lines of text for others.
     Auto,
     /// One text per line.
     #[value(alias = "text")]

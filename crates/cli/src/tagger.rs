@@ -16,7 +16,7 @@ use crate::{Error, Result, names};
 /// ```no_run
 /// let device = cloze::device::open(None)?;
 /// let tagger = cloze::Tagger::load("dslim/bert-base-NER", &device)?;
-/// for text in tagger.tag(&["Ada Lovelace was born in London ."])? {
+/// for text in tagger.tag(&["Ada Lovelace was born in London."])? {
 ///     text.entities.iter().for_each(|entity| println!("{}: {}", entity.label, entity.text));
 /// }
 /// # Ok::<(), cloze::Error>(())
@@ -28,7 +28,7 @@ pub struct Tagger(Predictor);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaggedText {
-    /// The words, split at white space.
+    /// The words.
     pub words: Vec<String>,
     /// Their tags, such as `B-PER`.
     pub tags: Vec<String>,
@@ -44,9 +44,11 @@ pub struct Entity {
     pub label: String,
     /// Its text.
     pub text: String,
-    /// Its word range.
+    /// Its range among the words.
     pub words: Range<usize>,
-    /// Its byte range in the text.
+    /// Its range in the text, in characters (Unicode scalar values).
+    pub chars: Range<usize>,
+    /// Its range in the text, in bytes.
     pub bytes: Range<usize>,
 }
 
@@ -64,8 +66,9 @@ struct AnsweredEntity {
     text: String,
     first: usize,
     last: usize,
-    start: usize,
-    end: usize,
+    /// Known of words that are split from a text.
+    start: Option<usize>,
+    end: Option<usize>,
 }
 
 impl Tagger {
@@ -78,26 +81,58 @@ impl Tagger {
         Predictor::load(&names::find(model)?, device, false)?.try_into()
     }
 
-    /// The tags and entities of each text. Models are trained on words with punctuation split off: `London .`
+    /// The tags and entities of each text. Its words are those of
+    /// [`split_words`](cloze_tokenizer::split_words): punctuation is split off.
     ///
     /// # Errors
     /// Non-finite model outputs.
     pub fn tag<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<TaggedText>> {
         let answers: Vec<Answered> =
             predict(&self.0, texts.iter().map(|text| json!({ "text": text.as_ref() })))?;
-        let tagged = texts.iter().zip(answers).map(|(text, answered)| {
-            let Answered { words, tags, entities } = answered;
-            let places =
-                ByteOffsets::of(text.as_ref(), entities.iter().flat_map(|entity| [entity.start, entity.end]));
-            let entities = entities.into_iter().map(|entity| Entity {
+        Ok(texts.iter().zip(answers).map(|(text, answered)| answered.of(text.as_ref())).collect())
+    }
+
+    /// The tags and entities of sentences that are already split into words. Places in the text are those in the
+    /// words joined by spaces.
+    ///
+    /// # Errors
+    /// Those of [`tag`](Self::tag).
+    pub fn tag_words<S: AsRef<[W]>, W: AsRef<str>>(&self, sentences: &[S]) -> Result<Vec<TaggedText>> {
+        let words = |sentence: &S| sentence.as_ref().iter().map(|word| word.as_ref().to_owned()).collect();
+        let sentences: Vec<Vec<String>> = sentences.iter().map(words).collect();
+        let answers: Vec<Answered> =
+            predict(&self.0, sentences.iter().map(|words| json!({ "words": words })))?;
+        Ok(answers
+            .into_iter()
+            .zip(sentences)
+            .map(|(answered, words)| answered.of(&words.join(" ")))
+            .collect())
+    }
+}
+
+impl Answered {
+    /// The answer with places in this text: that of the words, or the words joined by spaces.
+    fn of(self, text: &str) -> TaggedText {
+        let Self { words, tags, entities } = self;
+        let chars = |entity: &AnsweredEntity| {
+            let before = || words[..entity.first].iter().map(|word| word.chars().count() + 1).sum();
+            let start = entity.start.unwrap_or_else(before);
+            start..entity.end.unwrap_or_else(|| start + entity.text.chars().count())
+        };
+        let places =
+            ByteOffsets::of(text, entities.iter().map(chars).flat_map(|place| [place.start, place.end]));
+        let entities = entities.into_iter().map(|entity| {
+            let chars = chars(&entity);
+            Entity {
+                words: entity.first..entity.last + 1,
+                bytes: places.range(chars.start, chars.end).unwrap_or_default(),
+                chars,
                 label: entity.label,
                 text: entity.text,
-                words: entity.first..entity.last + 1,
-                bytes: places.range(entity.start, entity.end).unwrap_or_default(),
-            });
-            TaggedText { words, tags, entities: entities.collect() }
+            }
         });
-        Ok(tagged.collect())
+        let entities = entities.collect();
+        TaggedText { words, tags, entities }
     }
 }
 

@@ -111,6 +111,27 @@ pub enum DataError {
         problem: String,
     },
 
+    /// More unusable rows than may be skipped.
+    #[error(
+        "{}{}: {problem}; {skipped} cannot be used, and at most {:.1} % may be skipped: correct them, or raise \
+         `max_skipped`",
+        path.display(),
+        line.map_or(String::new(), |line| format!(":{line}")),
+        100.0 * share
+    )]
+    ManySkipped {
+        /// The file of the first one.
+        path: PathBuf,
+        /// Its line, or row of a Parquet file, from 1; `None` for SQuAD's JSON.
+        line: Option<u64>,
+        /// What is wrong there, and where the next ones are.
+        problem: String,
+        /// How many rows cannot be used, of how many, and why.
+        skipped: String,
+        /// The share of rows that may be skipped.
+        share: f64,
+    },
+
     /// A file of labelled data that is unusable as a whole.
     #[error("{}{}: {problem}", path.display(), line.map_or(String::new(), |line| format!(":{line}")))]
     LabelledFile {

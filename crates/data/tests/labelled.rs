@@ -42,7 +42,7 @@ fn bad_texts(name: &str, bytes: &[u8], settings: serde_json::Value, labels: Labe
     settings["files"] = json!([name]);
     let mut source = source(settings);
     let message = texts(&source, folder.path(), labels).unwrap_err().to_string();
-    source.on_bad_row = OnBadRow::Skip;
+    (source.on_bad_row, source.max_skipped) = (OnBadRow::Skip, Some(1.0));
     let skipped = match texts(&source, folder.path(), labels) {
         Ok((loaded, _)) => format!("{} + {}", loaded.examples.len(), loaded.skipped),
         Err(error) => without_path(&error.to_string(), folder.path()),
@@ -523,7 +523,7 @@ fn a_tag_that_writes_no_entity_has_its_place() {
     let expected = "a.conll:4: word 2: `X-x` is not an entity tag; expected `O`, or a prefix (B, I, E, S, L or U), \
                     a hyphen and a kind, or `scheme` = \"words\" if tags are classes of words; correct it, ";
     assert!(without_path(&message, folder.path()).starts_with(expected), "{message}");
-    source.on_bad_row = OnBadRow::Skip;
+    (source.on_bad_row, source.max_skipped) = (OnBadRow::Skip, Some(1.0));
     let read = |labels: &[&str]| {
         let labels = LabelSet::given(labels.iter().copied()).unwrap();
         let expected = EntityTags { labels: Some(&labels), ..EntityTags::default() };
@@ -532,7 +532,7 @@ fn a_tag_that_writes_no_entity_has_its_place() {
     let of_kind = read(&["O", "B-x", "I-x"]);
     assert_eq!((of_kind.examples.len(), of_kind.skipped.to_string()), (2, "1 × unknown tag".to_owned()));
     assert_eq!(read(&["O", "B-y", "I-y"]).examples.len(), 1);
-    source.on_bad_row = OnBadRow::Error;
+    (source.on_bad_row, source.max_skipped) = (OnBadRow::Error, None);
     let labels = LabelSet::given(["O", "B-y"]).unwrap();
     let expected = EntityTags { labels: Some(&labels), ..EntityTags::default() };
     let message = entity_sentences(&source, folder.path(), expected).unwrap_err().to_string();
@@ -555,6 +555,41 @@ fn a_tag_that_writes_no_entity_has_its_place() {
 }
 
 #[test]
+fn few_rows_may_be_left_out() {
+    // Two of 42 rows, and then three, in the encoding of old spreadsheets.
+    let rows = |n_bad: usize| {
+        let bad: Vec<u8> = b"caf\xE9 noir,1\n".repeat(n_bad);
+        [b"text,label\n".to_vec(), b"tea,0\n".repeat(42 - n_bad), bad].concat()
+    };
+    let read = |n_bad, max_skipped| {
+        let folder = folder("a.csv", rows(n_bad));
+        let source =
+            LabelledSource { on_bad_row: OnBadRow::Skip, max_skipped, ..LabelledSource::new(["a.csv"]) };
+        let read = texts(&source, folder.path(), Labels::Found);
+        read.map(|(loaded, _)| loaded.examples.len())
+            .map_err(|error| without_path(&error.to_string(), folder.path()))
+    };
+    assert_eq!(read(2, None), Ok(40));
+    assert_eq!(
+        read(3, None).unwrap_err(),
+        "a.csv:41: not UTF-8 (byte 4 is 0xe9); it looks like Windows-1252: save it as UTF-8, or run iconv -f \
+         WINDOWS-1252 -t UTF-8; the next: line 42, line 43; 3 of 42 rows (3 × bad UTF-8) cannot be used, and at most 5.0 % \
+         may be skipped: correct them, or raise `max_skipped`"
+    );
+    assert_eq!(read(3, Some(0.1)), Ok(39));
+    // One may always be.
+    assert_eq!(read(1, Some(0.0)), Ok(41));
+    assert!(read(2, Some(0.0)).is_err());
+    assert!(
+        read(0, Some(1.5)).unwrap_err().contains("`max_skipped` of the labelled data: expected a number")
+    );
+    let unread = LabelledSource { max_skipped: Some(0.1), ..LabelledSource::new(["a.csv"]) };
+    let folder = folder("a.csv", rows(0));
+    let message = texts(&unread, folder.path(), Labels::Found).unwrap_err().to_string();
+    assert!(message.contains("`max_skipped` of the labelled data: only used with"), "{message}");
+}
+
+#[test]
 fn a_bad_line_takes_its_sentence_with_it() {
     let folder = folder("a.conll", b"a\tO\nb\nc\tO\n\nd\tO\n\xFF\tO\n\n\tO\n\ne\tB-x\n");
     let mut source = LabelledSource::new(["a.conll"]);
@@ -564,7 +599,7 @@ fn a_bad_line_takes_its_sentence_with_it() {
             .starts_with("a.conll:2: 1 columns, expected the tag in column 2; correct it"),
         "{message}"
     );
-    source.on_bad_row = OnBadRow::Skip;
+    (source.on_bad_row, source.max_skipped) = (OnBadRow::Skip, Some(1.0));
     let loaded = tagged_sentences(&source, folder.path(), true, &[]).unwrap();
     assert_eq!(loaded.examples.len(), 1);
     assert_eq!(loaded.skipped.to_string(), "1 × bad UTF-8, 2 × missing column");
@@ -909,7 +944,7 @@ fn development_sets_have_their_counts() {
             }
         }
     }
-    let sts = json!({"header": false, "columns": {"label": 1, "text": 2, "pair": 3}, "on_bad_row": "skip"});
+    let sts = json!({"header": false, "columns": {"label": 1, "text": 2, "pair": 3}, "on_bad_row": "skip", "max_skipped": 0.5});
     for (file, count, skipped) in [("train", 3_000, 0), ("val", 750, 0), ("test", 6_750, 5_500)] {
         let source = source(sts.clone()).with_files([format!("sts2015/{file}.tsv")]);
         let (loaded, _) = texts(&source, &shared, Labels::Values).unwrap();

@@ -115,6 +115,7 @@ mod tokenizer;
 pub mod train;
 mod truncation;
 mod unicode;
+mod words;
 
 pub use added::AddedToken;
 pub use config::TokenizerConfig;
@@ -139,6 +140,7 @@ pub use pruning::PrunedTokenizer;
 pub use statistics::{Statistics, WordMark};
 pub use tokenizer::{SpecialIds, Tokenizer};
 pub use truncation::{Truncation, TruncationDirection, TruncationStrategy};
+pub use words::split_words;
 
 /// The README's example, compiled as a test.
 #[cfg(doctest)]

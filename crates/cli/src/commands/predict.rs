@@ -29,7 +29,8 @@ use crate::rows::RowFormat;
 ///
 /// The task is read from the model folder. A JSON object is printed with the answer's keys after its own,
 /// which may be anything; a CSV or TSV line with the answer's cells after its own, where anything but text
-/// and numbers is JSON; a row of Parquet or XML as an object. The columns of a table, by these names or those
+/// and numbers is JSON; a row of Parquet or XML as an object; of a line of text the answer alone. An output
+/// file that ends in .csv, .tsv or .jsonl is in that format. The columns of a table, by these names or those
 /// in --columns, correspond to the keys in JSON:
 ///
 /// Classes and numbers for {"text": "..."}, {"text": "...", "pair": "..."} or "...": a classifier prints
@@ -37,9 +38,10 @@ use crate::rows::RowFormat;
 /// ...}. A prompt-based model prints the labels of its verbaliser. A multi-label model prints {"labels": [...],
 /// "scores": {...}}: the labels whose probability is above --threshold, and every label's probability.
 ///
-/// Tags for {"words": ["...", ...]}, or for the whitespace-separated words of {"text": "..."} or "...":
-/// {"words": [...], "tags": [...], "entities": [...]}. An entity has its "type", "first" and "last" word and
-/// "text"; in a text also "start" and "end" in characters, end-exclusive.
+/// Tags for the words of {"text": "..."} or "...", whose punctuation is split off, or for words that are already
+/// split, {"words": ["...", ...]} or {"words": "words between spaces"}: {"words": [...], "tags": [...],
+/// "entities": [...]}. An entity has its "type", "first" and "last" word and "text"; in a text also "start" and
+/// "end" in characters, end-exclusive.
 ///
 /// Answers to {"question": "...", "context": "..."}: {"answer": ..., "start": ..., "end": ..., "score": ...},
 /// with character offsets into the context and the probability; with --n-best also the best candidates as
@@ -61,7 +63,8 @@ use crate::rows::RowFormat;
   echo '{"text": "one long string of cliches"}' | cloze predict --model runs/sst2/model
   cloze predict --model runs/sst2/model --columns text=review --input reviews.csv --output labelled.csv
   cloze predict --model runs/squad/model --n-best 3 < questions.jsonl
-  echo '"Ada Lovelace was born in London ."' | cloze predict --model runs/wnut17/model"#)]
+  echo 'Ada Lovelace was born in London.' | cloze predict --model runs/wnut17/model
+  cloze predict --model runs/wnut17/model --columns text=review --input reviews.csv --output tagged.jsonl"#)]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
     model: String,

@@ -49,6 +49,33 @@ fn a_spreadsheet_becomes_a_model() {
 }
 
 #[test]
+fn classes_are_told_before_training() {
+    let (_model, model) = encoder();
+    let folder = tempfile::tempdir().unwrap();
+    let [data, out] = ["reviews.csv", "out"].map(|name| path(folder.path(), name));
+    let rows = |label: &str, n: usize| format!("good {label},{label}\n").repeat(n);
+    fs::write(&data, format!("text,label\n{}{}{}", rows("yes", 40), rows("Yes", 20), rows("odd", 3)))
+        .unwrap();
+    let sets = ["--set", "data.max_len=20", "--set", "train.epochs=1"];
+    let args = [&["train", "classification", "--model", &model, "--data", &data, "--out", &out][..], &sets];
+    let ran = run(&args.concat(), b"");
+    let counts = |class: &str| -> u64 {
+        let row = ran.err.lines().find(|line| line.starts_with(&format!("│ {class} "))).unwrap();
+        row.split(['│', '┆']).filter_map(|cell| cell.trim().parse::<u64>().ok()).sum()
+    };
+    assert_eq!(["yes", "Yes", "odd"].map(counts), [40, 20, 3], "{}", ran.err);
+    assert!(ran.err.contains("warning: `Yes` and `yes` are different classes"), "{}", ran.err);
+    assert!(
+        ran.err.contains(
+            "warning: classes with fewer than 5 training examples, of which to expect little: `odd` ("
+        ),
+        "{}",
+        ran.err
+    );
+    ran.done();
+}
+
+#[test]
 fn a_row_that_cannot_be_used_is_told_whatever_separates_columns() {
     let (_model, model) = encoder();
     let folder = tempfile::tempdir().unwrap();

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::thread;
 
+use cloze::tokenizer::split_words;
 use cloze::trainer::embed::{EmbedConfig, Pooling};
 use cloze::trainer::token_vectors::{Layers, TokenEmbedConfig};
 use cloze::{
@@ -144,16 +145,35 @@ fn entities_and_answers_have_their_bytes() {
     let tagged = Tagger::load(at(models::TAGGER), &device()).unwrap().tag(&TEXTS).unwrap();
     let mut n_entities = 0;
     for (tagged, text) in tagged.iter().zip(TEXTS) {
-        assert_eq!(tagged.words, text.split_whitespace().collect::<Vec<_>>());
+        let words: Vec<&str> = split_words(text).into_iter().map(|word| &text[word]).collect();
+        assert_eq!(tagged.words, words);
         assert_eq!(tagged.words.len(), tagged.tags.len());
         for entity in &tagged.entities {
             assert_eq!(text[entity.bytes.clone()], entity.text);
-            assert_eq!(tagged.words[entity.words.clone()].join(" "), entity.text);
+            assert_eq!(tagged.words[entity.words.clone()].concat(), entity.text.replace(' ', ""));
+            let chars: Vec<char> = text.chars().collect();
+            assert_eq!(chars[entity.chars.clone()].iter().collect::<String>(), entity.text);
             assert!(["PER", "LOC"].contains(&entity.label.as_str()));
             n_entities += 1;
         }
     }
     assert!(n_entities > 0, "{tagged:?}");
+    // Words that are already split are kept, and places are those in the words with spaces between them.
+    let split: Vec<Vec<&str>> = TEXTS.map(|text| text.split_whitespace().collect()).to_vec();
+    let tagged = Tagger::load(at(models::TAGGER), &device()).unwrap().tag_words(&split).unwrap();
+    for (tagged, words) in tagged.iter().zip(&split) {
+        assert_eq!(tagged.words, *words);
+        let joined = words.join(" ");
+        for entity in &tagged.entities {
+            assert_eq!(tagged.words[entity.words.clone()].join(" "), entity.text);
+            assert_eq!(joined[entity.bytes.clone()], entity.text);
+            assert_eq!(
+                joined.chars().skip(entity.chars.start).take(entity.chars.len()).collect::<String>(),
+                entity.text
+            );
+        }
+    }
+    assert!(tagged.iter().any(|tagged| !tagged.entities.is_empty()), "{tagged:?}");
 
     let answerer = Answerer::load(at(models::ANSWERER), &device()).unwrap();
     let questions = [("who sat", TEXTS[0]), ("where", TEXTS[3]), ("nothing", " ")];

@@ -891,7 +891,7 @@ fn words_are_tagged() {
     use cloze_model::huggingface::Architecture;
     let (folder, model) = asked(Architecture::TokenClassification, &["O", "B-x", "I-x"]);
     let lines = "{\"words\": [\"some\", \"words\"]}\n\"a  bc d\"\n{\"text\": \"q r\"}\n";
-    let values = predictions(&model, lines, r#"{"words": "a b"}"#, "`words` is not a list of strings");
+    let values = predictions(&model, lines, r#"{"words": 7}"#, "`words` is not a list of strings");
     assert_eq!(values[1]["words"], serde_json::json!(["a", "bc", "d"]));
     assert!(
         values

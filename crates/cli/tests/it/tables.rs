@@ -130,6 +130,70 @@ fn objects_keep_their_other_keys() {
 }
 
 #[test]
+fn plain_lines_are_read_without_an_option() {
+    let (_folder, model) = classifier();
+    let expected = answers(&model, &["some words.", "", "\"b"]);
+    let ran = run(&["predict", "--model", &model], b"some words.\n\n\"b\n");
+    assert!(ran.err.contains("standard input: read as lines of text; --input-format names"), "{}", ran.err);
+    assert_eq!(values(&ran.done()), expected);
+    let ran = with_file("predict", &model, ("a.txt", b"some words.\n\n\"b\n"), &[]);
+    assert_eq!(values(&ran.done()), expected);
+    // A line of text has no columns.
+    let ran = run(&["predict", "--model", &model, "--columns", "text=review"], b"id,review\n1,a\n");
+    assert!(ran.error_line(2).contains("lines of text have no columns for --columns"), "{}", ran.err);
+
+    let (_folder, tagger) = asked(Architecture::TokenClassification, &["O", "B-x"]);
+    let tagged = values(&run(&["predict", "--model", &tagger], "L\u{e9}o's home (Oslo).".as_bytes()).done());
+    assert_eq!(tagged[0]["words"], json!(["L\u{e9}o", "'s", "home", "(", "Oslo", ")", "."]));
+    let more = ["--columns", "words=split"];
+    let split = with_file("predict", &tagger, ("a.csv", b"id,split\n1,a. b\n"), &more).done();
+    assert!(split.starts_with("id,split,words,tags,entities\n1,a. b,\"[\"\"a.\"\",\"\"b\"\"]\","), "{split}");
+}
+
+#[test]
+fn an_output_is_in_the_format_of_its_name() {
+    let (folder, model) = classifier();
+    let answers = answers(&model, &["a, b", "c"]);
+    let to = |output: &str, input: (&str, &[u8]), more: &[&str]| {
+        let path = folder.path().join(output);
+        let ran =
+            with_file("predict", &model, input, &[&["--output", path.to_str().unwrap()], more].concat());
+        (fs::read_to_string(path).unwrap_or_default(), ran)
+    };
+    let [first, second] = [0, 1].map(|row| cells(&answers[row], ','));
+    // Objects as a table: their keys are the columns, and what a row lacks is an empty cell.
+    let objects = b"{\"id\": 7, \"text\": \"a, b\", \"more\": [1]}\n\n{\"text\": \"c\", \"id\": \"x\"}\n";
+    let (table, ran) = to("a.csv", ("a.jsonl", objects), &[]);
+    ran.done();
+    let header = "id,text,more,label,score,scores";
+    assert_eq!(table, format!("{header}\n7,\"a, b\",[1],{first}\nx,c,,{second}\n"));
+    let (_, ran) = to("b.csv", ("a.jsonl", b"{\"text\": \"a\"}\n{\"text\": \"b\", \"new\": 1}\n"), &[]);
+    let problem =
+        "a.jsonl, line 2: there is no column for `new`: the first row, whose keys are the columns, lacks it";
+    assert!(ran.error_line(1).contains(problem), "{}", ran.err);
+    // A text is a column too.
+    let (table, ran) = to("c.csv", ("a.txt", b"a, b\nc\n"), &[]);
+    ran.done();
+    assert_eq!(table, format!("text,label,score,scores\n\"a, b\",{first}\nc,{second}\n"));
+    // Cells as objects, with and without names, and between other characters.
+    let rows = b"id;review\n1;a, b\n";
+    let columns = ["--delimiter", ";", "--columns", "text=review"];
+    let (line, ran) = to("d.jsonl", ("a.csv", rows), &columns);
+    ran.done();
+    let alone = |first: &str| format!("{first},{}\n", answers[0].to_string().strip_prefix('{').unwrap());
+    assert_eq!(line, alone(r#"{"id":"1","review":"a, b""#));
+    let unnamed = ["--delimiter", ";", "--no-header", "--columns", "text=2"];
+    let (line, ran) = to("e.jsonl", ("a.csv", b"1;a, b\n"), &unnamed);
+    ran.done();
+    assert_eq!(line, alone(r#"{"1":"1","2":"a, b""#));
+    let (table, ran) = to("f.tsv", ("a.csv", rows), &columns);
+    ran.done();
+    assert!(table.starts_with("id\treview\tlabel\tscore\tscores\n1\ta, b\t"), "{table}");
+    let (_, ran) = to("g.parquet", ("a.csv", rows), &columns);
+    assert!(ran.error_line(2).contains("--output: parquet cannot be written; expected .csv"), "{}", ran.err);
+}
+
+#[test]
 fn choices_have_a_column_each() {
     let (_folder, model) = asked(Architecture::MultipleChoice, &[]);
     let line = b"{\"text\": \"a\", \"choices\": [\"b\", \"c d\"]}\n";

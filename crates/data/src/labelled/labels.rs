@@ -1,6 +1,7 @@
 //! Sets of labels.
 
 use crate::{DataError, Result};
+use cloze_tokenizer::Normalizer;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The classes of a task, numbered from 0.
@@ -56,13 +57,14 @@ impl LabelSet {
         Ok(Self { names, ids })
     }
 
-    /// The labels that differ from another one in their case or in white space only, and are probably meant to be
-    /// the same: each group in order.
+    /// The labels that differ from another one in their case, white space or Unicode form (NFKC) only, and are
+    /// probably meant to be the same: each group in order.
     pub fn alike(&self) -> Vec<Vec<&str>> {
         let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for name in &self.names {
-            let plain = name.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-            groups.entry(plain).or_default().push(name);
+            let form = |text: &str| Normalizer::NFKC.normalize(text).unwrap_or_else(|_| text.to_owned());
+            let plain = form(&form(name).to_lowercase());
+            groups.entry(plain.split_whitespace().collect::<Vec<_>>().join(" ")).or_default().push(name);
         }
         groups.into_values().filter(|group| group.len() > 1).collect()
     }
@@ -143,6 +145,8 @@ mod tests {
     fn labels_that_are_meant_to_be_one_are_found() {
         let set = LabelSet::found(["billing", "Billing", "on  time", "On time", "late"]).unwrap();
         assert_eq!(set.alike(), [vec!["Billing", "billing"], vec!["On time", "on  time"]]);
+        let set = LabelSet::found(["caf\u{E9}", "cafe\u{301}", "\u{FF21}", "a", "no\u{A0}t"]).unwrap();
+        assert_eq!(set.alike(), [vec!["a", "\u{FF21}"], vec!["cafe\u{301}", "caf\u{E9}"]]);
         assert!(LabelSet::found(["yes", "no"]).unwrap().alike().is_empty());
     }
 

@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+/// The largest share of rows that may be left out, if the source does not say.
+const MAX_SKIPPED: f64 = 0.05;
+
 /// The files of labelled data, their format, and the meaning of their columns.
 ///
 /// Text may be compressed with gzip or zstd, begin with a byte-order mark, which distinguishes UTF-16 from
@@ -81,6 +84,10 @@ pub struct LabelledSource {
     /// What happens when a row cannot be used. Files that are empty or cannot be read, and columns that a
     /// whole file lacks, are errors either way. Default `"error"`.
     pub on_bad_row: OnBadRow,
+    /// The largest share of rows that `on_bad_row = "skip"` may leave out, from 0 to 1; more are an error, which names the
+    /// first ones. One row may always be left out. Default 0.05.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_skipped: Option<f64>,
     /// The longest line, or row of several lines, in bytes; a longer one is a bad row. Default 1,048,576.
     pub max_line_bytes: usize,
     /// How messages name these settings. Not part of a config file.
@@ -103,6 +110,7 @@ impl Default for LabelledSource {
             label_delimiter: None,
             first_choice: None,
             on_bad_row: OnBadRow::Error,
+            max_skipped: None,
             max_line_bytes: 1 << 20,
             named: Named::Config,
         }
@@ -294,6 +302,9 @@ impl LabelledSource {
         if self.max_line_bytes == 0 {
             return Err(self.setting("max_line_bytes", "expected a number above 0".into()));
         }
+        if self.max_skipped.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+            return Err(self.setting("max_skipped", "expected a number from 0 to 1".into()));
+        }
         if self.delimiter.is_some_and(|c| !c.is_ascii() || matches!(c, '\n' | '\r')) {
             let problem = "expected one ASCII character other than a line break";
             return Err(self.setting("delimiter", problem.into()));
@@ -370,6 +381,7 @@ impl LabelledSource {
             ("n_columns", self.n_columns.is_some() && (!any(&[Csv, Tsv]) || quoted)),
             ("comment", self.comment.is_some() && !any(&[Conll])),
             ("columns", !self.columns.is_empty() && any(&[Squad])),
+            ("max_skipped", self.max_skipped.is_some() && self.on_bad_row == OnBadRow::Error),
             ("label_before", self.label_before.is_some() && !task.has_class()),
             ("label_delimiter", self.label_delimiter.is_some() && task != Task::LabelLists),
             ("first_choice", self.first_choice.is_some() && task != Task::Choices),
@@ -380,10 +392,19 @@ impl LabelledSource {
                 let problem = match *key {
                     "n_columns" => "only used for `csv` and `tsv` with `quoting = false`",
                     "columns" => "`squad` has its own fields",
+                    "max_skipped" => "only used with `on_bad_row = \"skip\"`",
                     _ => "not used by this task or by the files' format",
                 };
                 Err(self.setting(key, problem.into()))
             }
+        }
+    }
+
+    /// The largest share of rows that may be left out. On a command line `--on-bad-row skip` alone decides.
+    pub(super) fn max_skipped(&self) -> f64 {
+        match self.named {
+            Named::Config => self.max_skipped.unwrap_or(MAX_SKIPPED),
+            Named::CommandLine => 1.0,
         }
     }
 

@@ -3,7 +3,9 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Baseline, Predictions, Table, html, matrix, mean, text_columns, text_values, without_losses};
+use super::{
+    Baseline, Predictions, Table, html, matrix, mean, text_columns, text_values, unpredicted, without_losses,
+};
 use crate::confusion::ConfusionMatrix;
 use crate::figures::Figures;
 use crate::scores::{Average, ZeroDivision};
@@ -102,13 +104,16 @@ impl Predictions for ClassPredictions {
         let first = self.examples.first()?;
         let is_one = self.examples.iter().all(|example| example.predicted == first.predicted);
         let is_right = self.examples.iter().all(|example| example.gold == first.predicted);
-        (is_one && !is_right).then(|| {
+        let one = (is_one && !is_right).then(|| {
             format!(
                 "every example was given the class `{}`; train for more epochs, at another learning rate, or on more examples \
                  of the other classes",
                 self.labels[first.predicted]
             )
-        })
+        });
+        let matrix = self.matrix();
+        let counts = self.labels.iter().enumerate().map(|(class, name)| (name.as_str(), matrix.class(class)));
+        one.or_else(|| unpredicted::warning("classes", counts))
     }
 
     fn set_rows(&mut self, rows: &[usize]) {
@@ -180,11 +185,14 @@ mod tests {
                 loss: 0.0,
             };
             let examples = golds.iter().zip(predicted).map(example).collect();
-            ClassPredictions { labels: vec!["no".into(), "yes".into()], positive: None, examples }
+            let labels = ["no", "yes", "unknown"].map(str::to_owned).to_vec();
+            ClassPredictions { labels, positive: None, examples }
         };
         let warning = predictions(&[0, 1, 1], &[1, 1, 1]).warning().unwrap();
         assert!(warning.contains("`yes`"), "{warning}");
         assert_eq!(predictions(&[0, 1, 1], &[1, 0, 1]).warning(), None);
+        let warning = predictions(&[0, 1, 2], &[1, 0, 1]).warning().unwrap();
+        assert!(warning.starts_with("classes that were never predicted: `unknown` (of 1);"), "{warning}");
         // They may all be of one class.
         assert_eq!(predictions(&[1, 1], &[1, 1]).warning(), None);
         assert_eq!(predictions(&[], &[]).warning(), None);

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::{Baseline, Predictions, Table, html, mean};
+use super::{Baseline, Predictions, Table, html, mean, unpredicted};
 use crate::entities::{EntityCounts, Span};
 use crate::figures::{Figures, shown};
 use crate::scores::{Average, Counts, ZeroDivision};
@@ -102,6 +102,19 @@ impl Predictions for EntityPredictions {
             rule: format!("the most frequent class `{label}` for every word"),
             figures: Figures::new(self.len(), [("accuracy", most as f64 / all as f64)]),
         })
+    }
+
+    fn warning(&self) -> Option<String> {
+        let counts = self.counts();
+        let all = counts.total();
+        let none = (all.predicted == 0 && all.gold > 0).then(|| {
+            format!(
+                "no entity was found, of {}; train for more epochs, at another learning rate, or on more sentences",
+                all.gold
+            )
+        });
+        let what = if self.of_words { "classes of words" } else { "kinds of entities" };
+        none.or_else(|| unpredicted::warning(what, counts.types()))
     }
 
     fn set_rows(&mut self, rows: &[usize]) {

@@ -3,7 +3,9 @@
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::{Baseline, Predictions, Table, html, mean, text_columns, text_values, without_losses};
+use super::{
+    Baseline, Predictions, Table, html, mean, text_columns, text_values, unpredicted, without_losses,
+};
 use crate::embeddings::pairs::average_precision;
 use crate::figures::{Figures, shown};
 use crate::scores::{self, Average, Counts, Scores, ZeroDivision};
@@ -153,13 +155,15 @@ impl Predictions for LabelPredictions {
     fn warning(&self) -> Option<String> {
         let counts = self.counts();
         let is_none = counts.iter().all(|counts| counts.predicted == 0);
-        (is_none && counts.iter().any(|counts| counts.gold > 0)).then(|| {
+        let none = (is_none && counts.iter().any(|counts| counts.gold > 0)).then(|| {
             format!(
                 "no example was given any label: no probability is above {}; train for more epochs, at another learning rate, or \
                  lower `task.threshold`",
                 self.threshold
             )
-        })
+        });
+        let counts = self.labels.iter().map(String::as_str).zip(counts);
+        none.or_else(|| unpredicted::warning("labels", counts))
     }
 
     fn set_rows(&mut self, rows: &[usize]) {

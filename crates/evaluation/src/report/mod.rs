@@ -34,6 +34,7 @@ mod seeds;
 mod service;
 mod similarities;
 mod translations;
+mod unpredicted;
 mod values;
 mod words;
 

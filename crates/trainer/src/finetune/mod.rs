@@ -6,6 +6,7 @@
 
 mod answers;
 mod choices;
+mod classes;
 mod config;
 mod cross_encoder;
 mod distillation;

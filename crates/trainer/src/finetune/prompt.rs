@@ -11,7 +11,7 @@ use super::task::{
 };
 use super::task_run::TaskRun;
 use super::template::{PromptFeatures, Template};
-use super::texts::{class, class_predictions};
+use super::texts::{class, class_predictions, text_counts};
 use crate::config::validate::{Check, ensure};
 use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
@@ -244,6 +244,10 @@ impl Task for PromptTask {
     fn section(&self) -> TaskSection {
         let positive = self.positive.and_then(|id| self.labels.name(id)).map(str::to_owned);
         TaskSection::Prompt(PromptSection { positive, ..self.section.clone() })
+    }
+
+    fn class_counts(&self, examples: &[TextExample]) -> Vec<(String, u64)> {
+        text_counts(&self.labels, examples)
     }
 }
 

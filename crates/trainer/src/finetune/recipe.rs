@@ -12,6 +12,7 @@ use crate::engine::{
     Recipe, Rounds, SplitFigures, StepBatches, Term,
 };
 use crate::metrics::progress::RunProgress;
+use crate::metrics::{METRICS_FILE, Record, jsonl, loss_course};
 use crate::pruning::{PruningSection, Target, ids, share_of_zeros};
 use crate::quantization::{InputRounding, QuantizationSection, Rounding, SeenInputs};
 use burn::module::Module;
@@ -138,6 +139,23 @@ impl<T: Task> TaskRecipe<'_, T> {
             Some(rounded) => rounded.train(model, run),
             None => run(),
         }
+    }
+
+    /// What is wrong with the course of the run's training loss, if it is the loss of one and the same task all the time.
+    fn loss_warning(&self, run: &Path) -> Result<Option<String>> {
+        if self.distillation.is_some() || self.masks.is_some() {
+            return Ok(None);
+        }
+        let records = jsonl::read(&run.join(METRICS_FILE))?;
+        let losses = records.iter().filter_map(|record| match record {
+            Record::Train(record) => Some(record.loss),
+            Record::Evaluation(_) => None,
+        });
+        let warning = loss_course::warning(&losses.collect::<Vec<_>>());
+        Ok(warning.map(|warning| {
+            let lr = self.config.common.optimizer.lr;
+            format!("warning: {warning}; lower `optimizer.lr`, which is {lr:e}, or lengthen `schedule.warmup_steps`")
+        }))
     }
 
     /// A model's predictions for a split, and their metrics.
@@ -316,12 +334,14 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
         let facts: Vec<(&'static str, String)> =
             pruned.into_iter().map(|pruned| ("pruning", pruned)).collect();
         let splits = [("dev", &self.data.dev), ("test", &self.data.test)];
-        exported.report_splits(splits, progress, |split, data, advanced| {
+        let reported = exported.report_splits(splits, progress, |split, data, advanced| {
             let (mut predictions, figures) = self.measure(exported.model, data, exported.device, advanced)?;
             if let Some(rows) = self.data.dev_rows.as_deref().filter(|_| split == "dev") {
                 predictions.set_rows(rows);
             }
             Ok(Measured { facts: facts.clone(), ..Measured::new(figures, predictions) })
-        })
+        })?;
+        self.loss_warning(exported.run)?.iter().for_each(|warning| progress.note(warning));
+        Ok(reported)
     }
 }

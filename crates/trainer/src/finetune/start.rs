@@ -1,5 +1,6 @@
 //! Preparation of a fine-tuning run before its first step.
 
+use super::classes::Classes;
 use super::config::Tuning;
 use super::distillation::Distillation;
 use super::evaluate::figures;
@@ -482,6 +483,10 @@ fn introduce<T: Task>(
         .into_iter()
         .filter(|(_, value)| !value.is_empty()),
     ));
+    if let Some(classes) = Classes::of(recipe.task, data) {
+        progress.note(&classes.table());
+        classes.warnings(config.data.shots).iter().for_each(|warning| progress.note(warning));
+    }
     let splits = [Some(&data.train), data.dev.as_ref(), data.test.as_ref()];
     let cut: usize = splits.into_iter().flatten().map(|split| n_cut(&split.features)).sum();
     if cut > 0 {

@@ -35,6 +35,7 @@ use cloze_model::tasks::{
 };
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::path::Path;
 
@@ -545,6 +546,19 @@ impl<M: Tagger> Task for Tags<M> {
 
     fn labels(&self) -> Option<&LabelSet> {
         Some(&self.labels)
+    }
+
+    fn class_counts(&self, examples: &[TaggedSentence]) -> Vec<(String, u64)> {
+        let class = |label: &String| match self.is_of_words() {
+            true => Some(label.clone()),
+            false => label.split_once('-').map(|(_, kind)| kind.to_owned()),
+        };
+        let mut counts: BTreeMap<String, u64> =
+            self.labels.names().iter().filter_map(class).map(|class| (class, 0)).collect();
+        for span in examples.iter().flat_map(|sentence| self.spans(&sentence.tags)) {
+            *counts.entry(span.label).or_default() += 1;
+        }
+        counts.into_iter().collect()
     }
 
     fn parameter_groups(&self) -> Vec<ParamGroup> {

@@ -169,6 +169,12 @@ pub trait Task: Sync {
         None
     }
 
+    /// How often each class occurs in examples, by its name and in a fixed order: for texts how many have it, for words how
+    /// many entities, or words, are of it. Empty if the task has no classes, which is the default.
+    fn class_counts(&self, _: &[Self::Example]) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// Parameter groups of the head with their own settings.
     fn parameter_groups(&self) -> Vec<ParamGroup> {
         Vec::new()

@@ -320,6 +320,19 @@ impl<M: TextClassifier> Texts<M> {
     }
 }
 
+/// How many texts have each label.
+pub(super) fn text_counts(labels: &LabelSet, examples: &[TextExample]) -> Vec<(String, u64)> {
+    let mut counts: Vec<(String, u64)> = labels.names().iter().map(|name| (name.clone(), 0)).collect();
+    for example in examples {
+        match &example.target {
+            Target::Class(class) => counts[*class].1 += 1,
+            Target::Labels(labels) => labels.iter().for_each(|label| counts[*label].1 += 1),
+            Target::Value(_) | Target::None => {}
+        }
+    }
+    counts
+}
+
 /// Text classification and regression, configured by a section.
 pub(super) struct TextKind<'a>(pub &'a TaskSection);
 
@@ -501,6 +514,10 @@ impl<M: TextClassifier> Task for Texts<M> {
 
     fn labels(&self) -> Option<&LabelSet> {
         self.labels.as_ref()
+    }
+
+    fn class_counts(&self, examples: &[TextExample]) -> Vec<(String, u64)> {
+        self.labels.as_ref().map_or_else(Vec::new, |labels| text_counts(labels, examples))
     }
 
     fn section(&self) -> TaskSection {

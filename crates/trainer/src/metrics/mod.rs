@@ -5,6 +5,7 @@
 
 pub mod curve;
 pub mod jsonl;
+pub(crate) mod loss_course;
 mod printable;
 pub mod progress;
 pub mod standard_error;

@@ -4,6 +4,7 @@ mod delimited;
 mod document;
 mod jsonl;
 mod parquet;
+mod skipped;
 mod xml;
 
 pub use delimited::found_delimiter;
@@ -15,6 +16,7 @@ use crate::corpus::lines::Lines;
 use crate::corpus::{Problem, SkipReport};
 use crate::{DataError, Result};
 use serde_json::Value;
+use skipped::Skipped;
 use std::path::{Path, PathBuf};
 
 /// A column that a task wants.
@@ -199,6 +201,7 @@ pub(super) fn load<R, T>(
     mut convert: impl FnMut(R) -> std::result::Result<T, Problem>,
 ) -> Result<Loaded<T>> {
     let mut loaded = Loaded { examples: Vec::new(), skipped: SkipReport::default() };
+    let mut skipped = Skipped::default();
     for (path, format) in files {
         let whole = |line, problem| DataError::LabelledFile { path: path.clone(), line, problem };
         let read = open(path, *format).map_err(|problem| whole(problem.line, problem.detail))?;
@@ -209,6 +212,7 @@ pub(super) fn load<R, T>(
                 Ok(example) => loaded.examples.push(example),
                 Err(problem) if source.on_bad_row == OnBadRow::Skip && !problem.ends_file => {
                     loaded.skipped.count(problem.kind);
+                    skipped.add(path, problem);
                 }
                 Err(problem) => return Err(problem.in_file(path)),
             }
@@ -222,6 +226,7 @@ pub(super) fn load<R, T>(
         let problem = format!("no row of the files is usable; skipped: {skipped}");
         return Err(DataError::LabelledFile { path: path.clone(), line: None, problem });
     }
+    skipped.check(loaded.examples.len(), &loaded.skipped, source.max_skipped())?;
     Ok(loaded)
 }
 

@@ -169,6 +169,19 @@ impl LineFields {
         }
     }
 
+    /// Takes words, if present: a list of strings, or a string of words that white space separates, as a table has it.
+    ///
+    /// # Errors
+    /// Another kind of value.
+    pub fn words(&mut self, key: &str) -> Read<Option<Vec<String>>> {
+        if let Some(Value::String(text)) = self.0.get(key) {
+            let words = text.split_whitespace().map(str::to_owned).collect();
+            self.0.shift_remove(key);
+            return Ok(Some(words));
+        }
+        self.texts(key)
+    }
+
     /// Rejects any remaining keys.
     ///
     /// # Errors

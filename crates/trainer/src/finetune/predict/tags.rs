@@ -8,12 +8,12 @@ use crate::Result;
 use cloze_data::SkipReport;
 use cloze_data::labelled::{LabelledSource, LongSentences, TagScheme, TaggedSentence};
 use cloze_evaluation::tags::entities;
-use cloze_tokenizer::Tokenizer;
+use cloze_tokenizer::{Tokenizer, split_words};
 use serde_json::{Value, json};
 use std::ops::Range;
 
 /// `{"words": […], "tags": […], "entities": […]}`. An entity has its `"type"`, its `"first"` and `"last"` word
-/// and its `"text"`; for words split from a text also the character offsets `"start"` and `"end"`. Tags that
+/// and its `"text"`; for words split from a text also `"start"` and `"end"`, its place there in characters. Tags that
 /// are word classes give no entities.
 impl<M: Tagger> PredictTask for Tags<M> {
     type Origin = Option<Text>;
@@ -32,7 +32,7 @@ impl<M: Tagger> PredictTask for Tags<M> {
 
     fn read_line(&self, line: Value) -> Read<(TaggedSentence, Option<Text>)> {
         let mut fields = LineFields::or_text(line)?;
-        let (words, text) = (fields.texts("words")?, fields.text("text")?);
+        let (words, text) = (fields.words("words")?, fields.text("text")?);
         fields.end()?;
         let (words, text) = match (words, text) {
             (Some(words), None) => (words, None),
@@ -118,7 +118,7 @@ impl<M: Tagger> PredictTask for Tags<M> {
     }
 }
 
-/// A text with its whitespace-separated words.
+/// A text with its [words](split_words).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
     text: String,
@@ -134,22 +134,14 @@ struct Place {
 
 impl Text {
     fn new(text: String) -> Self {
-        let mut places: Vec<Place> = Vec::new();
-        let mut is_inside = false;
-        for (place, (byte, char)) in text.char_indices().enumerate() {
-            if char.is_whitespace() {
-                is_inside = false;
-                continue;
-            }
-            if !is_inside {
-                places.push(Place { bytes: byte..byte, chars: place..place });
-            }
-            is_inside = true;
-            if let Some(word) = places.last_mut() {
-                word.bytes.end = byte + char.len_utf8();
-                word.chars.end = place + 1;
-            }
-        }
+        let (mut byte, mut char) = (0, 0);
+        let place = |bytes: Range<usize>| {
+            let start = char + text[byte..bytes.start].chars().count();
+            let end = start + text[bytes.clone()].chars().count();
+            (byte, char) = (bytes.end, end);
+            Place { bytes, chars: start..end }
+        };
+        let places = split_words(&text).into_iter().map(place).collect();
         Self { text, places }
     }
 
@@ -182,11 +174,12 @@ mod tests {
     const TEXT: &str = "  été  kab\u{a0}日\tl mnop q r s t u vw x y z abc d ";
 
     #[test]
-    fn words_are_what_white_space_divides() {
-        let text = Text::new(TEXT.into());
+    fn words_of_raw_text_have_their_places() {
+        let raw = "  Été à Zürich, «kab\u{a0}日»; Wei Chen's.";
+        let text = Text::new(raw.into());
         let words: Vec<&str> = text.words().collect();
-        assert_eq!(words, TEXT.split_whitespace().collect::<Vec<_>>());
-        let chars: Vec<char> = TEXT.chars().collect();
+        assert_eq!(words, ["Été", "à", "Zürich", ",", "«", "kab", "日", "»", ";", "Wei", "Chen", "'s", "."]);
+        let chars: Vec<char> = raw.chars().collect();
         for (word, place) in words.iter().zip(&text.places) {
             assert_eq!(chars[place.chars.clone()].iter().collect::<String>(), *word);
         }
@@ -261,13 +254,23 @@ mod tests {
     }
 
     #[test]
+    fn words_that_are_given_are_kept() {
+        let folder = saved(task(false, TagScheme::Bioes, &TAGS), 10);
+        let lines = [r#"{"words": ["a.", "b,", "c"]}"#, r#"{"words": " a.  b, c"}"#, r#""a. b, c""#];
+        let values = ask(folder.path(), &lines).values;
+        assert_eq!(values[0]["words"], json!(["a.", "b,", "c"]));
+        assert_eq!(values[1], values[0]);
+        assert_eq!(values[2]["words"], json!(["a", ".", "b", ",", "c"]));
+    }
+
+    #[test]
     fn what_is_no_sentence_is_refused() {
         let task = task(false, TagScheme::Bio, &["O", "B-x", "I-x"]);
         let folder = saved(task.clone(), 10);
         for (line, problem) in [
             ("7", "neither an object nor a string"),
             ("{}", "`words` is missing"),
-            (r#"{"words": "a b"}"#, "`words` is not a list of strings"),
+            (r#"{"words": 7}"#, "`words` is not a list of strings"),
             (r#"{"words": ["a", null]}"#, "`words` is not a list of strings"),
             (r#"{"words": ["a"], "text": "a"}"#, "both `words` and `text`"),
             (r#"{"words": ["a"], "tags": ["O"]}"#, "unknown key `tags`"),
