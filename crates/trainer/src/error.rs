@@ -102,6 +102,21 @@ pub enum TrainerError {
         keys: String,
     },
 
+    /// A run that writes more than fits on the disk.
+    #[error(
+        "the run writes at least {needs} below {}, and {free} are free: free some, choose another folder with --out, or lower \
+         `checkpoint.keep_last`",
+        folder.display()
+    )]
+    Disk {
+        /// The run's folder.
+        folder: PathBuf,
+        /// What its checkpoints and its model take at least.
+        needs: String,
+        /// The free space.
+        free: String,
+    },
+
     /// A checkpoint made with other examples.
     #[error("{} was made with other training examples than those read now; restore them, or start a new run with --out", checkpoint.display())]
     ExamplesChanged {

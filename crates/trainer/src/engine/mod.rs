@@ -13,6 +13,7 @@ mod balance;
 mod best_model;
 pub(crate) mod by_rows;
 pub mod checkpoint;
+mod disk;
 mod extension;
 mod failure;
 pub mod folder_config;

@@ -4,6 +4,7 @@ use super::balance;
 use super::best_model::BestModel;
 use super::by_rows::Leaves;
 use super::checkpoint::Best;
+use super::disk;
 use super::failure::{Kept, guarded};
 use super::messages::sum_numbers;
 use super::optimizer::OptimizerConfig;
@@ -167,6 +168,9 @@ pub fn train_in<R: Recipe>(
     };
     options.replicas.wait_at_most(Duration::from_secs(settings.ranks.timeout));
     let training = Training::begin(start, model, |checkpoint| recipe.data_changed(checkpoint), progress)?;
+    if training.is_first() {
+        disk::check(folder.path(), training.model(), settings, training.state.step > 0)?;
+    }
     let mut run = Run { recipe, settings, folder, training };
     run.restore_best()?;
     let all_made = run.steps(options, progress).map_err(|error| run.after_failure(error));
