@@ -1,6 +1,7 @@
 //! Every config runs for a few steps, on a second backend too.
 
 use crate::workplace::{self, Workplace};
+use cloze_model::huggingface::SentenceConfig;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -418,6 +419,29 @@ fn fine_tuning_takes_several_seeds_and_is_profiled() {
     let trace = std::fs::read_to_string(place.root().join("runs/profiled/trace.json")).unwrap();
     let events: Vec<serde_json::Value> = serde_json::from_str(&trace).unwrap();
     assert_eq!(events.iter().filter(|event| event["name"] == "step" && event["ph"] == "B").count(), 6);
+}
+
+/// The stand-in for a checkpoint makes embeddings of sentences.
+#[test]
+fn a_sentence_encoder_that_is_pretrained_on_stays_one() {
+    let place = Workplace::new();
+    let configs = place.configs();
+    let checkpoint = place.root().join(configs["domain-mlm"]["model"]["path"].as_str().unwrap());
+    let mut modules = SentenceConfig::default();
+    (modules.pooling_modes, modules.normalize) = (vec!["cls".into()], true);
+    let shape: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(checkpoint.join("config.json")).unwrap()).unwrap();
+    modules.save(&checkpoint, shape["hidden_size"].as_u64().unwrap() as usize).unwrap();
+    let config = configs.get_key_value("domain-mlm").unwrap();
+    let ran = command(&place, config, "runs/domain", &[]).output().unwrap();
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{told}");
+    assert!(
+        told.contains("which get worse by pretraining. Its pooling and normalisation are kept"),
+        "{told}"
+    );
+    let kept = SentenceConfig::load(&place.root().join("runs/domain/model")).unwrap().unwrap();
+    assert_eq!((kept.pooling_modes, kept.normalize), (modules.pooling_modes, true));
 }
 
 #[test]

@@ -23,6 +23,7 @@ use crate::runs::RunKind;
 use crate::{Result, memory, recompute};
 use burn::module::Module;
 use cloze_evaluation::table;
+use cloze_model::huggingface::SentenceConfig;
 use cloze_tokenizer::Tokenizer;
 pub use encoder_objective::EncoderObjective;
 pub use objective::{BertPretraining, HeldOutSums, figure};
@@ -73,10 +74,29 @@ pub fn pretrain(
                 progress.note(&format!("teacher: {}", teacher.origin));
                 initial.model.bert.teacher_maps = teacher.maps(&mut new_parameters(config, &device));
             }
-            let objective = <BertPretraining>::new(config).published(encoder, save).taught_by(teacher);
+            let sentence = sentence_modules(config, progress)?;
+            let objective = <BertPretraining>::new(config).published(encoder, save).of_sentences(sentence);
+            let objective = objective.taught_by(teacher);
             run.carry_out(initial, objective, progress)
         }
     }
+}
+
+/// The sentence-transformers modules of the checkpoint, which stay with the model.
+fn sentence_modules(config: &RunConfig, progress: &mut dyn RunProgress) -> Result<Option<SentenceConfig>> {
+    let Some(path) = config.model.checkpoint() else { return Ok(None) };
+    let Some(sentence) = SentenceConfig::load(path)? else { return Ok(None) };
+    let kept = sentence.check_trained().is_ok() && sentence.pooling().is_ok();
+    let modules = if kept {
+        "Its pooling and normalisation are kept"
+    } else {
+        "Its modules beside pooling and normalisation cannot be kept: the result is an encoder alone"
+    };
+    progress.note(&format!(
+        "warning: the checkpoint makes embeddings of sentences, which get worse by pretraining. {modules}; train embeddings \
+         with the result again (`task.kind = \"embedding\"`)"
+    ));
+    Ok(kept.then_some(sentence))
 }
 
 /// A run with its folder and tokenizer.

@@ -13,7 +13,7 @@ use cloze_data::{PretrainingBatch, UnigramCounts};
 use cloze_evaluation::figures::Figures;
 use cloze_model::bert::{Bert, BertConfig, BertForPreTraining, BertInput, PreTrainingLogits, SpanBoundaries};
 use cloze_model::blocks::{Attention, LearnedPositions, MultiHeadAttention, Positions};
-use cloze_model::huggingface::{PretrainedFolder, SaveConfig, save_pretrained};
+use cloze_model::huggingface::{PretrainedFolder, SaveConfig, SentenceConfig, save_pretrained};
 use cloze_model::ops;
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ pub struct BertPretraining<A: Attention = MultiHeadAttention, P: Positions = Lea
     terms: Terms,
     /// The encoder and its format, if it is saved in a published one.
     published: Option<(BertConfig, SaveConfig)>,
+    /// How sentences are pooled, if the checkpoint makes embeddings of sentences.
+    sentence: Option<SentenceConfig>,
     teacher: Option<Arc<Teacher>>,
     parts: PhantomData<fn() -> (A, P)>,
 }
@@ -36,7 +38,7 @@ pub struct BertPretraining<A: Attention = MultiHeadAttention, P: Positions = Lea
 /// BERT's: masked pieces and sentence pairs.
 impl<A: Attention, P: Positions> Default for BertPretraining<A, P> {
     fn default() -> Self {
-        Self { terms: Terms::BERT, published: None, teacher: None, parts: PhantomData }
+        Self { terms: Terms::BERT, published: None, sentence: None, teacher: None, parts: PhantomData }
     }
 }
 
@@ -51,6 +53,11 @@ impl<A: Attention, P: Positions> BertPretraining<A, P> {
     /// Saves the model as a Hugging Face folder.
     pub(super) fn published(self, bert: BertConfig, save: SaveConfig) -> Self {
         Self { published: Some((bert, save)), ..self }
+    }
+
+    /// Saves these sentence-transformers modules in the folder.
+    pub(super) fn of_sentences(self, sentence: Option<SentenceConfig>) -> Self {
+        Self { sentence, ..self }
     }
 
     /// Adds the terms of a teacher, and weighs that of masked pieces.
@@ -153,6 +160,9 @@ impl<A: Attention, P: Positions> EncoderObjective for BertPretraining<A, P> {
         model.bert.teacher_maps = None;
         let Some((bert, save)) = &self.published else { return save_parameters(&model, folder) };
         save_pretrained(folder, &model, bert, save)?;
+        if let Some(sentence) = &self.sentence {
+            sentence.save(folder, bert.d_model)?;
+        }
         save_tokenizer(tokenizer, folder)
     }
 
