@@ -179,7 +179,7 @@ fn a_comparing_loss_is_that_of_the_whole_batch() {
         r#"
 task = {{ kind = "embedding", loss = {{ kind = "in-batch-negatives" }} }}
 model = {{ path = {encoder:?} }}
-data = {{ train = {{ files = ["pairs.jsonl"] }}, max_len = 16 }}
+data = {{ train = {{ files = ["pairs.jsonl"], columns = {{ pair = "pair" }} }}, max_len = 16 }}
 train = {{ epochs = 1, batch_size = 12 }}
 optimizer = {{ lr = 1e-3 }}
 schedule = {{ kind = "constant" }}

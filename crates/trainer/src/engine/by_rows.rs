@@ -221,9 +221,9 @@ pub(super) fn of_batches(rows: Vec<Tensor<2>>, leaves: &Leaves) -> Result<Vec<Ve
     Ok(leaves.parts.iter().map(|parts| rows.by_ref().take(parts.len()).collect()).collect())
 }
 
-/// The sums of a batch's terms, and its gradients times their `factors`, in one process.
-#[cfg(test)]
-pub(crate) fn gradients_by_rows<M: Module, B: ?Sized>(
+/// The sums of a batch's terms, and its gradients times their `factors`, in one process and in FP32, for loops of one's own. Dropout
+/// is drawn from `seed`. The batch is computed in parts even if it is a single one.
+pub fn gradients_by_rows<M: Module, B: ?Sized>(
     by_rows: &dyn ByRows<M, B>,
     model: &M,
     batch: &B,
@@ -239,7 +239,7 @@ pub(crate) fn gradients_by_rows<M: Module, B: ?Sized>(
     let sums = setting.gradients(by_rows, model, batch, &leaves, rows, factors, |_, part| {
         all = Some(gradients::add(model, all.take(), part));
     });
-    (sums, all.unwrap())
+    (sums, all.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 mod average;
 mod balance;
 mod best_model;
-pub(crate) mod by_rows;
+mod by_rows;
 pub mod checkpoint;
 mod disk;
 mod extension;
@@ -42,7 +42,7 @@ mod training;
 mod tree_sum;
 
 pub use average::Averaging;
-pub use by_rows::{ByRows, in_chunks, in_shards};
+pub use by_rows::{ByRows, gradients_by_rows, in_chunks, in_shards};
 pub use extension::{Extension, Extensions, KeptState, Rewind};
 pub use failure::Kept;
 pub use folder_config::{Difference, FolderConfig};

@@ -10,6 +10,7 @@ use cloze::tokenizer::Tokenizer;
 use cloze::tokenizer::train::WordPieceTrainer;
 use cloze_model::bert::BertConfig;
 use cloze_model::huggingface::SentenceConfig;
+use cloze_trainer::engine::gradients_by_rows;
 use cloze_trainer::finetune::{
     EmbeddingFeatures, EmbeddingSection, EmbeddingTask, LossSection, SentenceEncoder, Task,
 };
@@ -77,8 +78,9 @@ pub fn in_chunks(device: &Device) -> Values {
     let batch: Vec<&EmbeddingFeatures> = features.iter().collect();
     let device = device.clone().autodiff();
     let model = SentenceEncoder::from(config.init_encoder(&mut init(&device)));
-    let (loss, found) = task.gradients(&model, &batch, 0.25, 5, &device).expect("there are chunks");
+    let by_rows = task.by_rows().expect("there are chunks");
+    let (sums, found) = gradients_by_rows(by_rows, &model, &batch[..], &[0.25], 5, &device);
     let mut values = gradients(&model, &found);
-    values.insert("loss".into(), TensorData::new(vec![loss as f32], [1]));
+    values.insert("loss".into(), sums[0].clone().into_data());
     values
 }

@@ -5,8 +5,8 @@ use super::losses::{
     Triplet, TripletDistance,
 };
 use super::*;
-use crate::engine::by_rows::gradients_by_rows;
 use crate::engine::gradients::global_norm;
+use crate::engine::gradients_by_rows;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tolerance;
