@@ -508,7 +508,7 @@ fn backward<O: Objective>(
         let seed = seed_of(config, place);
         if let Some(by_rows) = objective.by_rows().filter(|_| !leaves.parts.is_empty()) {
             let setting = Setting { device, precision: config.precision, seed };
-            let sums = setting.gradients(by_rows, model, batch, &leaves, rows, factors, &mut add);
+            let sums = setting.gradients(by_rows, model, batch, (&leaves, rows), factors, &mut add);
             check_sums(terms, &sums)?;
             if leaves.has_first() {
                 losses.parts.push(Part::Unread(Box::new(means_of(sums).inner())));
