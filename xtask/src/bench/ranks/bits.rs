@@ -29,12 +29,24 @@ const fn pretraining(name: &'static str, config: &'static str, sets: &'static [&
 }
 
 const RUNS: [Run; 8] = [
-    pretraining("BERT-mini, f32, clipping, average", "bert-mini-corpus", &[STEPS, WARM, AVERAGE, CLIP]),
-    pretraining("BERT-mini, bf16", "bert-mini-corpus", &[STEPS, WARM, "train.precision=bf16"]),
-    pretraining("BERT-mini, LAMB", "bert-mini-corpus", &[STEPS, WARM, "optimizer.algorithm=lamb"]),
-    pretraining("BERT-mini, bf16 exchange", "bert-mini-corpus", &[STEPS, WARM, "ranks.exchange=bf16"]),
-    pretraining("Transformer, Multi30k", "multi30k-transformer", &[STEPS, WARM, CLIP]),
-    pretraining("AWD-LSTM", "ulmfit-mini-corpus", &[STEPS, WARM]),
+    pretraining(
+        "BERT-mini, f32, clipping, average",
+        "bert-mini-corpus",
+        &[STEPS, WARM, FEW, SMALL, AVERAGE, CLIP],
+    ),
+    pretraining("BERT-mini, bf16", "bert-mini-corpus", &[STEPS, WARM, FEW, SMALL, "train.precision=bf16"]),
+    pretraining(
+        "BERT-mini, LAMB",
+        "bert-mini-corpus",
+        &[STEPS, WARM, FEW, SMALL, "optimizer.algorithm=lamb"],
+    ),
+    pretraining(
+        "BERT-mini, bf16 exchange",
+        "bert-mini-corpus",
+        &[STEPS, WARM, FEW, SMALL, "ranks.exchange=bf16"],
+    ),
+    pretraining("Transformer, Multi30k", "multi30k-transformer", &[STEPS, WARM, "eval.bleu_every=0", CLIP]),
+    pretraining("AWD-LSTM", "ulmfit-mini-corpus", &[STEPS, WARM, "eval.max_blocks=8"]),
     Run {
         name: "LoRA, SST-2",
         config: "sst2",
@@ -54,6 +66,9 @@ const ROWS: usize = 200;
 
 const STEPS: &str = "train.steps=6";
 const WARM: &str = "schedule.warmup_steps=2";
+/// Evaluations are short.
+const FEW: &str = "eval.max_examples=16";
+const SMALL: &str = "train.batch_size=16";
 const CLIP: &str = "optimizer.clip_norm=0.1";
 const AVERAGE: &str = "average={ kind = \"ema\", decay = 0.9 }";
 
