@@ -372,6 +372,28 @@ fn a_silent_rank_is_named() {
     assert!(told.contains("error: training with other replicas stopped: rank 2 on "), "{told}");
 }
 
+/// What depends on the examples that one process has seen is refused.
+#[test]
+fn what_one_process_is_needed_for_is_told() {
+    let Some(place) = Place::new() else { return };
+    let config = r#"
+objective = { kind = "left-to-right" }
+corpus = { files = ["datasets/sotu.txt.zst"] }
+tokenizer = { kind = "train-byte-bpe", vocab_size = 300 }
+streams = { seq_len = 8 }
+model = { d_embedding = 16, d_hidden = 24, n_layers = 2 }
+train = { steps = 2, batch_size = 4, shards = 2 }
+optimizer = { lr = 1e-3 }
+schedule = { kind = "constant" }
+"#;
+    fs::write(place.0.path().join("streams.toml"), config).unwrap();
+    let output = place.launched(2).args(["train", "streams.toml", "--out", "streams"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    let expected = "error: training with other replicas cannot train an AWD-LSTM, whose streams' states";
+    assert!(told.contains(expected), "{told}");
+}
+
 /// What ranks must have in common is checked before the first step, and told by one of them.
 #[test]
 fn ranks_that_differ_are_told_apart() {

@@ -8,7 +8,6 @@ mod objective;
 mod recipe;
 mod start;
 
-use crate::Result;
 use crate::config::{self, AwdLstmRun, AwdLstmRunConfig, ConfigFile, Pace, Run};
 use crate::engine::optimizer::ParamGroup;
 use crate::engine::origin::{Input, inputs_of_text};
@@ -20,6 +19,7 @@ use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
 use crate::running_text::initial::InitialModel;
 use crate::runs::RunKind;
+use crate::{Result, TrainerError};
 use burn::module::Module;
 use cloze_evaluation::table;
 use cloze_model::awd_lstm::{AwdLstmConfig, StreamMemory, StreamedAwdLstm};
@@ -37,6 +37,12 @@ pub fn train_awd_lstm(
     options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
+    if options.replicas.size() > 1 {
+        // A checkpoint of the first replica would lack the others' states.
+        let problem =
+            "cannot train an AWD-LSTM, whose streams' states belong to one process: train it in one".into();
+        return Err(TrainerError::Replicas { problem });
+    }
     let folder = RunFolder::open(&options.folder, config, options.resume)?;
     let request = TokenizerRequest {
         section: &config.tokenizer,

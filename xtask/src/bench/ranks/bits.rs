@@ -28,7 +28,7 @@ const fn pretraining(name: &'static str, config: &'static str, sets: &'static [&
     Run { name, config, sets, rows: None }
 }
 
-const RUNS: [Run; 8] = [
+const RUNS: [Run; 7] = [
     pretraining(
         "BERT-mini, f32, clipping, average",
         "bert-mini-corpus",
@@ -46,7 +46,6 @@ const RUNS: [Run; 8] = [
         &[STEPS, WARM, FEW, SMALL, "ranks.exchange=bf16"],
     ),
     pretraining("Transformer, Multi30k", "multi30k-transformer", &[STEPS, WARM, "eval.bleu_every=0", CLIP]),
-    pretraining("AWD-LSTM", "ulmfit-mini-corpus", &[STEPS, WARM, "eval.max_blocks=8"]),
     Run {
         name: "LoRA, SST-2",
         config: "sst2",
