@@ -181,20 +181,28 @@ fn repeated_len(text: &str) -> usize {
 
 /// The bytes of a link at the beginning of a text without white space, without punctuation after it; 0 if there is none.
 fn link_len(text: &str) -> usize {
-    let is_scheme = |scheme: &str| {
-        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
-    };
-    let prefix = match text.split_once("://") {
-        Some((scheme, _)) if is_scheme(scheme) => scheme.len() + "://".len(),
+    // This is asked at every word: nothing beyond the scheme is searched.
+    let scheme = text.find(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c))).unwrap_or(text.len());
+    let is_scheme = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text[scheme..].starts_with("://");
+    let prefix = match is_scheme {
+        true => scheme + "://".len(),
         _ if text.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("www.")) => 4,
         _ => return 0,
     };
     let mut link = &text[..text.find(['<', '>', '"', '“', '”', '«', '»', '`']).unwrap_or(text.len())];
+    // Brackets that are closed in the link without being opened.
+    let unopened =
+        |open: char, close: char| link.matches(close).count().saturating_sub(link.matches(open).count());
+    let (mut round, mut square) = (unopened('(', ')'), unopened('[', ']'));
+    let take = |unopened: &mut usize| {
+        let is_there = *unopened > 0;
+        *unopened = unopened.saturating_sub(1);
+        is_there
+    };
     while let Some(last) = link.chars().next_back() {
         let is_after = match last {
-            ')' => link.matches(')').count() > link.matches('(').count(),
-            ']' => link.matches(']').count() > link.matches('[').count(),
+            ')' => take(&mut round),
+            ']' => take(&mut square),
             last => ".,;:!?'’*".contains(last),
         };
         if !is_after {

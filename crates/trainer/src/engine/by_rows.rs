@@ -46,6 +46,15 @@ pub fn in_shards(n: usize, shards: usize) -> Vec<Range<usize>> {
     (0..shards).map(|place| Share::part(place, shards).range(n)).collect()
 }
 
+/// `n` items in parts of at most `chunk`, or in so many `shards`; none if neither is set.
+pub(crate) fn in_parts(n: usize, chunk: Option<usize>, shards: Option<usize>) -> Vec<Range<usize>> {
+    match (chunk, shards) {
+        (Some(chunk), _) => in_chunks(n, chunk),
+        (None, Some(shards)) => in_shards(n, shards),
+        (None, None) => Vec::new(),
+    }
+}
+
 /// The leaves of the tree over which a step's gradients are added, and which of them this replica computes: a micro-batch,
 /// or a part of one whose loss is [by rows](ByRows).
 pub(super) struct Leaves {

@@ -42,6 +42,7 @@ mod training;
 mod tree_sum;
 
 pub use average::Averaging;
+pub(crate) use by_rows::in_parts;
 pub use by_rows::{ByRows, gradients_by_rows, in_chunks, in_shards};
 pub use extension::{Extension, Extensions, KeptState, Rewind};
 pub use failure::Kept;

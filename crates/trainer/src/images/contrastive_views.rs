@@ -15,7 +15,7 @@ use crate::config::{ConfigFile, Run, layered};
 use crate::engine::origin::Input;
 use crate::engine::{
     Advance, ByRows, Exported, Objective, Outcome, Position, Recipe, RunOptions, SplitFigures, StepBatches,
-    Term, in_chunks, in_shards, train_in,
+    Term, in_parts, train_in,
 };
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
@@ -215,11 +215,7 @@ pub fn train_contrastive_views(
 
 /// The parts of a batch of this many views, of so many images each, or so many.
 fn parts(n: usize, chunk: Option<usize>, shards: Option<usize>) -> Vec<Range<usize>> {
-    match (chunk, shards) {
-        (Some(images), _) => in_chunks(n, images.saturating_mul(2)),
-        (None, Some(shards)) => in_shards(n, shards),
-        (None, None) => Vec::new(),
-    }
+    in_parts(n, chunk.map(|images| images.saturating_mul(2)), shards)
 }
 
 /// The training of a [`SimClr`]: the mean of [`nt_xent`] over all views.

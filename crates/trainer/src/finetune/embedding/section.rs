@@ -5,7 +5,7 @@ use super::losses::{
     PairClasses, Triplet, TripletDistance,
 };
 use crate::config::validate::{Check, not_negative, positive};
-use crate::engine::{in_chunks, in_shards};
+use crate::engine::in_parts;
 use cloze_model::bert::Pooling;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -269,11 +269,7 @@ impl EmbeddingSection {
 
     /// The parts of a batch of this many sentences.
     pub(super) fn parts(&self, n: usize) -> Vec<Range<usize>> {
-        match (self.chunk, self.shards) {
-            (Some(chunk), _) => in_chunks(n, chunk),
-            (None, Some(shards)) => in_shards(n, shards),
-            (None, None) => Vec::new(),
-        }
+        in_parts(n, self.chunk, self.shards)
     }
 
     /// The loss, at several widths if the section sets them.
