@@ -108,8 +108,8 @@ pub fn pretrain<A: Attention, P: Positions>(
 ) -> Result<Outcome> {
     let config = pretraining(name, steps)?;
     let folder = RunFolder::open(&options.folder, &config, options.resume)?;
-    let tokenizer = run_tokenizer(&config, &folder, options.resume, progress)?;
-    let splits = PretrainingSplits::prepare(&config, &tokenizer, &options.cache, progress)?;
+    let tokenizer = run_tokenizer(&config, &folder, options, progress)?;
+    let splits = PretrainingSplits::prepare(&config, &tokenizer, options, progress)?;
     let bert = config.model.as_new().expect("it names no checkpoint").bert(&tokenizer);
     let model = |seed| {
         let mut init = ParamInit::new(&options.device.clone().autodiff(), seed).with_std(bert.init_std);

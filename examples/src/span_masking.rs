@@ -71,22 +71,17 @@ impl Corruption for SpanMasking {
 pub fn run(steps: u64, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
     let config = crate::pretraining("span-masking", steps)?;
     let folder = RunFolder::open(&options.folder, &config, options.resume)?;
-    let tokenizer = run_tokenizer(&config, &folder, options.resume, progress)?;
+    let tokenizer = run_tokenizer(&config, &folder, options, progress)?;
     let examples = &config.examples;
-    let splits = PretrainingSplits::prepare_with(
-        &config,
-        &tokenizer,
-        &options.cache,
-        progress,
-        |documents, _, seed| {
+    let splits =
+        PretrainingSplits::prepare_with(&config, &tokenizer, options, progress, |documents, _, seed| {
             let special = examples.special(&tokenizer)?;
             let mask = special.mask.expect("a WordPiece vocabulary that is trained has a mask");
             let (sampler, cache) = (examples.pairs.sampler(), options.cache.clone());
             let examples = CorpusExamples::new(documents, sampler, special, examples.seq_len, seed, cache)?;
             let masking = SpanMasking { mask, share: 0.15, ends: 0.2, longest: 10 };
             Ok(PretrainingData::from_parts(examples, Box::new(masking)))
-        },
-    )?;
+        })?;
     let bert = config.model.as_new().expect("it names no checkpoint").bert(&tokenizer);
     let mut init =
         ParamInit::new(&options.device.clone().autodiff(), config.common.run.seed).with_std(bert.init_std);

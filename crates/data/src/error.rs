@@ -297,6 +297,13 @@ pub enum DataError {
         skipped: SkipReport,
     },
 
+    /// Another process that prepares the same data cannot be reached, or has other data.
+    #[error("preparing data with other processes {problem}")]
+    Crew {
+        /// What is wrong.
+        problem: String,
+    },
+
     /// A prepared corpus that cannot be opened right after it was written.
     #[error("the prepared corpus {} cannot be read back: is the disk full?", path.display())]
     Prepared {

@@ -19,6 +19,7 @@ mod blocks;
 mod checksum;
 mod corpus;
 mod corruption;
+mod crew;
 mod denoising;
 mod error;
 mod examples;
@@ -63,6 +64,7 @@ pub use corruption::{
     Corrupted, Corruption, Edits, MaskStats, MaskUnit, MaskingConfig, Original, RandomFrom, ReplacedSpan,
     ReplacementCounts,
 };
+pub use crew::{Alone, Crew};
 pub use denoising::{DenoisedPair, DenoisingConfig, DenoisingData, DenoisingStats, NoiseConfig};
 pub use error::{DataError, Result};
 pub use examples::{CorpusExamples, ExampleTokens};
@@ -77,7 +79,7 @@ pub use pairs::PairConfig;
 pub use panics::{caught, panic_becomes_error, panic_message};
 pub use permutation::Permutation;
 pub use plan::Plan;
-pub use prepared::{PrepareReport, PreparedCorpus};
+pub use prepared::{Preparation, PrepareReport, PreparedCorpus};
 pub use pretraining::{BatchStats, ExampleConfig, PretrainingBatch, PretrainingData};
 pub use random::Random;
 pub use sampler::{Example, ExampleSampler, Room};

@@ -12,9 +12,10 @@
 
 use crate::checksum::{hash_corpus_files, settings};
 use crate::corpus::{CorpusConfig, Document, SkipReport, documents};
+use crate::crew::{part, writes};
 use crate::sentences::sentences;
 use crate::store::{self, Meta, Output, Table};
-use crate::{DataError, Progress, Result};
+use crate::{Alone, Crew, DataError, Progress, Result, Silent};
 use cloze_tokenizer::Tokenizer;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -59,7 +60,7 @@ pub struct PrepareReport {
     pub seconds: f64,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Counts {
     tokens: u64,
     sentences: u64,
@@ -68,15 +69,10 @@ struct Counts {
 }
 
 impl PreparedCorpus {
-    /// The prepared form of a corpus: the one in `cache` if valid, else built there.
-    ///
-    /// It is built in a temporary folder that is renamed when complete, so an interrupted build is
-    /// never mistaken for a complete one. Two processes may build the same corpus at once; the first to
-    /// finish wins.
+    /// The prepared form of a corpus: the one in `cache` if valid, else built there. See [`Preparation`].
     ///
     /// # Errors
-    /// Problems in the corpus, with `on_error = "fail"`; [`DataError::EmptyCorpus`]; files that cannot be
-    /// read or written; [`DataError::VocabHole`] for a tokenizer whose ids are not `0..vocab_size`.
+    /// Those of [`Preparation::sentences`].
     pub fn prepare(
         config: &CorpusConfig,
         base: &Path,
@@ -84,12 +80,10 @@ impl PreparedCorpus {
         cache: &Path,
         progress: &dyn Progress,
     ) -> Result<(Self, PrepareReport)> {
-        Self::prepare_in(Unit::Sentence, config, base, tokenizer, cache, progress)
+        Preparation::new(config, base, tokenizer, cache).tells(progress).sentences()
     }
 
-    /// [`prepare`](Self::prepare) without sentence segmentation: a document's text is tokenised unchanged,
-    /// including white space, and counts as one sentence. A text longer than
-    /// [`max_document_bytes`](CorpusConfig::max_document_bytes) is one document of several such sentences.
+    /// [`prepare`](Self::prepare) without sentence segmentation: see [`Preparation::documents`].
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
@@ -100,28 +94,7 @@ impl PreparedCorpus {
         cache: &Path,
         progress: &dyn Progress,
     ) -> Result<(Self, PrepareReport)> {
-        Self::prepare_in(Unit::Document, config, base, tokenizer, cache, progress)
-    }
-
-    fn prepare_in(
-        unit: Unit,
-        config: &CorpusConfig,
-        base: &Path,
-        tokenizer: &Tokenizer,
-        cache: &Path,
-        progress: &dyn Progress,
-    ) -> Result<(Self, PrepareReport)> {
-        let start = Instant::now();
-        without_holes(tokenizer)?;
-        let key = key(unit, config, base, tokenizer)?;
-        let (corpus, reused) = match Self::open(&cache.join(&key), &key) {
-            Some(corpus) => (corpus, true),
-            None => (build(unit, config, base, tokenizer, cache, &key, progress)?, false),
-        };
-        let Counts { tokens, sentences, documents, skipped } = corpus.meta.counts.clone();
-        let seconds = start.elapsed().as_secs_f64();
-        let report = PrepareReport { reused, documents, sentences, tokens, skipped, seconds };
-        Ok((corpus, report))
+        Preparation::new(config, base, tokenizer, cache).tells(progress).documents()
     }
 
     /// Opens a prepared corpus; `None` if it is missing, corrupt, or has another key.
@@ -200,6 +173,225 @@ impl PreparedCorpus {
     }
 }
 
+/// How a corpus is prepared: from which texts, with which tokenizer, where, and together with whom.
+///
+/// It is built in a temporary folder that is renamed when complete, so an interrupted build is never mistaken for a
+/// complete one. Two processes may build the same corpus at once; the first to finish wins.
+#[derive(Clone, Copy)]
+pub struct Preparation<'a> {
+    config: &'a CorpusConfig,
+    base: &'a Path,
+    tokenizer: &'a Tokenizer,
+    cache: &'a Path,
+    progress: &'a dyn Progress,
+    crew: &'a dyn Crew,
+}
+
+impl<'a> Preparation<'a> {
+    /// The preparation of a corpus, whose paths are relative to `base`, in the folder `cache`.
+    pub fn new(config: &'a CorpusConfig, base: &'a Path, tokenizer: &'a Tokenizer, cache: &'a Path) -> Self {
+        Self { config, base, tokenizer, cache, progress: &Silent, crew: &Alone }
+    }
+
+    /// Tells its progress.
+    pub fn tells(self, progress: &'a dyn Progress) -> Self {
+        Self { progress, ..self }
+    }
+
+    /// Shares the work with other processes. Each reads all texts, tokenises its part of them, and gets the others' ids. Of
+    /// processes with the same `cache`, one writes.
+    pub fn with(self, crew: &'a dyn Crew) -> Self {
+        Self { crew, ..self }
+    }
+
+    /// The corpus, cut into sentences: the one in the cache if valid, else built there.
+    ///
+    /// # Errors
+    /// Problems in the corpus, with `on_error = "fail"`; [`DataError::EmptyCorpus`]; files that cannot be read or written;
+    /// [`DataError::VocabHole`] for a tokenizer whose ids are not `0..vocab_size`; [`DataError::Crew`].
+    pub fn sentences(self) -> Result<(PreparedCorpus, PrepareReport)> {
+        self.run(Unit::Sentence)
+    }
+
+    /// The corpus without sentence segmentation: a document's text is tokenised unchanged, including white space, and counts
+    /// as one sentence. A text longer than [`max_document_bytes`](CorpusConfig::max_document_bytes) is one document of several
+    /// such sentences.
+    ///
+    /// # Errors
+    /// Those of [`sentences`](Self::sentences).
+    pub fn documents(self) -> Result<(PreparedCorpus, PrepareReport)> {
+        self.run(Unit::Document)
+    }
+
+    fn run(self, unit: Unit) -> Result<(PreparedCorpus, PrepareReport)> {
+        let start = Instant::now();
+        without_holes(self.tokenizer)?;
+        let key = key(unit, self.config, self.base, self.tokenizer)?;
+        let found = PreparedCorpus::open(&self.cache.join(&key), &key);
+        let all_have = self.agree(&key, found.is_some())?;
+        let (corpus, reused) = match found {
+            Some(corpus) if all_have => (corpus, true),
+            _ => (self.build(unit, &key)?, false),
+        };
+        let Counts { tokens, sentences, documents, skipped } = corpus.meta.counts.clone();
+        let seconds = start.elapsed().as_secs_f64();
+        let report = PrepareReport { reused, documents, sentences, tokens, skipped, seconds };
+        Ok((corpus, report))
+    }
+
+    /// Checks that all processes prepare the same texts. Returns whether all have found them prepared.
+    fn agree(self, key: &str, found: bool) -> Result<bool> {
+        let message = [u32::from(found)].into_iter().chain(key.bytes().map(u32::from)).collect();
+        let all = self.crew.gather(message)?;
+        let key = |rank: usize| all[rank].get(1..);
+        match (1..all.len()).find(|rank| key(*rank) != key(0)) {
+            Some(other) => {
+                let problem =
+                    format!("needs the same texts and tokenizer: process {other} has others than process 0");
+                Err(DataError::Crew { problem })
+            }
+            None => Ok(all.iter().all(|message| message.first() == Some(&1))),
+        }
+    }
+
+    fn build(self, unit: Unit, key: &str) -> Result<PreparedCorpus> {
+        let Self { config, cache, .. } = self;
+        let partial = store::begin(cache)?;
+        let writes = writes(cache, self.crew)?;
+        let mut files = writes.then(|| Files::create(partial.path())).transpose()?;
+        let mut counts = Counts::default();
+        let mut n_read = 0;
+        // Whether a document has tokens, and is not at its end.
+        let mut is_open = false;
+        let mut source = documents(config, self.base)?;
+        let mut chunk: Vec<Document> = Vec::new();
+        loop {
+            chunk.clear();
+            let mut bytes = 0;
+            while bytes < CHUNK_BYTES {
+                match source.next() {
+                    Some(document) => {
+                        let document = document?;
+                        bytes += document.len() + TEXT_COST;
+                        chunk.push(document);
+                    }
+                    None => break,
+                }
+            }
+            if chunk.is_empty() {
+                break;
+            }
+            for (document, encoded) in chunk.iter().zip(self.encoded(unit, &chunk)?) {
+                n_read += 1;
+                let continues = unit == Unit::Document && document.continues();
+                let encoded = encoded.map_err(|source| {
+                    let beginning = document.text().chars().take(SHOWN).collect();
+                    DataError::Document { number: n_read, beginning, source }
+                })?;
+                is_open |= !encoded.tokens.is_empty();
+                let ends = is_open && !continues;
+                is_open &= continues;
+                counts.tokens += encoded.tokens.len() as u64;
+                counts.sentences += encoded.sentence_lengths.len() as u64;
+                counts.documents += u64::from(ends);
+                if let Some(files) = &mut files {
+                    files.write(&encoded)?;
+                    if ends {
+                        files.end_document()?;
+                    }
+                }
+            }
+            self.progress.prepared(source.bytes_read(), source.bytes_total(), counts.tokens);
+        }
+        if is_open {
+            // What was to go on has gone wrong, and was left out.
+            counts.documents += 1;
+            files.as_mut().map_or(Ok(()), Files::end_document)?;
+        }
+        counts.skipped = source.skipped().clone();
+        if counts.documents == 0 {
+            return Err(DataError::EmptyCorpus { files: config.files.clone(), skipped: counts.skipped });
+        }
+        let open = |folder: &Path| PreparedCorpus::open(folder, key);
+        let written = files.map(|files| {
+            Meta::new(FORMAT, key, counts, files.finish()?).write(partial.path())?;
+            store::publish(partial, cache, key, open)
+        });
+        let written = written.transpose()?;
+        // The others read what is written now.
+        self.crew.gather(Vec::new())?;
+        match written {
+            Some(written) => Ok(written),
+            None => store::appeared(&cache.join(key), open),
+        }
+    }
+
+    /// The tokens of each document, of which this process makes its part.
+    fn encoded(self, unit: Unit, chunk: &[Document]) -> Result<Vec<cloze_tokenizer::Result<Encoded>>> {
+        let encode = |document: &Document| encode(unit, document, &self.config.language, self.tokenizer);
+        let (rank, size) = (self.crew.rank(), self.crew.size());
+        if size == 1 {
+            return Ok(chunk.par_iter().map(encode).collect());
+        }
+        let costs: Vec<usize> = chunk.iter().map(|document| document.len() + TEXT_COST).collect();
+        let own: Vec<_> = chunk[part(&costs, rank, size)].par_iter().map(encode).collect();
+        let mut message = Vec::new();
+        own.into_iter().for_each(|encoded| encoded.unwrap_or_else(|_| Encoded::failed()).put(&mut message));
+        let mut received = Vec::with_capacity(chunk.len());
+        for (other, message) in self.crew.gather(message)?.iter().enumerate() {
+            let mut words = message.as_slice();
+            for document in &chunk[part(&costs, other, size)] {
+                let encoded = Encoded::take(&mut words).ok_or_else(|| {
+                    let problem = format!("disagree: process {other} sent something else");
+                    DataError::Crew { problem }
+                })?;
+                // A document that fails does so everywhere, with the same error.
+                received.push(if encoded.has_failed() { encode(document) } else { Ok(encoded) });
+            }
+        }
+        Ok(received)
+    }
+}
+
+/// The files of a corpus that is being prepared.
+struct Files {
+    tokens: Output,
+    sentence_ends: Output,
+    document_ends: Output,
+    n_tokens: u64,
+    n_sentences: u64,
+}
+
+impl Files {
+    fn create(folder: &Path) -> Result<Self> {
+        let file = |name| Output::create(folder.join(name));
+        let (tokens, sentence_ends, document_ends) =
+            (file("tokens.bin")?, file("sentences.bin")?, file("documents.bin")?);
+        Ok(Self { tokens, sentence_ends, document_ends, n_tokens: 0, n_sentences: 0 })
+    }
+
+    fn write(&mut self, document: &Encoded) -> Result<()> {
+        for token in &document.tokens {
+            self.tokens.write(&token.to_le_bytes())?;
+        }
+        for length in &document.sentence_lengths {
+            self.n_tokens += u64::from(*length);
+            self.n_sentences += 1;
+            self.sentence_ends.write(&self.n_tokens.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn end_document(&mut self) -> Result<()> {
+        self.document_ends.write(&self.n_sentences.to_le_bytes())
+    }
+
+    /// The files' checksums.
+    fn finish(self) -> Result<Vec<String>> {
+        Ok(vec![self.tokens.finish()?, self.sentence_ends.finish()?, self.document_ends.finish()?])
+    }
+}
+
 /// Checks that the ids are `0..vocab_size`, as counts and embeddings assume.
 pub(crate) fn without_holes(tokenizer: &Tokenizer) -> Result<()> {
     let vocab_size = tokenizer.vocab_size();
@@ -240,7 +432,38 @@ const SHOWN: usize = 60;
 #[derive(Default)]
 struct Encoded {
     tokens: Vec<u32>,
-    sentence_lengths: Vec<usize>,
+    sentence_lengths: Vec<u32>,
+}
+
+impl Encoded {
+    /// Stands for a document that cannot be encoded.
+    const FAILED: u32 = u32::MAX;
+
+    fn failed() -> Self {
+        Self { tokens: Vec::new(), sentence_lengths: vec![Self::FAILED] }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.sentence_lengths == [Self::FAILED]
+    }
+
+    /// Appends it to a message.
+    fn put(&self, message: &mut Vec<u32>) {
+        message.extend([self.tokens.len() as u32, self.sentence_lengths.len() as u32]);
+        message.extend(&self.tokens);
+        message.extend(&self.sentence_lengths);
+    }
+
+    /// The next one of a message.
+    fn take(words: &mut &[u32]) -> Option<Self> {
+        let mut next = |n: u32| {
+            let (taken, rest) = words.split_at_checked(n as usize)?;
+            *words = rest;
+            Some(taken.to_vec())
+        };
+        let counts = next(2)?;
+        Some(Self { tokens: next(counts[0])?, sentence_lengths: next(counts[1])? })
+    }
 }
 
 fn encode(
@@ -258,7 +481,7 @@ fn encode(
         if !ids.is_empty() {
             let stored = ids.iter().zip(&starts);
             encoded.tokens.extend(stored.map(|(id, start)| if *start { id | WORD_START } else { *id }));
-            encoded.sentence_lengths.push(ids.len());
+            encoded.sentence_lengths.push(ids.len() as u32);
         }
         Ok::<(), cloze_tokenizer::Error>(())
     };
@@ -271,83 +494,6 @@ fn encode(
         }
     }
     Ok(encoded)
-}
-
-fn build(
-    unit: Unit,
-    config: &CorpusConfig,
-    base: &Path,
-    tokenizer: &Tokenizer,
-    cache: &Path,
-    key: &str,
-    progress: &dyn Progress,
-) -> Result<PreparedCorpus> {
-    let partial = store::begin(cache)?;
-    let mut tokens = Output::create(partial.path().join("tokens.bin"))?;
-    let mut sentence_ends = Output::create(partial.path().join("sentences.bin"))?;
-    let mut document_ends = Output::create(partial.path().join("documents.bin"))?;
-    let (mut n_tokens, mut n_sentences, mut n_documents, mut n_read) = (0u64, 0u64, 0u64, 0u64);
-
-    // Whether a document has tokens, and is not at its end.
-    let mut is_open = false;
-    let mut source = documents(config, base)?;
-    let mut chunk: Vec<Document> = Vec::new();
-    loop {
-        chunk.clear();
-        let mut bytes = 0;
-        while bytes < CHUNK_BYTES {
-            match source.next() {
-                Some(document) => {
-                    let document = document?;
-                    bytes += document.len() + TEXT_COST;
-                    chunk.push(document);
-                }
-                None => break,
-            }
-        }
-        if chunk.is_empty() {
-            break;
-        }
-        let encoded: Vec<_> =
-            chunk.par_iter().map(|document| encode(unit, document, &config.language, tokenizer)).collect();
-        for (document, encoded) in chunk.iter().zip(encoded) {
-            n_read += 1;
-            let continues = unit == Unit::Document && document.continues();
-            let document = encoded.map_err(|source| {
-                let beginning = document.text().chars().take(SHOWN).collect();
-                DataError::Document { number: n_read, beginning, source }
-            })?;
-            is_open |= !document.tokens.is_empty();
-            for token in &document.tokens {
-                tokens.write(&token.to_le_bytes())?;
-            }
-            for length in &document.sentence_lengths {
-                n_tokens += *length as u64;
-                n_sentences += 1;
-                sentence_ends.write(&n_tokens.to_le_bytes())?;
-            }
-            if is_open && !continues {
-                is_open = false;
-                n_documents += 1;
-                document_ends.write(&n_sentences.to_le_bytes())?;
-            }
-        }
-        progress.prepared(source.bytes_read(), source.bytes_total(), n_tokens);
-    }
-    if is_open {
-        // What was to go on has gone wrong, and was left out.
-        n_documents += 1;
-        document_ends.write(&n_sentences.to_le_bytes())?;
-    }
-    if n_documents == 0 {
-        let (files, skipped) = (config.files.clone(), source.skipped().clone());
-        return Err(DataError::EmptyCorpus { files, skipped });
-    }
-    let files = vec![tokens.finish()?, sentence_ends.finish()?, document_ends.finish()?];
-    let skipped = source.skipped().clone();
-    let counts = Counts { tokens: n_tokens, sentences: n_sentences, documents: n_documents, skipped };
-    Meta::new(FORMAT, key, counts, files).write(partial.path())?;
-    store::publish(partial, cache, key, |folder| PreparedCorpus::open(folder, key))
 }
 
 #[cfg(test)]
@@ -386,5 +532,58 @@ mod tests {
             fs::write(&path, &whole).unwrap();
             assert!(PreparedCorpus::open(&folder, &key).is_some());
         }
+    }
+
+    /// Every process of several, with caches of their own or a common one, ends with the files of one alone.
+    #[test]
+    fn processes_prepare_a_corpus_together() {
+        use crate::crew::tests::Threads;
+        let folder = tempfile::tempdir().unwrap();
+        let line = |i: usize| {
+            format!("The old sea {i}. Boats sail {}.\n{}", "on ".repeat(i % 7), "\n".repeat(i % 3))
+        };
+        let text: String = (0..400).map(line).collect();
+        fs::write(folder.path().join("a.txt"), &text).unwrap();
+        let tokenizer = WordPieceTrainer { vocab_size: 60, ..Default::default() }.train([&text]).unwrap();
+        let config = CorpusConfig { files: vec!["a.txt".into()], ..Default::default() };
+        let alone = folder.path().join("alone");
+        let (expected, _) =
+            PreparedCorpus::prepare(&config, folder.path(), &tokenizer, &alone, &Silent).unwrap();
+        let files = |cache: &Path| {
+            let file = |name| fs::read(cache.join(expected.key()).join(name)).unwrap();
+            ["tokens.bin", "sentences.bin", "documents.bin", "meta.json"].map(file)
+        };
+        let (threads, caches) = (Threads::new(3), ["own", "common", "common"]);
+        for reused in [false, true] {
+            std::thread::scope(|scope| {
+                for (rank, cache) in caches.into_iter().enumerate() {
+                    let (threads, tokenizer, config, folder) = (&threads, &tokenizer, &config, folder.path());
+                    scope.spawn(move || {
+                        let (crew, cache) = (threads.of_rank(rank), folder.join(cache));
+                        let preparation = Preparation::new(config, folder, tokenizer, &cache).with(&crew);
+                        let (_, report) = preparation.sentences().unwrap();
+                        assert_eq!(report.reused, reused);
+                    });
+                }
+            });
+            for cache in caches {
+                assert_eq!(files(&folder.path().join(cache)), files(&alone));
+            }
+        }
+        // Who has other texts is told.
+        fs::write(folder.path().join("b.txt"), "Other texts.\n").unwrap();
+        let other = CorpusConfig { files: vec!["b.txt".into()], ..Default::default() };
+        let two = Threads::new(2);
+        std::thread::scope(|scope| {
+            for (rank, config) in [&config, &other].into_iter().enumerate() {
+                let (two, tokenizer, folder) = (&two, &tokenizer, folder.path());
+                scope.spawn(move || {
+                    let (crew, cache) = (two.of_rank(rank), folder.join("other"));
+                    let preparation = Preparation::new(config, folder, tokenizer, &cache).with(&crew);
+                    let error = preparation.sentences().unwrap_err();
+                    assert!(error.to_string().contains("process 1 has others than process 0"), "{error}");
+                });
+            }
+        });
     }
 }

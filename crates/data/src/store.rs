@@ -13,13 +13,16 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
 /// Prefix of a build folder's name.
 const BUILDING: &str = ".building-";
 /// A build that wrote nothing for this long is dead.
 const DEAD_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a folder that another process has written may stay unseen.
+const SEEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// A memory-mapped file of numbers.
 #[derive(Debug)]
@@ -140,6 +143,20 @@ pub(crate) fn publish<T>(
     let _ = partial.keep();
     cloze_files::flush_folder(cache)?;
     open(&folder).ok_or(DataError::Prepared { path: folder })
+}
+
+/// Opens a folder that another process has written, once it is seen here: a network's file system may take a while.
+pub(crate) fn appeared<T>(folder: &Path, open: impl Fn(&Path) -> Option<T>) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(opened) = open(folder) {
+            return Ok(opened);
+        }
+        if start.elapsed() > SEEN_WITHIN {
+            return Err(DataError::Prepared { path: folder.into() });
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// Removes the remains of killed builds. Failures are harmless and ignored.

@@ -19,6 +19,7 @@ use crate::config::{
     ObjectiveSection, Pace, PermutationRun, Pretraining, Run,
 };
 use crate::engine::origin::Input;
+use crate::engine::shared_state::check_same;
 use crate::engine::{Outcome, OverSeeds, Plan, RunOptions, RunSettings, train_seeds};
 use crate::finetune::{FineTuneRun, TaskSection};
 use crate::images::{
@@ -136,6 +137,8 @@ impl<K: RunKind> Plan for Run<K> {
     }
 
     fn run(&self, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
+        // Before replicas prepare their data together.
+        check_same(&*options.replicas, &[("configuration", self.to_toml())])?;
         K::train(self, options, progress)
     }
 }

@@ -372,9 +372,9 @@ fn a_silent_rank_is_named() {
     assert!(told.contains("error: training with other replicas stopped: rank 2 on "), "{told}");
 }
 
-/// What depends on the examples that one process has seen is refused.
+/// The streams of a text are divided, and each goes on where it stood, also after another number of ranks has resumed.
 #[test]
-fn what_one_process_is_needed_for_is_told() {
+fn streams_go_on_by_any_number_of_ranks() {
     let Some(place) = Place::new() else { return };
     let config = r#"
 objective = { kind = "left-to-right" }
@@ -382,16 +382,37 @@ corpus = { files = ["datasets/sotu.txt.zst"] }
 tokenizer = { kind = "train-byte-bpe", vocab_size = 300 }
 streams = { seq_len = 8 }
 model = { d_embedding = 16, d_hidden = 24, n_layers = 2 }
-train = { steps = 2, batch_size = 4, shards = 2 }
-optimizer = { lr = 1e-3 }
+regularisation = { activation = 2.0, temporal = 1.0 }
+train = { steps = 6, batch_size = 8, shards = 4 }
+checkpoint = { every = 2 }
+eval = { every = 3, max_blocks = 4 }
+log = { every = 1 }
+average = { kind = "ema", decay = 0.9 }
+optimizer = { lr = 1e-2 }
 schedule = { kind = "constant" }
 "#;
     fs::write(place.0.path().join("streams.toml"), config).unwrap();
-    let output = place.launched(2).args(["train", "streams.toml", "--out", "streams"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success());
-    let expected = "error: training with other replicas cannot train an AWD-LSTM, whose streams' states";
-    assert!(told.contains(expected), "{told}");
+    let train = |ranks: usize, out: &str, more: &[&str]| {
+        let output =
+            place.launched(ranks).args(["train", "streams.toml", "--out", out]).args(more).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{ranks} ranks: {told}");
+    };
+    train(0, "streams", &[]);
+    for ranks in [2, 3] {
+        let out = format!("streams-{ranks}");
+        train(ranks, &out, &[]);
+        place.assert_same(&out, "streams", 6);
+        // Where each stream stands is part of it.
+        let checkpoint = "checkpoints/step-00000006/model.safetensors";
+        assert!(place.file(&out, checkpoint) == place.file("streams", checkpoint), "{ranks} ranks");
+    }
+    for step in [4, 6] {
+        fs::remove_dir_all(place.path("streams-2", &format!("checkpoints/step-{step:08}"))).unwrap();
+    }
+    fs::remove_dir_all(place.path("streams-2", "model")).unwrap();
+    train(4, "streams-2", &["--resume"]);
+    place.assert_same("streams-2", "streams", 6);
 }
 
 /// What ranks must have in common is checked before the first step, and told by one of them.

@@ -1,6 +1,6 @@
 //! Byte-pair encoding, of characters or of bytes.
 
-use super::{TrainItem, TrainProgress, check_size, count, merges, symbols::Settings};
+use super::{TrainItem, TrainProgress, WordCounts, check_size, count, merges, symbols::Settings};
 use crate::{
     AddedToken, Bpe, BpeConfig, ByteLevel, Decoder, Model, Normalizer, PreTokenizer, Result, Tokenizer, Vocab,
 };
@@ -82,18 +82,36 @@ impl BpeTrainer {
         items: I,
         progress: &mut dyn FnMut(TrainProgress),
     ) -> Result<Tokenizer> {
-        let mut alphabet = self.initial_alphabet.clone();
+        self.train_counted(&self.count(items, progress)?, progress)
+    }
+
+    /// Counts the words of a text as [`train_with`](Self::train_with) does.
+    ///
+    /// # Errors
+    /// An item cannot be read; the size leaves no room.
+    pub fn count<I: IntoIterator<Item: TrainItem>>(
+        &self,
+        items: I,
+        progress: &mut dyn FnMut(TrainProgress),
+    ) -> Result<WordCounts> {
+        check_size(self.vocab_size, self.special_tokens.len(), self.alphabet().len())?;
+        count::words(items, self.normalizer.as_ref(), Some(&self.words()), progress)
+    }
+
+    /// Trains on counted words.
+    ///
+    /// # Errors
+    /// The size leaves no room.
+    pub fn train_counted(
+        &self,
+        words: &WordCounts,
+        progress: &mut dyn FnMut(TrainProgress),
+    ) -> Result<Tokenizer> {
+        let alphabet = self.alphabet();
+        check_size(self.vocab_size, self.special_tokens.len(), alphabet.len())?;
         let marks = |mark: &Option<String>| mark.clone().filter(|m| !self.byte_level && !m.is_empty());
         let prefix = marks(&self.continuing_subword_prefix);
         let suffix = marks(&self.end_of_word_suffix);
-        if self.byte_level {
-            alphabet.extend(ByteLevel::alphabet());
-            alphabet.sort_unstable();
-            alphabet.dedup();
-        }
-        let pre_tokenizer = self.words();
-        check_size(self.vocab_size, self.special_tokens.len(), alphabet.len())?;
-        let words = count::words(items, self.normalizer.as_ref(), Some(&pre_tokenizer), progress)?;
         let settings = Settings {
             vocab_size: self.vocab_size,
             min_frequency: self.min_frequency,
@@ -104,7 +122,7 @@ impl BpeTrainer {
             suffix: suffix.as_deref(),
             max_token_chars: self.max_token_chars,
         };
-        let learnt = merges::learn(&words, &settings, progress);
+        let learnt = merges::learn(&words.0, &settings, progress);
         let unk = self.special_tokens.iter().find(|t| *t == "<unk>" && !self.byte_level);
         let decoder = match (&prefix, &suffix) {
             (_, Some(suffix)) => Decoder::BPEDecoder { suffix: suffix.clone() },
@@ -124,7 +142,7 @@ impl BpeTrainer {
             Tokenizer::new(Model::Bpe(model)).with_decoder(decoder)
         };
         if self.pre_tokenizer.is_some() || !self.byte_level {
-            tokenizer = tokenizer.with_pre_tokenizer(pre_tokenizer);
+            tokenizer = tokenizer.with_pre_tokenizer(self.words());
         }
         // Those with settings of their own, such as RoBERTa's mask, are there already.
         let missing = self.special_tokens.iter().filter(|t| tokenizer.added.id(t).is_none());
@@ -134,6 +152,17 @@ impl BpeTrainer {
             Some(normalizer) => tokenizer.with_normalizer(normalizer.clone()),
             None => Ok(tokenizer),
         }
+    }
+
+    /// The characters that the vocabulary has in any case.
+    fn alphabet(&self) -> Vec<char> {
+        let mut alphabet = self.initial_alphabet.clone();
+        if self.byte_level {
+            alphabet.extend(ByteLevel::alphabet());
+            alphabet.sort_unstable();
+            alphabet.dedup();
+        }
+        alphabet
     }
 
     /// The pre-tokenizer that splits text into words.

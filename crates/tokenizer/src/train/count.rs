@@ -18,14 +18,90 @@ const TEXT_COST: usize = 64;
 
 type Counts = HashMap<Box<str>, u64>;
 
-/// The distinct words of a text with their counts, sorted by word. Memory grows only with the number of
-/// distinct words.
+/// The distinct words of a text with their counts, from a trainer's `count`: all that it learns from. Counts of
+/// parts of a text can be made in several processes and [merged](Self::merge).
+///
+/// ```
+/// use cloze_tokenizer::train::{WordCounts, WordPieceTrainer};
+///
+/// let trainer = WordPieceTrainer { vocab_size: 30, ..Default::default() };
+/// let (some, others) = (trainer.count(["low lower"], &mut |_| {})?, trainer.count(["new"], &mut |_| {})?);
+/// let sent = WordCounts::from_bytes(&others.to_bytes()).expect("counts");
+/// let tokenizer = trainer.train_counted(&some.merge(sent), &mut |_| {})?;
+/// assert_eq!(tokenizer.to_json(), trainer.train(["low lower", "new"])?.to_json());
+/// # Ok::<_, cloze_tokenizer::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WordCounts(
+    /// Sorted by word.
+    pub(super) Vec<(Box<str>, u64)>,
+);
+
+impl WordCounts {
+    /// The number of distinct words.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no word.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The words and their counts, sorted by word.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(word, count)| (&**word, *count))
+    }
+
+    /// The counts of two parts of a text together.
+    #[must_use]
+    pub fn merge(self, other: Self) -> Self {
+        let mut all = self.0;
+        all.extend(other.0);
+        all.par_sort_by(|(left, _), (right, _)| left.cmp(right));
+        all.dedup_by(|(word, count), (kept, sum)| {
+            let is_same = word == kept;
+            if is_same {
+                *sum += *count;
+            }
+            is_same
+        });
+        Self(all)
+    }
+
+    /// The counts as bytes, to send or to store: of each word its length, its count and its text.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (word, count) in &self.0 {
+            bytes.extend((word.len() as u64).to_le_bytes());
+            bytes.extend(count.to_le_bytes());
+            bytes.extend(word.as_bytes());
+        }
+        bytes
+    }
+
+    /// The counts of [`to_bytes`](Self::to_bytes); none if these are other bytes.
+    pub fn from_bytes(mut bytes: &[u8]) -> Option<Self> {
+        let mut words = Vec::new();
+        while !bytes.is_empty() {
+            let (length, rest) = bytes.split_first_chunk()?;
+            let (count, rest) = rest.split_first_chunk()?;
+            let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+            let (word, rest) = rest.split_at_checked(length)?;
+            words.push((std::str::from_utf8(word).ok()?.into(), u64::from_le_bytes(*count)));
+            bytes = rest;
+        }
+        words.is_sorted_by(|(left, _): &(Box<str>, _), (right, _)| left < right).then_some(Self(words))
+    }
+}
+
+/// Counts the words of a text. Memory grows only with the number of distinct words.
 pub(super) fn words<I>(
     items: I,
     normalizer: Option<&Normalizer>,
     pre_tokenizer: Option<&PreTokenizer>,
     progress: &mut dyn FnMut(TrainProgress),
-) -> Result<Vec<(Box<str>, u64)>>
+) -> Result<WordCounts>
 where
     I: IntoIterator<Item: TrainItem>,
 {
@@ -68,7 +144,7 @@ where
     }
     let mut words: Vec<_> = total.into_iter().collect();
     words.par_sort_unstable();
-    Ok(words)
+    Ok(WordCounts(words))
 }
 
 /// The stages that split text into words.
@@ -168,9 +244,23 @@ mod tests {
         let pre = PreTokenizer::WhitespaceSplit;
         let count = |items: Vec<Result<&str, String>>| words(items, None, Some(&pre), &mut |_| {});
         let counts = count(vec![Ok("b a b"), Ok(""), Ok("b")]).unwrap();
-        assert_eq!(counts, [("a".into(), 1), ("b".into(), 3)]);
+        assert_eq!(counts.iter().collect::<Vec<_>>(), [("a", 1), ("b", 3)]);
         let error = count(vec![Ok("a"), Err("torn page".into())]).unwrap_err();
         assert_eq!(error.to_string(), "reading the training text, item 1");
+    }
+
+    #[test]
+    fn counts_of_parts_are_those_of_the_whole() {
+        let pre = PreTokenizer::WhitespaceSplit;
+        let count = |items: &[&str]| words(items.to_vec(), None, Some(&pre), &mut |_| {}).unwrap();
+        let whole = count(&["b a é b", "c b a"]);
+        assert_eq!(count(&["b a é b"]).merge(count(&["c b a"])), whole);
+        assert_eq!(count(&[]).merge(whole.clone()), whole);
+        let bytes = whole.to_bytes();
+        assert_eq!(WordCounts::from_bytes(&bytes), Some(whole));
+        assert_eq!(WordCounts::from_bytes(&[]), Some(WordCounts::default()));
+        assert_eq!(WordCounts::from_bytes(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(WordCounts::from_bytes(&[bytes.clone(), bytes].concat()), None);
     }
 
     /// Stretch by stretch gives the same words as the whole text.

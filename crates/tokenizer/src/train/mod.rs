@@ -31,6 +31,7 @@ mod word_level;
 mod wordpiece;
 
 pub use bpe::BpeTrainer;
+pub use count::WordCounts;
 pub use unigram::UnigramTrainer;
 pub use word_level::WordLevelTrainer;
 pub use wordpiece::{WordPieceScore, WordPieceTrainer};

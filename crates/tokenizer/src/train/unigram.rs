@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 use rayon::prelude::*;
 
-use super::{TrainItem, TrainProgress, check_size, count, seeds};
+use super::{TrainItem, TrainProgress, WordCounts, check_size, count, seeds};
 use crate::{
     AddedToken, Decoder, Error, Metaspace, Model, Normalizer, PreTokenizer, Result, Tokenizer, Unigram,
     models::{
@@ -230,9 +230,33 @@ impl UnigramTrainer {
         items: I,
         progress: &mut dyn FnMut(TrainProgress),
     ) -> Result<Tokenizer> {
+        self.train_counted(&self.count(items, progress)?, progress)
+    }
+
+    /// Counts the words of a text as [`train_with`](Self::train_with) does.
+    ///
+    /// # Errors
+    /// An item cannot be read; a setting is out of range.
+    pub fn count<I: IntoIterator<Item: TrainItem>>(
+        &self,
+        items: I,
+        progress: &mut dyn FnMut(TrainProgress),
+    ) -> Result<WordCounts> {
         self.check()?;
-        let words = count::words(items, self.normalizer.as_ref(), self.pre_tokenizer.as_ref(), progress)?;
-        let model = self.learn(&words, progress)?;
+        count::words(items, self.normalizer.as_ref(), self.pre_tokenizer.as_ref(), progress)
+    }
+
+    /// Trains on counted words.
+    ///
+    /// # Errors
+    /// The size leaves no room for the characters; a setting is out of range.
+    pub fn train_counted(
+        &self,
+        words: &WordCounts,
+        progress: &mut dyn FnMut(TrainProgress),
+    ) -> Result<Tokenizer> {
+        self.check()?;
+        let model = self.learn(&words.0, progress)?;
         let mut tokenizer = Tokenizer::new(Model::Unigram(model));
         if let Some(normalizer) = &self.normalizer {
             tokenizer = tokenizer.with_normalizer(normalizer.clone())?;

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{TrainItem, TrainProgress, check_size, count};
+use super::{TrainItem, TrainProgress, WordCounts, check_size, count};
 use crate::{AddedToken, Model, Normalizer, PreTokenizer, Result, Tokenizer, Vocab, WordLevel};
 
 /// Trains a word-level vocabulary: the special tokens, then the words by descending frequency, ties sorted
@@ -67,12 +67,37 @@ impl WordLevelTrainer {
         items: I,
         progress: &mut dyn FnMut(TrainProgress),
     ) -> Result<Tokenizer> {
+        self.train_counted(&self.count(items, progress)?, progress)
+    }
+
+    /// Counts the words of a text as [`train_with`](Self::train_with) does.
+    ///
+    /// # Errors
+    /// An item cannot be read; the size leaves no room.
+    pub fn count<I: IntoIterator<Item: TrainItem>>(
+        &self,
+        items: I,
+        progress: &mut dyn FnMut(TrainProgress),
+    ) -> Result<WordCounts> {
         check_size(self.vocab_size, self.special_tokens.len(), 0)?;
-        let mut words = count::words(items, self.normalizer.as_ref(), self.pre_tokenizer.as_ref(), progress)?;
+        count::words(items, self.normalizer.as_ref(), self.pre_tokenizer.as_ref(), progress)
+    }
+
+    /// Trains on counted words.
+    ///
+    /// # Errors
+    /// The size leaves no room.
+    pub fn train_counted(
+        &self,
+        words: &WordCounts,
+        _progress: &mut dyn FnMut(TrainProgress),
+    ) -> Result<Tokenizer> {
+        check_size(self.vocab_size, self.special_tokens.len(), 0)?;
+        let mut words: Vec<(&str, u64)> = words.iter().collect();
         // The words come sorted, and the sort is stable.
         words.sort_by_key(|(_, count)| Reverse(*count));
         let words = words.into_iter().filter(|(_, count)| *count >= self.min_frequency);
-        let words = words.map(|(word, _)| word.into_string()).filter(|w| !self.special_tokens.contains(w));
+        let words = words.map(|(word, _)| word.to_owned()).filter(|w| !self.special_tokens.contains(w));
         let tokens = self.special_tokens.iter().cloned().chain(words).take(self.vocab_size);
         let model = WordLevel::new(Vocab::from_tokens(tokens)?, &self.unk_token);
         let mut tokenizer = Tokenizer::new(Model::WordLevel(model));

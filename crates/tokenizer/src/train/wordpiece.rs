@@ -1,6 +1,6 @@
 //! WordPiece, by frequency or by likelihood.
 
-use super::{TrainItem, TrainProgress, check_size, count, likelihood, merges, symbols::Settings};
+use super::{TrainItem, TrainProgress, WordCounts, check_size, count, likelihood, merges, symbols::Settings};
 use crate::{BertNormalizer, Decoder, Model, Normalizer, PreTokenizer, Result, Tokenizer, Vocab, WordPiece};
 
 /// Which pair of pieces is merged next.
@@ -90,11 +90,34 @@ impl WordPieceTrainer {
         items: I,
         progress: &mut dyn FnMut(TrainProgress),
     ) -> Result<Tokenizer> {
+        self.train_counted(&self.count(items, progress)?, progress)
+    }
+
+    /// Counts the words of a text as [`train_with`](Self::train_with) does.
+    ///
+    /// # Errors
+    /// An item cannot be read; the size leaves no room.
+    pub fn count<I: IntoIterator<Item: TrainItem>>(
+        &self,
+        items: I,
+        progress: &mut dyn FnMut(TrainProgress),
+    ) -> Result<WordCounts> {
         check_size(self.vocab_size, self.special_tokens.len(), 0)?;
         let bert = if self.lowercase { BertNormalizer::uncased() } else { BertNormalizer::cased() };
         let normalizer = Normalizer::BertNormalizer(bert);
-        let pre_tokenizer = PreTokenizer::BertPreTokenizer;
-        let words = count::words(items, Some(&normalizer), Some(&pre_tokenizer), progress)?;
+        count::words(items, Some(&normalizer), Some(&PreTokenizer::BertPreTokenizer), progress)
+    }
+
+    /// Trains on counted words.
+    ///
+    /// # Errors
+    /// The size leaves no room.
+    pub fn train_counted(
+        &self,
+        words: &WordCounts,
+        progress: &mut dyn FnMut(TrainProgress),
+    ) -> Result<Tokenizer> {
+        check_size(self.vocab_size, self.special_tokens.len(), 0)?;
         let prefix = self.continuing_subword_prefix.as_str();
         let settings = Settings {
             vocab_size: self.vocab_size,
@@ -107,8 +130,8 @@ impl WordPieceTrainer {
             max_token_chars: self.max_token_chars,
         };
         let learnt = match self.score {
-            WordPieceScore::Frequency => merges::learn(&words, &settings, progress),
-            WordPieceScore::Likelihood => likelihood::learn(&words, &settings, progress),
+            WordPieceScore::Frequency => merges::learn(&words.0, &settings, progress),
+            WordPieceScore::Likelihood => likelihood::learn(&words.0, &settings, progress),
         };
         let mut tokenizer = Tokenizer::bert(Vocab::from_tokens(learnt.tokens)?, self.lowercase)?;
         if prefix != "##"

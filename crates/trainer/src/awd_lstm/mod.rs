@@ -4,10 +4,12 @@
 //! [engine](crate::engine). ULMFiT classifiers (Howard & Ruder 2018) start from the result: a
 //! [fine-tuning](crate::finetune) whose `model.path` is its folder.
 
+mod exchange;
 mod objective;
 mod recipe;
 mod start;
 
+use crate::Result;
 use crate::config::{self, AwdLstmRun, AwdLstmRunConfig, ConfigFile, Pace, Run};
 use crate::engine::optimizer::ParamGroup;
 use crate::engine::origin::{Input, inputs_of_text};
@@ -19,7 +21,6 @@ use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
 use crate::running_text::initial::InitialModel;
 use crate::runs::RunKind;
-use crate::{Result, TrainerError};
 use burn::module::Module;
 use cloze_evaluation::table;
 use cloze_model::awd_lstm::{AwdLstmConfig, StreamMemory, StreamedAwdLstm};
@@ -37,12 +38,6 @@ pub fn train_awd_lstm(
     options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
-    if options.replicas.size() > 1 {
-        // A checkpoint of the first replica would lack the others' states.
-        let problem =
-            "cannot train an AWD-LSTM, whose streams' states belong to one process: train it in one".into();
-        return Err(TrainerError::Replicas { problem });
-    }
     let folder = RunFolder::open(&options.folder, config, options.resume)?;
     let request = TokenizerRequest {
         section: &config.tokenizer,
@@ -52,11 +47,11 @@ pub fn train_awd_lstm(
         sentinels: 0,
         padding: None,
     };
-    let mut tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
+    let mut tokenizer = tokenizer_of(&request, &folder, options, progress)?;
     declare_special(&mut tokenizer);
     // Whatever is wrong with a checkpoint is known before the corpus is prepared.
     let initial = start::initial_model(config, &tokenizer, options)?;
-    let splits = StreamSplits::prepare(config, &tokenizer, &options.cache, progress)?;
+    let splits = StreamSplits::prepare(config, &tokenizer, options, progress)?;
     if options.stop.load(Ordering::Relaxed) {
         return Ok(Outcome::Stopped { step: 0 });
     }

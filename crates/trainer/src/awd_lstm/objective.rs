@@ -1,4 +1,7 @@
+use super::exchange;
+use crate::Result;
 use crate::config::RegularisationSection;
+use crate::engine::replicas::Replicas;
 use crate::engine::{Objective, Term};
 use crate::language_model::{figure, sequences};
 use burn::tensor::{Device, Tensor};
@@ -55,6 +58,16 @@ impl Objective for StreamedLeftToRight {
             }
             false => vec![loss],
         }
+    }
+
+    /// Replicas read streams of their own.
+    fn share_state(
+        &self,
+        model: &StreamedAwdLstm,
+        own: &[StreamBatch],
+        replicas: &dyn Replicas,
+    ) -> Result<()> {
+        exchange::share_states(&model.memory, own, replicas)
     }
 }
 

@@ -2,7 +2,10 @@
 
 use super::StreamedLeftToRight;
 use crate::config::AwdLstmRunConfig;
-use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term};
+use crate::engine::replicas::Replicas;
+use crate::engine::{
+    Advance, Exported, Objective, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term,
+};
 use crate::language_model::sequences;
 use crate::metrics::Record;
 use crate::metrics::curve::Panel;
@@ -39,13 +42,13 @@ impl StreamSplits {
     pub fn prepare(
         config: &AwdLstmRunConfig,
         tokenizer: &Tokenizer,
-        cache: &Path,
+        options: &RunOptions<'_>,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         let (seed, eval) = (config.common.run.seed, &config.eval);
         let end = ("streams.end", config.streams.end.as_deref());
         let source = TextSource { corpus: &config.corpus, end, eval, seed };
-        let TextParts { train, held_out, key } = source.prepare(tokenizer, cache, progress)?;
+        let TextParts { train, held_out, key } = source.prepare(tokenizer, options, progress)?;
         // A short text has fewer streams.
         let streams = eval.batch_size.min(held_out.len().saturating_sub(1).max(1) as usize);
         let held_out = TextStreams::new(held_out, streams, &config.streams, seed)?;
@@ -105,6 +108,15 @@ impl Objective for AwdLstmRecipe<'_> {
 
     fn sums(&self, model: &StreamedAwdLstm, batch: &StreamBatch, device: &Device) -> Vec<Tensor<1>> {
         self.objective.sums(model, batch, device)
+    }
+
+    fn share_state(
+        &self,
+        model: &StreamedAwdLstm,
+        own: &[StreamBatch],
+        replicas: &dyn Replicas,
+    ) -> Result<()> {
+        self.objective.share_state(model, own, replicas)
     }
 }
 

@@ -99,14 +99,14 @@ fn train<M: EncoderDecoder, F: ModelFormat<M>>(
         sentinels: config.n_sentinels(),
         padding: None,
     };
-    let tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
+    let tokenizer = tokenizer_of(&request, &folder, options, progress)?;
     let mut vocabularies = vocabularies(tokenizer, &config.denoising)?;
     if config.model.begins_with_padding() {
         vocabularies.special.begin = vocabularies.special.pad;
     }
     // Whatever is wrong with the model is known before the corpus is prepared.
     let (model, format, size) = make(&vocabularies, &options.device.clone().autodiff())?;
-    let splits = DenoisingSplits::prepare(config, &vocabularies, &options.cache, progress)?;
+    let splits = DenoisingSplits::prepare(config, &vocabularies, options, progress)?;
     if options.stop.load(Ordering::Relaxed) {
         return Ok(Outcome::Stopped { step: 0 });
     }

@@ -5,7 +5,7 @@ use super::samples::{Sample, samples};
 use super::tables;
 use crate::config::DenoisingRunConfig;
 use crate::engine::{
-    Advance, Exported, ModelFormat, Objective, Position, Recipe, SplitFigures, StepBatches, Term,
+    Advance, Exported, ModelFormat, Objective, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term,
 };
 use crate::metrics::curve::{Line, Panel, Source, TRAINING};
 use crate::metrics::progress::RunProgress;
@@ -18,7 +18,7 @@ use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::parallel::PairBatch;
 use cloze_data::{
-    DenoisingData, DenoisingStats, Documents, Loader, PreparedCorpus, Split, UnigramCounts, derive_seed,
+    DenoisingData, DenoisingStats, Documents, Loader, Preparation, Split, UnigramCounts, derive_seed,
 };
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::{facts, grouped, percent};
@@ -62,13 +62,13 @@ impl DenoisingSplits {
     pub fn prepare(
         config: &DenoisingRunConfig,
         vocabularies: &Vocabularies,
-        cache: &Path,
+        options: &RunOptions<'_>,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         let tokenizer = &*vocabularies.source;
-        Self::prepare_with(config, vocabularies, cache, progress, |documents, unigram, seed| {
+        Self::prepare_with(config, vocabularies, options, progress, |documents, unigram, seed| {
             let (seq_len, pairs) = (config.examples.seq_len, &config.examples.pairs);
-            let (noise, cache) = (&config.denoising, cache.to_owned());
+            let (noise, cache) = (&config.denoising, options.cache.clone());
             DenoisingData::new(documents, seq_len, pairs, noise, tokenizer, unigram, seed, cache)
         })
     }
@@ -81,14 +81,15 @@ impl DenoisingSplits {
     pub fn prepare_with(
         config: &DenoisingRunConfig,
         vocabularies: &Vocabularies,
-        cache: &Path,
+        options: &RunOptions<'_>,
         progress: &mut dyn RunProgress,
         examples: impl Fn(Documents, &Arc<UnigramCounts>, u64) -> cloze_data::Result<DenoisingData>,
     ) -> Result<Self> {
         let tokenizer = &*vocabularies.source;
         let (prepared, report) = {
-            let notes = PeriodicNotes::new(progress);
-            PreparedCorpus::prepare(&config.corpus, Path::new(""), tokenizer, cache, &notes)?
+            let (notes, crew) = (PeriodicNotes::new(progress), options.crew());
+            let preparation = Preparation::new(&config.corpus, Path::new(""), tokenizer, &options.cache);
+            preparation.tells(&notes).with(&crew).sentences()?
         };
         let prepared = Arc::new(prepared);
         let seed = config.common.run.seed;

@@ -46,11 +46,11 @@ pub fn train_elmo(
         sentinels: 0,
         padding: None,
     };
-    let mut tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
+    let mut tokenizer = tokenizer_of(&request, &folder, options, progress)?;
     declare_special(&mut tokenizer);
     // Whatever is wrong with a tokenizer or a checkpoint is known before the corpus is prepared.
     let initial = start::initial_model(config, &tokenizer, options)?;
-    let splits = TextSplits::of_both_directions(config, &tokenizer, &options.cache, progress)?;
+    let splits = TextSplits::of_both_directions(config, &tokenizer, options, progress)?;
     if options.stop.load(Ordering::Relaxed) {
         return Ok(Outcome::Stopped { step: 0 });
     }

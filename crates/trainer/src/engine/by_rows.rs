@@ -1,11 +1,10 @@
 //! Losses that compare the examples of a batch, computed in parts, which several replicas may share.
 
 use super::gradients;
-use super::messages::gather;
+use super::messages::{Words, gather};
 use super::objective::Objective;
 use super::replicas::{Replicas, Share};
 use super::step::MicroBatches;
-use super::team::Words;
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::optim::GradientsParams;

@@ -1,10 +1,10 @@
 //! What replicas tell one another, as words of 32 bits.
 
 use super::replicas::{Replicas, bytes_of, words_of};
-use crate::Result;
+use crate::{Result, TrainerError};
 
 /// Every replica's message to all others, in order of ranks.
-pub(super) fn gather(replicas: &dyn Replicas, own: Vec<u32>) -> Result<Vec<Vec<u32>>> {
+pub(crate) fn gather(replicas: &dyn Replicas, own: Vec<u32>) -> Result<Vec<Vec<u32>>> {
     if replicas.size() <= 1 {
         return Ok(vec![own]);
     }
@@ -38,6 +38,35 @@ pub(super) fn from_first(replicas: &dyn Replicas, told: Option<Vec<u8>>) -> Resu
     let message = told.map_or_else(Vec::new, |bytes| words_of(&bytes));
     let mut all = gather(replicas, message)?;
     Ok(bytes_of(&all.swap_remove(0)))
+}
+
+/// What is left of a message.
+pub(crate) struct Words<'a> {
+    rest: &'a [u32],
+    /// Its sender.
+    rank: usize,
+}
+
+impl<'a> Words<'a> {
+    pub fn new(message: &'a [u32], rank: usize) -> Self {
+        Self { rest: message, rank }
+    }
+
+    pub fn one(&mut self) -> Result<u32> {
+        Ok(self.take(1)?[0])
+    }
+
+    pub fn values(&mut self, length: usize) -> Result<Vec<f32>> {
+        Ok(self.take(length)?.iter().map(|word| f32::from_bits(*word)).collect())
+    }
+
+    pub fn take(&mut self, n: usize) -> Result<&'a [u32]> {
+        let problem = || format!("disagree: rank {} sent a message of another model or step", self.rank);
+        let (taken, rest) =
+            self.rest.split_at_checked(n).ok_or_else(|| TrainerError::Replicas { problem: problem() })?;
+        self.rest = rest;
+        Ok(taken)
+    }
 }
 
 fn words(number: u64) -> [u32; 2] {

@@ -1,7 +1,9 @@
 //! The training objective: the interface between the loop and a kind of training.
 
 use super::by_rows::ByRows;
+use super::replicas::Replicas;
 use super::term::Term;
+use crate::Result;
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
@@ -45,5 +47,20 @@ pub trait Objective: Sync {
         _device: &Device,
     ) -> Option<(Vec<f64>, GradientsParams)> {
         None
+    }
+
+    /// Gives each replica the state that the others' micro-batches have left in the model outside of its parameters, such
+    /// as where each stream of a text stands; `own` are those of this replica. Called by several replicas after every step.
+    /// By default, a model has no such state.
+    ///
+    /// # Errors
+    /// Those of the replicas.
+    fn share_state(
+        &self,
+        _model: &Self::Model,
+        _own: &[Self::Batch],
+        _replicas: &dyn Replicas,
+    ) -> Result<()> {
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use super::balance;
 use super::best_model::BestModel;
 use super::by_rows::Leaves;
 use super::checkpoint::Best;
+use super::crew::DataCrew;
 use super::disk;
 use super::failure::{Kept, guarded};
 use super::messages::sum_numbers;
@@ -62,6 +63,11 @@ impl<'a> RunOptions<'a> {
     pub fn new(device: Device, folder: impl Into<PathBuf>) -> Self {
         let (folder, cache) = (folder.into(), "cache".into());
         Self { device, folder, cache, resume: false, memory: None, stop: &NEVER, replicas: Arc::new(Alone) }
+    }
+
+    /// The replicas, as those that prepare the data.
+    pub(crate) fn crew(&self) -> DataCrew<'_> {
+        DataCrew(&*self.replicas)
     }
 
     /// Sets the cache of prepared data.

@@ -99,7 +99,7 @@ pub(super) fn moments<M: Module>(
 ///
 /// # Errors
 /// Those of `compute`, on the first replica.
-pub(super) fn computed_by_first<T: Serialize + DeserializeOwned>(
+pub(crate) fn computed_by_first<T: Serialize + DeserializeOwned>(
     replicas: &dyn Replicas,
     compute: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
@@ -114,13 +114,13 @@ pub(super) fn computed_by_first<T: Serialize + DeserializeOwned>(
 }
 
 /// What replicas must have in common: what it is, and its text or hash.
-pub(super) type Fact = (&'static str, String);
+pub(crate) type Fact = (&'static str, String);
 
 /// Checks that all replicas have the same facts.
 ///
 /// # Errors
 /// [`TrainerError::Replicas`] naming what differs, and where.
-pub(super) fn check_same(replicas: &dyn Replicas, own: &[Fact]) -> Result<()> {
+pub(crate) fn check_same(replicas: &dyn Replicas, own: &[Fact]) -> Result<()> {
     if replicas.size() <= 1 {
         return Ok(());
     }

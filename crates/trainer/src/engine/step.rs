@@ -159,7 +159,11 @@ pub(super) fn extended_step<O: Objective>(
         None => alone(objective, model, batches, device, config, hooks),
         Some(team) => together(objective, model, batches, device, config, hooks, team),
     };
-    let Computed { losses, gradients, grad_norm, took } = match computed {
+    let shared = |computed| match hooks.team {
+        Some(team) => objective.share_state(&model, batches.batches, team.replicas).map(|()| computed),
+        None => Ok(computed),
+    };
+    let Computed { losses, gradients, grad_norm, took } = match computed.and_then(shared) {
         Ok(computed) => computed,
         Err(error) => return (model, Err(error)),
     };

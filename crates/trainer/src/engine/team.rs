@@ -1,12 +1,12 @@
 //! A step's way between replicas: gradients to the owners of their slices, updated values back.
 
-use super::messages::{gather, gather_numbers};
+use super::messages::{Words, gather, gather_numbers};
 use super::optimizer::Optimizer;
 use super::replicas::Replicas;
 use super::settings::Exchange;
 use super::slices::{Piece, Slices};
 use super::tree_sum::{Node, TreeSum};
-use crate::{Result, TrainerError};
+use crate::Result;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -65,7 +65,7 @@ impl Team<'_> {
             let mut words = Words::new(&message, rank);
             for _ in 0..words.one()? {
                 let (level, place) = (words.one()?, u64::from(words.one()?));
-                let value = lengths.iter().map(|length| words.gradients(*length, self.exchange));
+                let value = lengths.iter().map(|length| take_gradients(&mut words, *length, self.exchange));
                 total.push(Node { level, place, value: value.collect::<Result<_>>()? }, added);
             }
         }
@@ -119,25 +119,33 @@ impl Team<'_> {
     fn gathered(
         &self,
         own: Vec<Option<Vec<f32>>>,
-        mut take: impl FnMut(ParamId, &[usize], Vec<f32>),
+        pass_on: impl FnMut(ParamId, &[usize], Vec<f32>),
     ) -> Result<()> {
         let _exchange = tracing::trace_span!("exchange slices").entered();
         let mut message = Vec::new();
         own.into_iter().for_each(|values| put(&mut message, values.as_deref()));
-        let messages = gather(self.replicas, message)?;
+        self.wholes(&gather(self.replicas, message)?, pass_on)
+    }
+
+    /// Puts the pieces that every replica has [`put`] into its message together, and passes on each whole parameter.
+    fn wholes(
+        &self,
+        messages: &[Vec<u32>],
+        mut pass_on: impl FnMut(ParamId, &[usize], Vec<f32>),
+    ) -> Result<()> {
         let mut words: Vec<_> =
             messages.iter().enumerate().map(|(rank, message)| Words::new(message, rank)).collect();
         for parameter in self.slices.parameters() {
-            let mut whole = Vec::new();
-            let mut is_there = false;
+            let mut whole: Option<Vec<f32>> = None;
             for Piece { owner, range } in &parameter.pieces {
-                if let Some(values) = words[*owner].if_there(range.len())? {
-                    is_there = true;
-                    if whole.is_empty() { whole = values } else { whole.extend(values) }
+                let Some(values) = take(&mut words[*owner], range.len())? else { continue };
+                match &mut whole {
+                    Some(whole) => whole.extend(values),
+                    None => whole = Some(values),
                 }
             }
-            if is_there {
-                take(parameter.id, &parameter.shape, whole);
+            if let Some(whole) = whole {
+                pass_on(parameter.id, &parameter.shape, whole);
             }
         }
         Ok(())
@@ -160,15 +168,7 @@ impl Team<'_> {
         if self.replicas.rank() > 0 {
             return Ok(wholes);
         }
-        let mut words: Vec<_> =
-            messages.iter().enumerate().map(|(rank, message)| Words::new(message, rank)).collect();
-        for parameter in self.slices.parameters() {
-            for Piece { owner, range } in &parameter.pieces {
-                if let Some(values) = words[*owner].if_there(range.len())? {
-                    wholes.entry(parameter.id).or_insert_with(Vec::new).extend(values);
-                }
-            }
-        }
+        self.wholes(&messages, |id, _, whole| drop(wholes.insert(id, whole)))?;
         Ok(wholes)
     }
 }
@@ -221,52 +221,24 @@ fn put(message: &mut Vec<u32>, values: Option<&[f32]>) {
     message.extend(values.unwrap_or_default().iter().map(|value| value.to_bits()));
 }
 
-/// What is left of a message.
-pub(super) struct Words<'a> {
-    rest: &'a [u32],
-    /// Its sender.
-    rank: usize,
+/// What [`put_gradients`] appended to a message.
+fn take_gradients(words: &mut Words<'_>, length: usize, exchange: Exchange) -> Result<Option<Vec<f32>>> {
+    match exchange {
+        Exchange::F32 => take(words, length),
+        Exchange::Bf16 if words.one()? == 0 => Ok(None),
+        Exchange::Bf16 => {
+            let words = words.take(length.div_ceil(2))?;
+            let pairs = words.iter().flat_map(|word| [*word as u16, (word >> 16) as u16]);
+            Ok(Some(pairs.take(length).map(|bits| bf16::from_bits(bits).to_f32()).collect()))
+        }
+    }
 }
 
-impl<'a> Words<'a> {
-    pub fn new(message: &'a [u32], rank: usize) -> Self {
-        Self { rest: message, rank }
-    }
-
-    pub fn one(&mut self) -> Result<u32> {
-        Ok(self.take(1)?[0])
-    }
-
-    pub fn values(&mut self, length: usize) -> Result<Vec<f32>> {
-        Ok(self.take(length)?.iter().map(|word| f32::from_bits(*word)).collect())
-    }
-
-    /// What [`put_gradients`] appended.
-    fn gradients(&mut self, length: usize, exchange: Exchange) -> Result<Option<Vec<f32>>> {
-        match exchange {
-            Exchange::F32 => self.if_there(length),
-            Exchange::Bf16 if self.one()? == 0 => Ok(None),
-            Exchange::Bf16 => {
-                let words = self.take(length.div_ceil(2))?;
-                let pairs = words.iter().flat_map(|word| [*word as u16, (word >> 16) as u16]);
-                Ok(Some(pairs.take(length).map(|bits| bf16::from_bits(bits).to_f32()).collect()))
-            }
-        }
-    }
-
-    fn if_there(&mut self, length: usize) -> Result<Option<Vec<f32>>> {
-        if self.one()? == 0 {
-            return Ok(None);
-        }
-        self.values(length).map(Some)
-    }
-
-    fn take(&mut self, n: usize) -> Result<&[u32]> {
-        let problem = || format!("disagree: rank {} sent a message of another model or step", self.rank);
-        let (taken, rest) =
-            self.rest.split_at_checked(n).ok_or_else(|| TrainerError::Replicas { problem: problem() })?;
-        self.rest = rest;
-        Ok(taken)
+/// What [`put`] appended to a message.
+fn take(words: &mut Words<'_>, length: usize) -> Result<Option<Vec<f32>>> {
+    match words.one()? {
+        0 => Ok(None),
+        _ => words.values(length).map(Some),
     }
 }
 

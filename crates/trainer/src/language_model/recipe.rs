@@ -4,14 +4,13 @@
 use super::sequences;
 use crate::Result;
 use crate::config::LanguageModelConfig;
-use crate::engine::{Objective, Term};
+use crate::engine::{Objective, RunOptions, Term};
 use crate::metrics::progress::RunProgress;
 use crate::running_text::{TextObjective, TextParts, TextRecipe, TextSize, TextSource, TextSplits, figure};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{BlockBatch, TextBlocks};
 use cloze_model::gpt::{Gpt, GptConfig};
 use cloze_tokenizer::Tokenizer;
-use std::path::Path;
 
 /// The training of a left-to-right model on running text.
 pub type LanguageModelRecipe<'a> = TextRecipe<'a, LeftToRight, TextBlocks, GptConfig>;
@@ -24,13 +23,13 @@ impl TextSplits<TextBlocks> {
     pub fn of_blocks(
         config: &LanguageModelConfig,
         tokenizer: &Tokenizer,
-        cache: &Path,
+        options: &RunOptions<'_>,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         let seed = config.common.run.seed;
         let end = ("blocks.end", config.blocks.end.as_deref());
         let source = TextSource { corpus: &config.corpus, end, eval: &config.eval, seed };
-        let TextParts { train, held_out, key } = source.prepare(tokenizer, cache, progress)?;
+        let TextParts { train, held_out, key } = source.prepare(tokenizer, options, progress)?;
         let held_out = TextBlocks::new(held_out, &config.blocks, seed)?;
         let held_out = held_out.in_order(config.eval.batch_size, config.eval.max_blocks);
         let train = TextBlocks::new(train, &config.blocks, seed)?;

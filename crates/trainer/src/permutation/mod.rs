@@ -48,10 +48,10 @@ pub fn train_xlnet(
         sentinels: 0,
         padding: None,
     };
-    let tokenizer = tokenizer_of(&request, &folder, options.resume, progress)?;
+    let tokenizer = tokenizer_of(&request, &folder, options, progress)?;
     // Whatever is wrong with a checkpoint is known before the corpus is prepared.
     let initial = start::initial_model(config, &tokenizer, options)?;
-    let splits = TextSplits::of_segments(config, &tokenizer, &options.cache, progress)?;
+    let splits = TextSplits::of_segments(config, &tokenizer, options, progress)?;
     if options.stop.load(Ordering::Relaxed) {
         return Ok(Outcome::Stopped { step: 0 });
     }

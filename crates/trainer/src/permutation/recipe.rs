@@ -3,12 +3,12 @@
 use super::Permutation;
 use crate::Result;
 use crate::config::PermutationConfig;
+use crate::engine::RunOptions;
 use crate::metrics::progress::RunProgress;
 use crate::running_text::{TextParts, TextRecipe, TextSource, TextSplits};
 use cloze_data::OrderedBlocks;
 use cloze_model::xlnet::XlnetConfig;
 use cloze_tokenizer::Tokenizer;
-use std::path::Path;
 
 /// The training of an XLNet on running text.
 pub type PermutationRecipe<'a> = TextRecipe<'a, Permutation, OrderedBlocks, XlnetConfig>;
@@ -23,13 +23,13 @@ impl TextSplits<OrderedBlocks> {
     pub fn of_segments(
         config: &PermutationConfig,
         tokenizer: &Tokenizer,
-        cache: &Path,
+        options: &RunOptions<'_>,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         let (seed, order) = (config.common.run.seed, config.segments.order());
         let end = ("segments.end", config.segments.end.as_deref());
         let source = TextSource { corpus: &config.corpus, end, eval: &config.eval, seed };
-        let TextParts { train, held_out, key } = source.prepare(tokenizer, cache, progress)?;
+        let TextParts { train, held_out, key } = source.prepare(tokenizer, options, progress)?;
         let held_out = OrderedBlocks::new(held_out, order.clone(), seed)?;
         let held_out = held_out.in_order(config.eval.batch_size, config.eval.max_blocks);
         Ok(Self::new(OrderedBlocks::new(train, order, seed)?, held_out, key))

@@ -3,12 +3,14 @@
 use super::recipe::{HELD_OUT_STREAM, PretrainingSplits, Training};
 use super::tables::{self, Language};
 use crate::config::RunConfig;
+use crate::engine::RunOptions;
 use crate::metrics::progress::RunProgress;
 use crate::periodic_notes::PeriodicNotes;
 use crate::{Result, TrainerError};
 use cloze_data::{
-    DataError, Documents, LanguageSampling, LanguageStream, Loader, MultilingualData, PreparedCorpus,
-    PretrainingBatch, PretrainingData, Split, Translations, UnigramCounts, check_languages, derive_seed,
+    DataError, Documents, LanguageSampling, LanguageStream, Loader, MultilingualData, Preparation,
+    PreparedCorpus, PretrainingBatch, PretrainingData, Split, Translations, UnigramCounts, check_languages,
+    derive_seed,
 };
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
@@ -25,7 +27,7 @@ const TRANSLATIONS: u64 = 0x75A3;
 pub(super) fn prepare(
     config: &RunConfig,
     tokenizer: &Tokenizer,
-    cache: &Path,
+    options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<PretrainingSplits> {
     check_languages(&config.corpus, Path::new(""))?;
@@ -34,8 +36,9 @@ pub(super) fn prepare(
     for corpus in config.corpus.parts() {
         let name = corpus.language.clone();
         let prepared = {
-            let notes = PeriodicNotes::new(progress);
-            PreparedCorpus::prepare(&corpus, Path::new(""), tokenizer, cache, &notes)
+            let (notes, crew) = (PeriodicNotes::new(progress), options.crew());
+            let preparation = Preparation::new(&corpus, Path::new(""), tokenizer, &options.cache);
+            preparation.tells(&notes).with(&crew).sentences()
         };
         let (prepared, _) = prepared.map_err(|error| without_text(&name, error))?;
         let prepared = Arc::new(prepared);
@@ -51,7 +54,7 @@ pub(super) fn prepare(
     let alpha = config.corpus.sampling_alpha.unwrap_or(LanguageSampling::ALPHA);
     let has_embeddings = config.model.has_language_embeddings();
     let examples = |number: usize, documents: Documents, seed: u64| {
-        let (config, unigram, cache) = (config.examples.clone(), unigram.clone(), cache.to_owned());
+        let (config, unigram, cache) = (config.examples.clone(), unigram.clone(), options.cache.clone());
         let seed = derive_seed(seed, &[LANGUAGE, number as u64]);
         let data = PretrainingData::new(documents, config, tokenizer, unigram, seed, cache)?;
         Ok::<_, DataError>(if has_embeddings { data.with_language(number as i32) } else { data })
@@ -77,7 +80,7 @@ pub(super) fn prepare(
     let mut data = MultilingualData::new(streams, alpha, config.train.batch_size, seed);
     progress.note(&tables::languages(&rows, data.sampling()));
     if !config.objective.parallel().is_empty() {
-        let translations = translations(config, tokenizer, cache, progress)?;
+        let translations = translations(config, tokenizer, &options.cache, progress)?;
         key.extend(translations.iter().map(|translations| translations.key().to_owned()));
         let special = config.examples.special(tokenizer)?;
         let mask = special.mask.ok_or(DataError::NoSpecial { name: "mask ([MASK] or <mask>)" })?;

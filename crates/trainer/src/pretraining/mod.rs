@@ -52,7 +52,7 @@ pub fn pretrain(
         memory::check_new(config, &encoder, &options.device, options.memory)?;
     }
     let folder = RunFolder::open(&options.folder, config, options.resume)?;
-    let tokenizer = run_tokenizer(config, &folder, options.resume, progress)?;
+    let tokenizer = run_tokenizer(config, &folder, options, progress)?;
     // Whatever is wrong with a checkpoint is known before the corpus is prepared.
     let (device, memory) = (options.device.clone().autodiff(), options.memory);
     let run = Run { config, folder: &folder, tokenizer: &tokenizer, options };
@@ -116,7 +116,7 @@ impl Run<'_> {
         progress: &mut dyn RunProgress,
     ) -> Result<Outcome> {
         let Self { config, folder, tokenizer, options } = self;
-        let splits = PretrainingSplits::prepare(config, tokenizer, &options.cache, progress)?;
+        let splits = PretrainingSplits::prepare(config, tokenizer, options, progress)?;
         if options.stop.load(Ordering::Relaxed) {
             return Ok(Outcome::Stopped { step: 0 });
         }

@@ -7,7 +7,9 @@ use super::tables;
 use crate::config::{RunConfig, TrainSection};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::share_out;
-use crate::engine::{Advance, Exported, Objective, Position, Recipe, SplitFigures, StepBatches, Term};
+use crate::engine::{
+    Advance, Exported, Objective, Position, Recipe, RunOptions, SplitFigures, StepBatches, Term,
+};
 use crate::metrics::Record;
 use crate::metrics::curve::Panel;
 use crate::metrics::progress::RunProgress;
@@ -15,7 +17,7 @@ use crate::periodic_notes::PeriodicNotes;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{
-    Assemble, BatchStats, Documents, Loader, MultilingualData, PreparedCorpus, PretrainingBatch,
+    Assemble, BatchStats, Documents, Loader, MultilingualData, Preparation, PretrainingBatch,
     PretrainingData, Split, UnigramCounts, derive_seed,
 };
 use cloze_evaluation::figures::Figures;
@@ -59,14 +61,14 @@ impl PretrainingSplits {
     pub fn prepare(
         config: &RunConfig,
         tokenizer: &Tokenizer,
-        cache: &Path,
+        options: &RunOptions<'_>,
         progress: &mut dyn RunProgress,
     ) -> Result<Self> {
         if !config.corpus.languages.is_empty() {
-            return languages::prepare(config, tokenizer, cache, progress);
+            return languages::prepare(config, tokenizer, options, progress);
         }
-        Self::prepare_with(config, tokenizer, cache, progress, |documents, unigram, seed| {
-            let (config, unigram, cache) = (config.examples.clone(), unigram.clone(), cache.to_owned());
+        Self::prepare_with(config, tokenizer, options, progress, |documents, unigram, seed| {
+            let (config, unigram, cache) = (config.examples.clone(), unigram.clone(), options.cache.clone());
             PretrainingData::new(documents, config, tokenizer, unigram, seed, cache)
         })
     }
@@ -79,13 +81,14 @@ impl PretrainingSplits {
     pub fn prepare_with(
         config: &RunConfig,
         tokenizer: &Tokenizer,
-        cache: &Path,
+        options: &RunOptions<'_>,
         progress: &mut dyn RunProgress,
         examples: impl Fn(Documents, &Arc<UnigramCounts>, u64) -> cloze_data::Result<PretrainingData>,
     ) -> Result<Self> {
         let (corpus, report) = {
-            let notes = PeriodicNotes::new(progress);
-            PreparedCorpus::prepare(&config.corpus, Path::new(""), tokenizer, cache, &notes)?
+            let (notes, crew) = (PeriodicNotes::new(progress), options.crew());
+            let preparation = Preparation::new(&config.corpus, Path::new(""), tokenizer, &options.cache);
+            preparation.tells(&notes).with(&crew).sentences()?
         };
         let corpus = Arc::new(corpus);
         let seed = config.common.run.seed;

@@ -1,9 +1,13 @@
 //! A pretraining run's tokenizer: loaded, or trained on the run's texts.
 
 use crate::config::{NewModel, RunConfig, TokenizerSection};
+use crate::engine::RunOptions;
 use crate::engine::checkpoint::Checkpoints;
+use crate::engine::messages::gather;
 use crate::engine::origin::{Origin, PROGRAM, TokenizerOrigin};
+use crate::engine::replicas::{Replicas, Share, bytes_of, words_of};
 use crate::engine::run_folder::RunFolder;
+use crate::engine::shared_state::computed_by_first;
 use crate::metrics::progress::RunProgress;
 use crate::periodic_notes::{PeriodicNotes, training_tokenizer};
 use crate::{Result, TrainerError};
@@ -11,9 +15,10 @@ use cloze_data::{CorpusConfig, Sentinels, corpus_checksum, file_checksum, sample
 use cloze_evaluation::table;
 use cloze_files::write_atomic;
 use cloze_tokenizer::Tokenizer;
-use cloze_tokenizer::train::{BpeTrainer, WordPieceTrainer};
+use cloze_tokenizer::train::{BpeTrainer, WordCounts, WordPieceTrainer};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The run's tokenizer, which is saved in its folder.
@@ -26,7 +31,7 @@ use std::time::Instant;
 pub fn run_tokenizer(
     config: &RunConfig,
     folder: &RunFolder,
-    resume: bool,
+    options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<Tokenizer> {
     let request = TokenizerRequest {
@@ -37,7 +42,7 @@ pub fn run_tokenizer(
         sentinels: 0,
         padding: config.model.as_new().and_then(NewModel::fixed_padding),
     };
-    let tokenizer = tokenizer_of(&request, folder, resume, progress)?;
+    let tokenizer = tokenizer_of(&request, folder, options, progress)?;
     if let Some(padding) = request.padding
         && let found = tokenizer.special_ids().pad
         && found != Some(padding)
@@ -74,28 +79,30 @@ pub(crate) struct TokenizerRequest<'a> {
 pub(crate) fn tokenizer_of(
     request: &TokenizerRequest<'_>,
     folder: &RunFolder,
-    resume: bool,
+    options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<Tokenizer> {
     let path = folder.tokenizer();
-    if resume && path.exists() && !Checkpoints::open(folder.checkpoints())?.steps()?.is_empty() {
-        // The checkpoint tells whether the texts or the tokenizer have changed since.
+    let replicas = &*options.replicas;
+    let (trained_from, origin) = (trained_from(request)?, folder.origin()?);
+    // What the first replica has, all have.
+    let found = computed_by_first(replicas, || is_there(folder, options.resume, &trained_from, &origin))?;
+    if found {
+        let own = [path.clone(), path.with_file_name("tokenizer_config.json")];
+        let read = |path: &PathBuf| fs::read_to_string(path).map_err(TrainerError::io("read", path));
+        let files: Vec<String> = computed_by_first(replicas, || own.iter().map(read).collect())?;
+        if replicas.rank() > 0 {
+            for (path, text) in own.iter().zip(files) {
+                write_atomic(path, text.as_bytes())?;
+            }
+        }
         return Ok(Tokenizer::load(&path)?);
     }
     let start = Instant::now();
-    let trained_from = trained_from(request)?;
-    let origin = folder.origin()?;
-    if let (Some(key), Some(before)) = (&trained_from, &origin.tokenizer)
-        && before.trained_from == *key
-        && path.exists()
-        && file_checksum(&path)? == before.blake3
-    {
-        return Ok(Tokenizer::load(&path)?);
-    }
     if trained_from.is_some() {
         progress.note("training the tokenizer");
     }
-    let tokenizer = make_tokenizer(request, &PeriodicNotes::new(progress))?;
+    let tokenizer = make_tokenizer(request, replicas, &PeriodicNotes::new(progress))?;
     let tokenizer = saved(&tokenizer, &path)?;
     let tokenizer_origin = trained_from
         .map(|trained_from| {
@@ -109,6 +116,29 @@ pub(crate) fn tokenizer_of(
         table::duration(start.elapsed().as_secs_f64())
     ));
     Ok(tokenizer)
+}
+
+/// Whether the folder has the run's tokenizer.
+fn is_there(
+    folder: &RunFolder,
+    resume: bool,
+    trained_from: &Option<String>,
+    origin: &Origin,
+) -> Result<bool> {
+    let path = folder.tokenizer();
+    if !path.exists() {
+        return Ok(false);
+    }
+    if resume && !Checkpoints::open(folder.checkpoints())?.steps()?.is_empty() {
+        // The checkpoint tells whether the texts or the tokenizer have changed since.
+        return Ok(true);
+    }
+    match (trained_from, &origin.tokenizer) {
+        (Some(key), Some(before)) => {
+            Ok(before.trained_from == *key && file_checksum(&path)? == before.blake3)
+        }
+        _ => Ok(false),
+    }
 }
 
 /// Saves a run's tokenizer with the file of its special pieces' roles, and reloads both, as a resumed run does.
@@ -147,7 +177,11 @@ fn pad_at(special: &mut [String], piece: &str, wanted: Option<u32>) {
 }
 
 /// Loads a tokenizer, or trains one on the whole corpus.
-fn make_tokenizer(request: &TokenizerRequest<'_>, notes: &PeriodicNotes<'_>) -> Result<Tokenizer> {
+fn make_tokenizer(
+    request: &TokenizerRequest<'_>,
+    replicas: &dyn Replicas,
+    notes: &PeriodicNotes<'_>,
+) -> Result<Tokenizer> {
     let TokenizerRequest { section, corpus, checkpoint, end_of_text, sentinels, padding } = *request;
     if let Some(path) = checkpoint {
         let mut tokenizer = Tokenizer::load(path)?;
@@ -158,13 +192,22 @@ fn make_tokenizer(request: &TokenizerRequest<'_>, notes: &PeriodicNotes<'_>) -> 
     }
     let mut report = |progress| notes.note(|seconds| training_tokenizer(progress, seconds));
     let texts = sampled_texts(corpus, Path::new(""))?;
+    // Each replica reads all texts, and counts the words of its own.
+    let share = Share::of(replicas);
+    let own = |texts: Texts| {
+        let texts = texts.enumerate().filter(move |(place, text)| text.is_err() || share.is_dealt(*place));
+        texts.map(|(_, text)| text)
+    };
     let sentinels = (0..sentinels).map(Sentinels::name);
     Ok(match *section {
         TokenizerSection::TrainWordpiece { vocab_size, lowercase, min_frequency } => {
             let mut trainer = WordPieceTrainer { vocab_size, lowercase, min_frequency, ..Default::default() };
             pad_at(&mut trainer.special_tokens, "[PAD]", padding);
             trainer.special_tokens.extend(sentinels);
-            trainer.train_with(texts, &mut report)?
+            {
+                let words = merged(replicas, trainer.count(own(texts), &mut report)?)?;
+                trainer.train_counted(&words, &mut report)?
+            }
         }
         TokenizerSection::TrainByteBpe { vocab_size, min_frequency } => {
             let mut trainer = BpeTrainer { vocab_size, min_frequency, ..Default::default() };
@@ -173,7 +216,10 @@ fn make_tokenizer(request: &TokenizerRequest<'_>, notes: &PeriodicNotes<'_>) -> 
             }
             pad_at(&mut trainer.special_tokens, "<pad>", padding);
             trainer.special_tokens.extend(sentinels);
-            trainer.train_with(texts, &mut report)?
+            {
+                let words = merged(replicas, trainer.count(own(texts), &mut report)?)?;
+                trainer.train_counted(&words, &mut report)?
+            }
         }
         TokenizerSection::TrainCharacters {} => {
             let mut alphabet = BTreeSet::new();
@@ -191,6 +237,24 @@ fn make_tokenizer(request: &TokenizerRequest<'_>, notes: &PeriodicNotes<'_>) -> 
             });
         }
     })
+}
+
+type Texts = Box<dyn Iterator<Item = cloze_data::Result<String>>>;
+
+/// The words that all replicas have counted.
+fn merged(replicas: &dyn Replicas, own: WordCounts) -> Result<WordCounts> {
+    if replicas.size() <= 1 {
+        return Ok(own);
+    }
+    let mut all = WordCounts::default();
+    for (rank, message) in gather(replicas, words_of(&own.to_bytes()))?.iter().enumerate() {
+        let words = WordCounts::from_bytes(&bytes_of(message)).ok_or_else(|| {
+            let problem = format!("disagree: rank {rank} sent something else than words");
+            TrainerError::Replicas { problem }
+        })?;
+        all = all.merge(words);
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! A corpus as running text, split into training and held-out parts.
 
 use crate::config::{HeldOut, LanguageModelEval};
+use crate::engine::RunOptions;
 use crate::metrics::progress::RunProgress;
 use crate::periodic_notes::PeriodicNotes;
 use crate::pretraining::tables::prepared_corpus;
 use crate::{Result, TrainerError};
-use cloze_data::{CorpusConfig, Documents, PrepareReport, PreparedCorpus, RunningText, SpecialPieces, Split};
+use cloze_data::{CorpusConfig, Documents, Preparation, PrepareReport, RunningText, SpecialPieces, Split};
 use cloze_evaluation::table::grouped;
 use cloze_tokenizer::Tokenizer;
 use std::path::Path;
@@ -36,12 +37,13 @@ impl TextSource<'_> {
     pub fn prepare(
         &self,
         tokenizer: &Tokenizer,
-        cache: &Path,
+        options: &RunOptions<'_>,
         progress: &mut dyn RunProgress,
     ) -> Result<TextParts> {
         let (corpus, report) = {
-            let notes = PeriodicNotes::new(progress);
-            PreparedCorpus::prepare_documents(self.corpus, Path::new(""), tokenizer, cache, &notes)?
+            let (notes, crew) = (PeriodicNotes::new(progress), options.crew());
+            let preparation = Preparation::new(self.corpus, Path::new(""), tokenizer, &options.cache);
+            preparation.tells(&notes).with(&crew).documents()?
         };
         let corpus = Arc::new(corpus);
         let fraction = self.eval.heldout_fraction;

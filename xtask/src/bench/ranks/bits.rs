@@ -28,7 +28,7 @@ const fn pretraining(name: &'static str, config: &'static str, sets: &'static [&
     Run { name, config, sets, rows: None }
 }
 
-const RUNS: [Run; 7] = [
+const RUNS: [Run; 8] = [
     pretraining(
         "BERT-mini, f32, clipping, average",
         "bert-mini-corpus",
@@ -45,6 +45,7 @@ const RUNS: [Run; 7] = [
         "bert-mini-corpus",
         &[STEPS, WARM, FEW, SMALL, "ranks.exchange=bf16"],
     ),
+    pretraining("AWD-LSTM", "ulmfit-mini-corpus", &[STEPS, WARM, "train.batch_size=16", CLIP]),
     pretraining("Transformer, Multi30k", "multi30k-transformer", &[STEPS, WARM, "eval.bleu_every=0", CLIP]),
     Run {
         name: "LoRA, SST-2",
@@ -71,7 +72,7 @@ const SMALL: &str = "train.batch_size=16";
 const CLIP: &str = "optimizer.clip_norm=0.1";
 const AVERAGE: &str = "average={ kind = \"ema\", decay = 0.9 }";
 
-pub fn run(args: &Rounds, program: &Path, place: &Path) -> Result<()> {
+pub fn run(args: &Rounds, program: &Path, mpich: Option<&Path>, place: &Path) -> Result<()> {
     let mut rows = Vec::new();
     for Run { name, config, sets, rows: labelled } in RUNS {
         if args.only.as_ref().is_some_and(|only| !name.contains(&**only)) {
@@ -101,9 +102,18 @@ pub fn run(args: &Rounds, program: &Path, place: &Path) -> Result<()> {
             let found = hash(command)?;
             row.push(if found == expected { "equal".into() } else { format!("**{found}**") });
         }
-        rows.push(<[String; RANKS + 2]>::try_from(row).expect("as many columns"));
+        row.push(match mpich {
+            None => "–".into(),
+            Some(program) => {
+                let mut command = Command::new("mpirun.mpich");
+                command.args(["-n", "4"]).arg(program);
+                let found = hash(command)?;
+                if found == expected { "equal".into() } else { format!("**{found}**") }
+            }
+        });
+        rows.push(<[String; RANKS + 3]>::try_from(row).expect("as many columns"));
     }
-    let header = ["weights' hash", "one process", "1 rank", "2 ranks", "3 ranks", "4 ranks"];
+    let header = ["weights' hash", "one process", "1 rank", "2 ranks", "3 ranks", "4 ranks", "4, MPICH"];
     let text = format!(
         "{}\n\nA few steps in {RANKS} shards, whole `cloze train` on the development data. {}.",
         report::table(header, rows),

@@ -1,7 +1,9 @@
 //! `cargo xtask bench ranks`: training by several processes. Its speed, its bits, and its way over networks.
 
 mod bits;
+mod cost;
 mod networks;
+mod sharing;
 mod speed;
 
 use std::ffi::OsString;
@@ -26,6 +28,9 @@ pub struct Args {
     /// A program that was built with MPI (default: built here).
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// A program that was built with MPICH (`MPICC=mpicc.mpich`, a target folder of its own): the table of bits then has a column for it.
+    #[arg(long, value_name = "FILE")]
+    mpich: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -34,6 +39,10 @@ enum Table {
     Speed,
     /// Whether the weights of 1 to 4 ranks are those of one process, for several models.
     Bits,
+    /// The optimiser's memory by four ranks, and many lines embedded by two.
+    Sharing,
+    /// A model of what a step costs, fitted to 1, 2 and 3 ranks and tried on 4, and what it says of many machines.
+    Cost,
     /// The speed and the bytes between two network namespaces of limited bandwidth, beside DDP. Needs root.
     Networks,
 }
@@ -47,10 +56,16 @@ pub fn run(args: &Args) -> Result<()> {
     fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
     let wanted = |table| args.table.is_none_or(|only| only == table);
     if wanted(Table::Bits) {
-        bits::run(&args.rounds, &program, &place)?;
+        bits::run(&args.rounds, &program, args.mpich.as_deref(), &place)?;
     }
     if wanted(Table::Speed) {
         speed::run(&args.rounds, &program, &place)?;
+    }
+    if wanted(Table::Sharing) {
+        sharing::run(&args.rounds, &program, &place)?;
+    }
+    if wanted(Table::Cost) {
+        cost::run(&args.rounds, &program, &place)?;
     }
     if wanted(Table::Networks) {
         networks::run(&args.rounds, &program, &place)?;
@@ -89,13 +104,17 @@ struct Training<'a> {
 impl Training<'_> {
     /// Runs it with a command that ends with the program.
     fn run(&self, command: &mut Command) -> Result<()> {
+        measure::output(self.command(command)?).map(drop)
+    }
+
+    /// Completes a command that ends with the program.
+    fn command<'a>(&self, command: &'a mut Command) -> Result<&'a mut Command> {
         if self.out.exists() {
             fs::remove_dir_all(self.out)?;
         }
         let config = format!("configs/{}.toml", self.config);
         command.current_dir(step::root()).args(["train", &config, "--out"]).arg(self.out);
-        command.args(self.sets.iter().flat_map(|set| ["--set", *set]));
-        measure::output(command).map(drop)
+        Ok(command.args(self.sets.iter().flat_map(|set| ["--set", *set])))
     }
 }
 
@@ -112,6 +131,17 @@ fn tokens_per_second(out: &Path) -> Result<f64> {
 fn weights(out: &Path) -> Result<Vec<u8>> {
     let path = out.join("model/model.safetensors");
     fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The number of parameters in a file of weights.
+fn n_parameters(file: &[u8]) -> Result<u64> {
+    let (length, rest) = file.split_first_chunk::<8>().context("no weights")?;
+    let header = rest.get(..u64::from_le_bytes(*length) as usize).context("no weights")?;
+    let tensors: serde_json::Map<String, Value> = serde_json::from_slice(header)?;
+    let elements = |tensor: &Value| -> u64 {
+        tensor["shape"].as_array().map_or(0, |shape| shape.iter().filter_map(Value::as_u64).product())
+    };
+    Ok(tensors.iter().filter(|(name, _)| *name != "__metadata__").map(|(_, tensor)| elements(tensor)).sum())
 }
 
 /// The peer's two processes, or this one's share of them, as `torchrun` is told.

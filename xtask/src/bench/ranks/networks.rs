@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::super::measure::{self, Measured, Rounds, median};
 use super::super::report;
-use super::{Training, distributed, launcher, tokens_per_second, weights};
+use super::{Training, distributed, launcher, n_parameters, tokens_per_second, weights};
 
 /// The namespaces, their ends of the link, and their addresses.
 const ENDS: [[&str; 3]; 2] = [["cloze-a", "cloze-va", "10.77.0.1"], ["cloze-b", "cloze-vb", "10.77.0.2"]];
@@ -233,17 +233,4 @@ fn peer(python: &OsString) -> Result<f64> {
     let first = Measured::from(&mut run(0));
     let _ = second.wait();
     Ok(first?.per_s)
-}
-
-/// The number of parameters in a file of weights.
-fn n_parameters(file: &[u8]) -> Result<u64> {
-    let (length, rest) = file.split_first_chunk::<8>().context("no weights")?;
-    let header = rest.get(..u64::from_le_bytes(*length) as usize).context("no weights")?;
-    let tensors: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(header)?;
-    let elements = |tensor: &serde_json::Value| -> u64 {
-        tensor["shape"]
-            .as_array()
-            .map_or(0, |shape| shape.iter().filter_map(serde_json::Value::as_u64).product())
-    };
-    Ok(tensors.iter().filter(|(name, _)| *name != "__metadata__").map(|(_, tensor)| elements(tensor)).sum())
 }
