@@ -67,6 +67,19 @@ pub enum TrainerError {
         key: String,
     },
 
+    /// Several missing config keys without a default.
+    #[error("{place}: missing keys, which have no default: {keys}")]
+    MissingKeys {
+        /// The config file.
+        place: Place,
+        /// The keys, by section.
+        keys: String,
+    },
+
+    /// Several unknown or missing config keys.
+    #[error("{}", on_one_line(_0))]
+    Mistakes(Vec<TrainerError>),
+
     /// A config value of the wrong type, out of range, or inconsistent with another one.
     #[error("{place}: `{key}` is {found}; expected {expected}")]
     BadValue {
@@ -453,6 +466,8 @@ impl TrainerError {
             | Self::ParamGroup { .. }
             | Self::UnknownKey { .. }
             | Self::MissingKey { .. }
+            | Self::MissingKeys { .. }
+            | Self::Mistakes(_)
             | Self::BadValue { .. }
             | Self::Setting { .. }
             | Self::Memory { .. }
@@ -476,6 +491,24 @@ impl TrainerError {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+/// Most mistakes in one message: a file of another kind has many.
+const MOST_MISTAKES: usize = 8;
+
+/// Mistakes, one after the other.
+fn on_one_line(mistakes: &[TrainerError]) -> String {
+    let mut line = String::new();
+    for mistake in mistakes.iter().take(MOST_MISTAKES) {
+        if !line.is_empty() {
+            line += if line.ends_with('?') { " Also " } else { "; also " };
+        }
+        line += &mistake.to_string();
+    }
+    match mistakes.len().saturating_sub(MOST_MISTAKES) {
+        0 => line,
+        more => format!("{line}; and {more} more mistakes"),
     }
 }
 

@@ -4,13 +4,13 @@ use super::layered::{self, ConfigFile};
 use super::layers::Node;
 use super::sections::RunSection;
 use super::strict::{Fault, FromNode, Source};
-use super::validate::{self, Check, Complaint};
+use super::validate::{self, Check};
 use crate::engine::schedule::Schedule;
 use crate::engine::{
     Averaging, Cadence, CheckpointSection, Export, LogSection, NonFinite, OptimizerSection, Precision,
     RanksSection, RunSettings,
 };
-use crate::{Result, TrainerError};
+use crate::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ops::{Deref, DerefMut};
@@ -80,11 +80,7 @@ impl Common {
     /// # Errors
     /// [`TrainerError::Setting`] for the first invalid one.
     pub fn validate(&self, steps: u64) -> Result<()> {
-        self.check(steps).map_err(|Complaint { key, found, expected }| TrainerError::Setting {
-            key,
-            found,
-            expected,
-        })
+        Ok(self.check(steps)?)
     }
 
     /// Same as [`validate`](Self::validate).

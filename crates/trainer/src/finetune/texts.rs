@@ -3,7 +3,7 @@
 use super::config::Tuning;
 use super::cross_encoder;
 use super::evaluate::in_batches;
-use super::kind::{RecurrentTask, TaskKind};
+use super::kind::{DataSize, RecurrentTask, TaskKind};
 use super::reading::{TaskData, draw_shots};
 use super::saved_model::{OpenedModel, SavedModel};
 use super::section::{TaskSection, ValueLoss, check_loss};
@@ -362,6 +362,12 @@ impl TaskKind for TextKind<'_> {
         }
         let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
         run.train(&task, data, &tokenizer, progress)
+    }
+
+    fn size(&self, data: &LabelledSource) -> Result<Option<DataSize>> {
+        let (task, examples, _) = TextTask::read(self.0, data)?;
+        let classes = task.labels.filter(|_| self.has_classes()).map(|labels| labels.len());
+        Ok(Some(DataSize { classes, ..DataSize::of_rows(examples.len()) }))
     }
 
     fn has_classes(&self) -> bool {

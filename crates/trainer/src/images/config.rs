@@ -3,7 +3,7 @@
 use super::start;
 use crate::Result;
 use crate::config::validate::{
-    Check, Complaint, at_least, averaging, below_one, ensure, final_fraction, optimizer, positive, share,
+    Check, Complaint, at_least, averaging, below_one, ensure, optimizer, positive, schedule_of_epochs, share,
 };
 use crate::config::{Common, ConfigFile, NonFinite, Precision, Run, layered};
 use crate::engine::origin::{Input, model_files};
@@ -646,7 +646,7 @@ pub(crate) fn check_steps(is_measured: bool, train: &ImageTrain, eval: &ImageEva
         ensure(is_measured, "eval.patience", patience, "it to be absent: there is no `data.dev`")?;
     }
     optimizer(&common.optimizer)?;
-    final_fraction(&common.schedule)?;
+    schedule_of_epochs(&common.schedule)?;
     averaging(common.average.as_ref(), is_measured)
 }
 
