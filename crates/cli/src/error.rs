@@ -15,7 +15,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// A device whose backend this build lacks.
-    #[error("device `{device}` is not in this build: add the feature `{feature}` to the dependency `cloze` in Cargo.toml")]
+    #[error(
+        "device `{device}` is not in this build: add the feature `{feature}` to the dependency `cloze` in Cargo.toml"
+    )]
     NotBuiltIn {
         /// The device.
         device: DeviceName,
@@ -33,7 +35,9 @@ pub enum Error {
     },
 
     /// A build without any backend.
-    #[error("this build has no device: add a backend's feature, such as `flex`, to the dependency `cloze` in Cargo.toml")]
+    #[error(
+        "this build has no device: add a backend's feature, such as `flex`, to the dependency `cloze` in Cargo.toml"
+    )]
     NoDevice,
 
     /// A folder that does not exist.

@@ -67,7 +67,9 @@ pub(super) fn all<T: FromNode>(
     }
     // A section with missing keys is named with them.
     let sections = missing.clone();
-    missing.retain(|key| !sections.iter().any(|other| other.strip_prefix(&**key).is_some_and(|rest| rest.starts_with('.'))));
+    missing.retain(|key| {
+        !sections.iter().any(|other| other.strip_prefix(&**key).is_some_and(|rest| rest.starts_with('.')))
+    });
     // A misspelt key is told once.
     missing.retain(|key| !unknown.iter().any(|error| suggests(error, key)));
     let missing = match &missing[..] {

@@ -5,12 +5,12 @@ use super::layers::Node;
 use super::sections::RunSection;
 use super::strict::{Fault, FromNode, Source};
 use super::validate::{self, Check};
+use crate::Result;
 use crate::engine::schedule::Schedule;
 use crate::engine::{
     Averaging, Cadence, CheckpointSection, Export, LogSection, NonFinite, OptimizerSection, Precision,
     RanksSection, RunSettings,
 };
-use crate::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ops::{Deref, DerefMut};

@@ -112,7 +112,10 @@ fn a_file_is_completed_from_defaults_and_preset() {
     let model = new(&config);
     assert_eq!((model.n_layers, model.d_model, model.n_heads, model.d_ff), (2, 128, 2, 512));
     assert_eq!((model.hidden_dropout, model.attention_dropout), (0.0, 0.1));
-    assert_eq!(config.common.schedule, Schedule::Linear { warmup_steps: 10, warmup_fraction: None, final_fraction: 0.1 });
+    assert_eq!(
+        config.common.schedule,
+        Schedule::Linear { warmup_steps: 10, warmup_fraction: None, final_fraction: 0.1 }
+    );
     assert_eq!(config.common.optimizer.beta2, 0.999);
     assert_eq!(config.common.checkpoint, CheckpointSection::default());
 }
@@ -390,7 +393,10 @@ fn lists_and_tables_are_values_too() {
 #[test]
 fn a_table_merges_while_its_kind_stays_and_is_replaced_when_it_changes() {
     let same = resolved(&["schedule.kind=linear", "schedule.final_fraction=0.5"]);
-    assert_eq!(same.common.schedule, Schedule::Linear { warmup_steps: 10, warmup_fraction: None, final_fraction: 0.5 });
+    assert_eq!(
+        same.common.schedule,
+        Schedule::Linear { warmup_steps: 10, warmup_fraction: None, final_fraction: 0.5 }
+    );
 
     // Without replacement `final_fraction` would be left over, and an error.
     let changed = resolved(&["schedule.kind=constant"]);
@@ -422,9 +428,16 @@ fn noam_is_the_inverse_square_root() {
     // A warm-up of another form replaces the file's.
     let fraction = Schedule::Linear { warmup_steps: 0, warmup_fraction: Some(0.2), final_fraction: 0.1 };
     let of_fraction = resolved(&["schedule.warmup_fraction=0.2"]);
-    assert_eq!((of_fraction.common.schedule.warmup_steps(100), &of_fraction.common.schedule), (20, &fraction));
-    let both = resolve(FILE, &["schedule.warmup_fraction=0.2", "schedule.warmup_steps=5"]).unwrap_err().to_string();
-    assert!(both.contains("expected none with `schedule.warmup_steps`, which is 5: remove one of them"), "{both}");
+    assert_eq!(
+        (of_fraction.common.schedule.warmup_steps(100), &of_fraction.common.schedule),
+        (20, &fraction)
+    );
+    let both =
+        resolve(FILE, &["schedule.warmup_fraction=0.2", "schedule.warmup_steps=5"]).unwrap_err().to_string();
+    assert!(
+        both.contains("expected none with `schedule.warmup_steps`, which is 5: remove one of them"),
+        "{both}"
+    );
     let schedule = resolved(&["schedule.kind=noam", "schedule.warmup_steps=10"]).common.schedule;
     assert_eq!(schedule, Schedule::InverseSqrt { warmup_steps: 10, warmup_fraction: None });
 }

@@ -144,7 +144,9 @@ impl Schedule {
             | Self::Constant { warmup_steps, warmup_fraction }
             | Self::InverseSqrt { warmup_steps, warmup_fraction }
             | Self::Trapezoidal { warmup_steps, warmup_fraction, .. }
-            | Self::SlantedTriangular { warmup_steps, warmup_fraction, .. } => (warmup_steps, warmup_fraction),
+            | Self::SlantedTriangular { warmup_steps, warmup_fraction, .. } => {
+                (warmup_steps, warmup_fraction)
+            }
         }
     }
 
@@ -254,7 +256,9 @@ mod tests {
             warmup_fraction,
             final_fraction: 0.1,
         };
-        for (fraction, steps, warmup) in [(0.1, 50, 5), (0.07, 100, 7), (0.25, 9, 2), (1.0, 8, 8), (0.1, 3, 0)] {
+        for (fraction, steps, warmup) in
+            [(0.1, 50, 5), (0.07, 100, 7), (0.25, 9, 2), (1.0, 8, 8), (0.1, 3, 0)]
+        {
             let [by_fraction, by_steps] = [of(0, Some(fraction)), of(warmup, None)];
             assert_eq!(by_fraction.warmup_steps(steps), warmup);
             for step in 1..=steps + 1 {

@@ -174,8 +174,8 @@ impl TaskKind for AnswerKind<'_> {
     }
 
     fn size(&self, data: &LabelledSource) -> Result<Option<DataSize>> {
-        let (_, examples, _) = AnswerTask::read(self.0, data)?;
-        Ok(Some(DataSize::of_rows(examples.len())))
+        let loaded = questions(data, Path::new(""), true)?;
+        Ok(Some(DataSize::of_rows(loaded.examples.len())))
     }
 
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {

@@ -114,7 +114,8 @@ pub fn choose_absent<E: From<TrainerError>>(
 
 /// The examples that training sees.
 fn training_examples(config: &FineTuneConfig, size: DataSize) -> usize {
-    let held = config.data.dev_fraction.map_or(0, |share| ((share * size.rows as f64).round() as usize).max(1));
+    let held =
+        config.data.dev_fraction.map_or(0, |share| ((share * size.rows as f64).round() as usize).max(1));
     let kept = size.rows.saturating_sub(held);
     match (config.data.shots, size.classes) {
         (Some(shots), Some(classes)) => kept.min(shots.saturating_mul(classes)),
@@ -240,7 +241,9 @@ mod tests {
 
     fn choose(folder: &Path, more: &str, sets: &[&str]) -> Option<Choice> {
         let data = folder.join("data.csv");
-        let text = format!("task.kind = \"classification\"\nmodel.path = \"m\"\ndata.train.files = [{data:?}]\n{more}");
+        let text = format!(
+            "task.kind = \"classification\"\nmodel.path = \"m\"\ndata.train.files = [{data:?}]\n{more}"
+        );
         let file = ConfigFile::parse(&text, "run", &Place::file(Path::new("run.toml"))).unwrap();
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
         let found = |path: &Path| {
@@ -270,11 +273,14 @@ mod tests {
         let more = "train.epochs = 4\nschedule.warmup_steps = 7\n";
         let sets = ["optimizer.lr=1e-3", "train.accumulate=4"];
         let choice = choose(world.path(), more, &sets).unwrap();
-        assert!(choice.told.unwrap().starts_with("chosen for 700 training examples: batches of 4, linear decay;"));
+        assert!(
+            choice.told.unwrap().starts_with("chosen for 700 training examples: batches of 4, linear decay;")
+        );
         let config = <FineTuneRun>::read(&choice.file, &sets.map(str::to_owned)).unwrap();
         assert_eq!((config.train.epochs, config.train.batch_size, config.common.optimizer.lr), (4, 4, 1e-3));
         assert_eq!(config.common.schedule.warmup_steps(100), 7);
-        let all = "train = { epochs = 1, batch_size = 2 }\noptimizer.lr = 1.0\nschedule.kind = \"constant\"\n";
+        let all =
+            "train = { epochs = 1, batch_size = 2 }\noptimizer.lr = 1.0\nschedule.kind = \"constant\"\n";
         assert!(choose(world.path(), all, &[]).is_none());
         let shots = choose(world.path(), "data.shots = 8\n", &[]).unwrap().told.unwrap();
         assert!(shots.starts_with("chosen for 16 training examples"), "{shots}");

@@ -73,8 +73,8 @@ impl TaskKind for ChoiceKind {
     }
 
     fn size(&self, data: &LabelledSource) -> Result<Option<DataSize>> {
-        let (examples, _) = ChoiceTask.read(data)?;
-        Ok(Some(DataSize::of_rows(examples.len())))
+        let loaded = choices(data, Path::new(""), true)?;
+        Ok(Some(DataSize::of_rows(loaded.examples.len())))
     }
 
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {

@@ -491,7 +491,8 @@ fn introduce<T: Task>(
     if let Some(classes) = Classes::new(of_classes) {
         classes.tell(config.data.shots, progress);
     }
-    let cut: usize = splits.into_iter().filter_map(|(_, split)| split).map(|split| n_cut(&split.features)).sum();
+    let cut: usize =
+        splits.into_iter().filter_map(|(_, split)| split).map(|split| n_cut(&split.features)).sum();
     if cut > 0 {
         let (cut, max_len) = (table::grouped(cut as u64), config.data.max_len);
         progress.note(&format!("examples with more than {max_len} tokens, which were cut: {cut}"));

@@ -427,8 +427,9 @@ impl TaskKind for TagKind<'_> {
     }
 
     fn size(&self, data: &LabelledSource) -> Result<Option<DataSize>> {
-        let (_, examples, _) = TagTask::read(self.0, data)?;
-        Ok(Some(DataSize::of_rows(examples.len())))
+        let expected = EntityTags { names: &self.0.tag_names, scheme: self.0.scheme, labels: None };
+        let loaded = entity_sentences(data, Path::new(""), expected)?;
+        Ok(Some(DataSize::of_rows(loaded.examples.len())))
     }
 
     fn recurrent(&self) -> Option<RecurrentTask<'_>> {

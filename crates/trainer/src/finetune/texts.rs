@@ -365,9 +365,17 @@ impl TaskKind for TextKind<'_> {
     }
 
     fn size(&self, data: &LabelledSource) -> Result<Option<DataSize>> {
-        let (task, examples, _) = TextTask::read(self.0, data)?;
-        let classes = task.labels.filter(|_| self.has_classes()).map(|labels| labels.len());
-        Ok(Some(DataSize { classes, ..DataSize::of_rows(examples.len()) }))
+        let of = |labels| texts(data, Path::new(""), labels);
+        let (loaded, set) = match self.0 {
+            TaskSection::Regression { .. } => of(Labels::Values),
+            TaskSection::MultiLabel { labels, .. } => of(Labels::Several(given(labels)?.as_ref())),
+            TaskSection::Classification { labels, .. } => {
+                of(given(labels)?.as_ref().map_or(Labels::Found, Labels::Of))
+            }
+            _ => return Ok(None),
+        }?;
+        let classes = set.filter(|_| self.has_classes()).map(|labels| labels.len());
+        Ok(Some(DataSize { classes, ..DataSize::of_rows(loaded.examples.len()) }))
     }
 
     fn has_classes(&self) -> bool {

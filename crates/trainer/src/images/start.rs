@@ -319,7 +319,8 @@ fn introduce(
         .filter(|(_, value)| !value.is_empty()),
     ));
     let of = [("train", Some(&*splits.train)), ("dev", splits.dev.as_ref()), ("test", splits.test.as_ref())];
-    let counts = of.into_iter().filter_map(|(split, data)| Some((split, class_counts(data?, &splits.labels))));
+    let counts =
+        of.into_iter().filter_map(|(split, data)| Some((split, class_counts(data?, &splits.labels))));
     if let Some(classes) = Classes::new(counts.collect()) {
         classes.tell(config.data.shots, progress);
     }

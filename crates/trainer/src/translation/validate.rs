@@ -1,9 +1,7 @@
 //! Validates translation config values beyond their types.
 
 use super::config::{TranslationConfig, TranslationRun, VocabularySection};
-use crate::config::validate::{
-    Check, at_least, averaging, below_one, ensure, optimizer, schedule, within,
-};
+use crate::config::validate::{Check, at_least, averaging, below_one, ensure, optimizer, schedule, within};
 
 /// The evaluation metrics.
 pub(super) const METRICS: [&str; 4] = ["loss", "perplexity", "token_accuracy", "bleu"];

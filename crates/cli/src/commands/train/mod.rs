@@ -108,7 +108,11 @@ pub fn run(args: &Args) -> Result<()> {
     let device = args.run.device.open()?;
     let stop = stop::on_ctrl_c()?;
     let memory = memory::of(&device);
-    let options = RunOptions::new(device, args.run.folder(plan.name())).cache(CACHE).resume(args.resume).memory(memory).stop(&stop);
+    let options = RunOptions::new(device, args.run.folder(plan.name()))
+        .cache(CACHE)
+        .resume(args.resume)
+        .memory(memory)
+        .stop(&stop);
     #[cfg(feature = "mpi")]
     if let Some(ranks) = crate::ranks::all() {
         return together::run(args, &plan, options, ranks);

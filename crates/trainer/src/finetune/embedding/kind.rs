@@ -100,7 +100,7 @@ impl TaskKind for EmbeddingKind<'_> {
     fn size(&self, data: &LabelledSource) -> Result<Option<DataSize>> {
         let loss = &self.0.loss;
         let examples = match loss {
-            LossSection::Softmax {} => read_classes(data)?.0.0,
+            LossSection::Softmax {} => classified_sentences(data, Path::new(""))?.0.examples,
             _ => sentences(data, Path::new(""))?.examples,
         };
         let compares = loss.is_contrastive() || loss.orders_examples();
