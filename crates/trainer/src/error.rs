@@ -487,6 +487,28 @@ impl TrainerError {
         }
     }
 
+    /// An error of the rows of `[data.train]`, which names its keys.
+    pub(crate) fn of_training_data(self) -> Self {
+        let told = |path, line, problem| Self::Data(DataError::LabelledFile { path, line, problem });
+        match self {
+            Self::Data(DataError::BadRow { path, line, problem }) => told(
+                path,
+                line,
+                format!("{problem}; correct it, or set `data.train.on_bad_row = \"skip\"` to skip such rows"),
+            ),
+            Self::Data(DataError::ManySkipped { path, line, problem, skipped, share }) => told(
+                path,
+                line,
+                format!(
+                    "{problem}; {skipped} cannot be used, and at most {:.1} % may be skipped: correct them, or raise \
+                     `data.train.max_skipped`",
+                    100.0 * share
+                ),
+            ),
+            error => error,
+        }
+    }
+
     /// A [`TrainerError::Io`] for `path`, as a closure for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();

@@ -112,6 +112,29 @@ fn six_lines_are_a_config() {
 }
 
 #[test]
+fn data_that_cannot_be_used_names_the_keys_of_the_config() {
+    let (_model, model) = encoder();
+    let folder = tempfile::tempdir().unwrap();
+    let [config, data, out] = ["run.toml", "rows.csv", "out"].map(|name| path(folder.path(), name));
+    fs::write(&data, "text,label\na,yes\nb,\nc,no\nd,\ne,\n").unwrap();
+    let text = format!(
+        "task.kind = \"classification\"\nmodel.path = {model:?}\ndata.train.files = [{data:?}]\ndata.max_len = 20\n"
+    );
+    let line = |more: &str| {
+        fs::write(&config, format!("{text}{more}")).unwrap();
+        run(&["train", &config, "--out", &out], b"").error_line(1).to_owned()
+    };
+    let bad = line("");
+    assert!(bad.contains("rows.csv:3: column `label` (`data.train.columns.label`): empty"), "{bad}");
+    assert!(
+        bad.ends_with("correct it, or set `data.train.on_bad_row = \"skip\"` to skip such rows"),
+        "{bad}"
+    );
+    let many = line("data.train.on_bad_row = \"skip\"\n");
+    assert!(many.contains("3 of 5 rows (3 × ") && many.ends_with("raise `data.train.max_skipped`"), "{many}");
+}
+
+#[test]
 fn all_keys_that_are_missing_or_unknown_are_told_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let config = path(folder.path(), "bad.toml");

@@ -98,7 +98,8 @@ pub fn choose_absent<E: From<TrainerError>>(
     };
     let folder = folder(&config.model.path)?;
     let config: &FineTuneConfig = &config;
-    let Some(size) = config.task.kind().size(&config.data.train)? else { return Ok(None) };
+    let size = config.task.kind().size(&config.data.train).map_err(TrainerError::of_training_data)?;
+    let Some(size) = size else { return Ok(None) };
     let examples = training_examples(config, size);
     let mut chosen = BySize::of(examples, width(&folder)?);
     if size.compares {
