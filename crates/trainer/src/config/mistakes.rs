@@ -178,9 +178,11 @@ fn dotted(table: &[String], key: &str) -> String {
     table.iter().map(String::as_str).chain([key]).collect::<Vec<_>>().join(".")
 }
 
-/// Whether an error suggests a key.
+/// Whether an error suggests a key, or a section that it is in.
 fn suggests(error: &TrainerError, key: &str) -> bool {
-    matches!(error, TrainerError::UnknownKey { hint, .. } if hint.contains(&format!("did you mean `{key}`?")))
+    let TrainerError::UnknownKey { hint, .. } = error else { return false };
+    let ends = key.match_indices('.').map(|(end, _)| end).chain([key.len()]);
+    ends.into_iter().any(|end| hint.contains(&format!("did you mean `{}`?", &key[..end])))
 }
 
 /// `` `steps` and `batch_size` in `[train]`, `lr` in `[optimizer]` ``: in the order in which they were found.

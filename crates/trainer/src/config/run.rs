@@ -55,7 +55,8 @@ pub struct Common {
     pub run: RunSection,
     /// `[optimizer]`: the update rule.
     pub optimizer: OptimizerSection,
-    /// `[schedule]`: the learning rate over the steps.
+    /// `[schedule]`: the learning rate over the steps. For fine-tuning a checkpoint, `cloze train` takes a linear one with a
+    /// warm-up over a tenth of the steps if it is absent.
     pub schedule: Schedule,
     /// `[average]`: weight averaging for the result. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

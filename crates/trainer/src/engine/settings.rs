@@ -312,7 +312,8 @@ pub struct OptimizerSection {
     /// The update rule. Default `"adamw"`.
     #[serde(default)]
     pub algorithm: Algorithm,
-    /// Peak learning rate; `[schedule]` sets the rate relative to it.
+    /// Peak learning rate; `[schedule]` sets the rate relative to it. For fine-tuning a checkpoint, `cloze train` chooses
+    /// it by the number of training examples and the checkpoint's width if it is absent.
     pub lr: f64,
     /// Decay of the first moment. Default 0.9.
     #[serde(default = "defaults::beta1")]
