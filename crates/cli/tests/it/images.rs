@@ -372,5 +372,12 @@ fn bad_training_images_are_an_error_or_counted() {
     assert!(!refused.status.success() && error.contains("bad.png"), "{error}");
     let skipped = done(train(&["data.on_bad_image=skip"]));
     let told = String::from_utf8_lossy(&skipped.stderr).into_owned();
-    assert!(told.contains("train: skipped 1") && told.contains("green, red"), "{told}");
+    assert!(told.contains("train: skipped 1"), "{told}");
+    // The classes, before training.
+    for class in ["green", "red"] {
+        let row = told.lines().find(|line| line.starts_with(&format!("│ {class} "))).unwrap();
+        assert!(row.contains(" 4 "), "{told}");
+    }
+    let rare = "classes with fewer than 5 training examples, of which to expect little: `green` (4), `red` (4)";
+    assert!(told.contains(rare), "{told}");
 }
