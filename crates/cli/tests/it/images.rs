@@ -378,6 +378,7 @@ fn bad_training_images_are_an_error_or_counted() {
         let row = told.lines().find(|line| line.starts_with(&format!("│ {class} "))).unwrap();
         assert!(row.contains(" 4 "), "{told}");
     }
-    let rare = "classes with fewer than 5 training examples, of which to expect little: `green` (4), `red` (4)";
+    let rare =
+        "classes with fewer than 5 training examples, of which to expect little: `green` (4), `red` (4)";
     assert!(told.contains(rare), "{told}");
 }

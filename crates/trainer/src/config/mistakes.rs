@@ -56,8 +56,10 @@ pub(super) fn all<T: FromNode>(
         match T::from_node(&mending.root) {
             Err(next) => fault = next,
             Ok(mut config) => {
+                // What a kind needs that nobody has chosen is not missing.
                 if let Err(complaint) = finish(&mut config)
                     && complaint.found == MISSING
+                    && mending.guessed.is_empty()
                 {
                     missing.push(complaint.key);
                 }
@@ -106,6 +108,9 @@ impl Mending {
 
     /// Tries stand-ins for one key; `missed` is where serde has missed it.
     fn takes<T: FromNode>(&mut self, table: &[String], name: &str, missed: &[String]) -> bool {
+        if self.root.table_at(table).is_none_or(|entries| entries.contains_key(name)) {
+            return false;
+        }
         let place = self.root.place.clone();
         let scalar = |value: toml::Value| Node::scalar(value, place.clone());
         // An empty list would be taken for a table without a `kind`.
@@ -149,6 +154,8 @@ impl Mending {
             // serde still misses it.
             What::MissingKey(other) => *other != name || path != missed,
             What::UnknownKey { name: other, .. } => other != name || path != table,
+            // A bad `kind` is located at its table.
+            _ if name == TAG => !path.starts_with(table),
             _ => !path.starts_with(&[table, &[name.to_owned()]].concat()),
         };
         if is_taken { Taken::Yes } else { Taken::No }

@@ -190,6 +190,12 @@ kind = "linear"
             error(FILE, &["model.layer_decay=1.5"]),
             "--set model.layer_decay=1.5: `model.layer_decay` is 1.5; expected a number above 0, at most 1"
         );
+        // Within a table of a kind, too; and what only some configs need.
+        let loss = error(&FILE.replace("classification", "embedding"), &[]);
+        assert!(loss.ends_with(":1: missing key `task.loss.kind`, which has no default"), "{loss}");
+        let several = error(&FILE.replace("path = \"model\"", "").replace("lr = 5e-5", ""), &[]);
+        let told = ": missing keys, which have no default: `lr` in `[optimizer]`, `path` in `[model]`";
+        assert!(several.ends_with(told), "{several}");
         let answers = FILE.replace("classification", "answers");
         assert_eq!(load(&answers, &[]).unwrap().data.max_len, 384);
         assert_eq!(
