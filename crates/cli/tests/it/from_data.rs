@@ -86,6 +86,10 @@ fn six_lines_are_a_config() {
     let again = run(&["train", &config, "--out", &out, "--resume"], b"");
     assert!(again.err.contains("chosen for 48 training examples"), "{}", again.err);
     again.done();
+    // What evaluates does not train.
+    let model = path(folder.path(), "out/model");
+    let measured = run(&["eval", "--model", &model, &config], b"").done();
+    assert!(measured.contains("accuracy"), "{measured}");
     let more = ["--set", "train.epochs=1", "--set", "schedule.warmup_steps=2"];
     let ran = run(&[&["train", &config, "--out", &other][..], &more].concat(), b"");
     assert!(

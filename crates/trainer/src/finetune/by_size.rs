@@ -92,7 +92,7 @@ pub fn choose_absent<E: From<TrainerError>>(
 ) -> std::result::Result<Option<Choice>, E> {
     let Some(absent) = Absent::of(file, sets) else { return Ok(None) };
     // Values that any config can have show whether the rest of it is right.
-    let provisional = absent.filled(file, BySize::of(1_000, WIDTH), &Place::file(Path::new("")))?;
+    let provisional = absent.provisional(file)?;
     let Ok(config) = FineTuneRun::read(&provisional, sets) else {
         return Ok(Some(Choice { file: provisional, told: None }));
     };
@@ -111,6 +111,18 @@ pub fn choose_absent<E: From<TrainerError>>(
     chosen.batch_size = chosen.batch_size.div_ceil(config.train.accumulate.max(1));
     let place = Place::file(Path::new(&format!("chosen for {} training examples", grouped(examples as u64))));
     Ok(Some(Choice { told: Some(absent.tell(chosen, examples)), file: absent.filled(file, chosen, &place)? }))
+}
+
+/// Reads a fine-tuning config for something else than training, such as an evaluation: keys that
+/// [`choose_absent`] would choose have some value, and no data is read.
+///
+/// # Errors
+/// Those of reading a config.
+pub fn read_without_training(file: &ConfigFile, sets: &[String]) -> Result<FineTuneConfig> {
+    match Absent::of(file, sets) {
+        Some(absent) => FineTuneRun::read(&absent.provisional(file)?, sets),
+        None => FineTuneRun::read(file, sets),
+    }
 }
 
 /// The examples that training sees.
@@ -165,6 +177,11 @@ impl Absent {
             warmup: schedule && absent("schedule.warmup_steps") && absent("schedule.warmup_fraction"),
         };
         (absent.epochs || absent.batch_size || absent.lr || absent.schedule).then_some(absent)
+    }
+
+    /// The config with values of these keys that any config can have.
+    fn provisional(self, file: &ConfigFile) -> Result<ConfigFile> {
+        self.filled(file, BySize::of(1_000, WIDTH), &Place::file(Path::new("no data")))
     }
 
     /// The config with these keys below its own.

@@ -40,7 +40,7 @@ mod validate;
 
 pub use crate::engine::Advance;
 pub use answers::{AnswerTask, SpanScores};
-pub use by_size::{BySize, Choice, choose_absent};
+pub use by_size::{BySize, Choice, choose_absent, read_without_training};
 pub use choices::ChoiceTask;
 pub use config::{
     DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneRun, FineTuneTrain, Tuning,
