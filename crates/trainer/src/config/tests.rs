@@ -614,12 +614,19 @@ fn missing_keys_name_the_table_that_lacks_them() {
     for (from, to, message) in cases {
         assert_eq!(error_of(from, to), message);
     }
-    assert_eq!(
-        resolve("", &[]).unwrap_err().to_string(),
-        "run.toml: missing keys, which have no default: `files` in `[corpus]`, `kind` in `[tokenizer]`, `seq_len` in \
-         `[examples]`, `n_layers`, `d_model`, `n_heads` and `d_ff` in `[model]`, `steps` and `batch_size` in `[train]`, `lr` in \
-         `[optimizer]`, `kind` in `[schedule]`"
-    );
+    let nothing = resolve("", &[]).unwrap_err().to_string();
+    assert!(nothing.starts_with("run.toml: missing keys, which have no default: "), "{nothing}");
+    for part in [
+        "`[corpus]`",
+        "`kind` in `[tokenizer]`",
+        "`seq_len` in `[examples]`",
+        "`n_layers`, `d_model`, `n_heads` and `d_ff` in `[model]`",
+        "`steps` and `batch_size` in `[train]`",
+        "`lr` in `[optimizer]`",
+        "`kind` in `[schedule]`",
+    ] {
+        assert!(nothing.contains(part), "{part}: {nothing}");
+    }
     assert_eq!(
         error_of_set("schedule.kind=noam"),
         "--set schedule.kind=noam: `schedule.warmup_steps` is 0; expected a whole number of 1 or more, or \
