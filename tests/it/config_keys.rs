@@ -262,6 +262,8 @@ fn keys(title: &str, sets: &[&str], unknown: &str) -> BTreeSet<String> {
     };
     let error = error.unwrap_or_else(|| panic!("{unknown} is taken")).to_string();
     let (_, known) = error.split_once("; expected one of ").unwrap_or_else(|| panic!("{error}"));
+    // Keys that are missing too.
+    let known = known.split("; also ").next().unwrap_or_default();
     known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 

@@ -375,8 +375,7 @@ mod tests {
         assert!(error.is_wrong_usage());
         assert_eq!(
             error.to_string(),
-            "device `wgpu:1` is not in this build: add it with \
-             `cargo build --release -p cloze --features wgpu`"
+            "device `wgpu:1` is not in this build: add the feature `wgpu` to the dependency `cloze` in Cargo.toml"
         );
     }
 }

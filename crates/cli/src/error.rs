@@ -16,7 +16,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// A device whose backend this build lacks.
     #[error(
-        "device `{device}` is not in this build: add it with `cargo build --release -p cloze --features {feature}`"
+        "device `{device}` is not in this build: add the feature `{feature}` to the dependency `cloze` in Cargo.toml"
     )]
     NotBuiltIn {
         /// The device.
@@ -35,7 +35,9 @@ pub enum Error {
     },
 
     /// A build without any backend.
-    #[error("this build has no device: add one with `cargo build --release -p cloze --features flex`")]
+    #[error(
+        "this build has no device: add a backend's feature, such as `flex`, to the dependency `cloze` in Cargo.toml"
+    )]
     NoDevice,
 
     /// A folder that does not exist.

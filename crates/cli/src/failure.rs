@@ -182,7 +182,9 @@ fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
         // Some messages span lines (a TOML parser's picture of the place), some repeat their cause.
-        let message = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        let of_build = cause.downcast_ref().and_then(for_the_program);
+        let message = of_build.unwrap_or_else(|| cause.to_string());
+        let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         if line.ends_with(&message) {
             continue;
         }
@@ -192,6 +194,19 @@ fn one_line(error: &anyhow::Error) -> String {
         line.push_str(&message);
     }
     line
+}
+
+/// A message that the library words for those who depend on it, worded for those who build the program.
+fn for_the_program(error: &cloze::Error) -> Option<String> {
+    let build = |feature: &str| format!("`cargo build --release -p cloze --features {feature}`");
+    match error {
+        cloze::Error::NotBuiltIn { device, feature } => Some(format!(
+            "device `{device}` is not in this build of the program: add it with {}; `cloze devices` lists those it has",
+            build(feature)
+        )),
+        cloze::Error::NoDevice => Some(format!("this build has no device: add one with {}", build("flex"))),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -284,6 +299,19 @@ mod tests {
         assert_eq!(status(DataError::BadRow { path, line: Some(1), problem }.into()), 1);
         assert_eq!(status(TrainerError::NoExamples { split: "training" }), 1);
         assert_eq!(status(ModelError::Config("of a file".into()).into()), 1);
+    }
+
+    #[cfg(not(feature = "wgpu"))]
+    #[test]
+    fn a_backend_that_is_not_built_in_is_a_matter_of_the_programs_build() {
+        let error = cloze::device::open(DeviceName::Wgpu(None)).unwrap_err();
+        assert!(error.to_string().contains("feature `wgpu` to the dependency `cloze`"), "{error}");
+        let line = one_line(&anyhow::Error::new(error).context("--device"));
+        assert_eq!(
+            line,
+            "--device: device `wgpu` is not in this build of the program: add it with \
+             `cargo build --release -p cloze --features wgpu`; `cloze devices` lists those it has"
+        );
     }
 
     #[test]

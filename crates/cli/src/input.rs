@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::failure::WrongUsage;
 use crate::lines::{Batch, Line, Lines, Longer};
 use crate::output::say;
-use crate::rows::{self, BadRowArgs, RowArgs, RowFormat};
+use crate::rows::{BadRowArgs, RowArgs, RowFormat};
 
 /// The field of commands that read one text per row.
 pub const TEXT: [InputKey; 1] = [InputKey { name: "text", required: true, list: false }];
@@ -107,10 +107,12 @@ pub struct Input {
     own: Vec<&'static str>,
     /// The error that ended the last batch early; returned by the next call, after that batch's answers.
     failed: Option<Error>,
-    /// Whether unusable rows are left out and counted.
-    skips: bool,
+    /// What happens to unusable rows.
+    bad: BadRowArgs,
     /// The rows left out because of what their cells hold.
     refused: SkipReport,
+    /// Rows returned so far, without those that were refused afterwards.
+    used: u64,
 }
 
 enum Source {
@@ -186,7 +188,15 @@ impl InputArgs {
             RowFormat::Parquet => self.table(DataFormat::Parquet, &asked, columns)?,
             RowFormat::Xml => self.records(&asked, columns)?,
         };
-        Ok(Input { source, asked, own, failed: None, skips: bad.skips(), refused: SkipReport::default() })
+        Ok(Input {
+            source,
+            asked,
+            own,
+            failed: None,
+            bad: bad.clone(),
+            refused: SkipReport::default(),
+            used: 0,
+        })
     }
 
     /// Whether rows are lines of cells, as in CSV and TSV.
@@ -278,7 +288,7 @@ impl Input {
     pub fn made(name: &'static str, rows: Vec<Row>, asked: Asked, bad: &BadRowArgs) -> Self {
         let own = asked.fields.iter().map(|key| key.name).collect();
         let source = Source::Made(name, rows.into_iter());
-        Self { source, asked, own, failed: None, skips: bad.skips(), refused: SkipReport::default() }
+        Self { source, asked, own, failed: None, bad: bad.clone(), refused: SkipReport::default(), used: 0 }
     }
 
     /// The next rows, `most` at most; none at the end.
@@ -290,7 +300,7 @@ impl Input {
             return Err(error);
         }
         let mut rows = Vec::new();
-        let bad = &mut Bad { skips: self.skips, refused: &mut self.refused };
+        let bad = &mut Bad { skips: self.bad.skips(), refused: &mut self.refused };
         let read = match &mut self.source {
             Source::Lines(lines, columns) => {
                 of_lines(lines, columns.as_ref(), &self.asked, most, &mut rows, bad)
@@ -311,8 +321,9 @@ impl Input {
             read => self.failed = read.err(),
         }
         if rows.is_empty() {
-            self.say_skipped();
+            self.check_skipped()?;
         }
+        self.used += rows.len() as u64;
         Ok(rows)
     }
 
@@ -321,11 +332,16 @@ impl Input {
     /// # Errors
     /// `error`, if they are not.
     pub fn refuse(&mut self, error: Error) -> Result<()> {
-        Bad { skips: self.skips, refused: &mut self.refused }.refuse("refused by the model", error)
+        Bad { skips: self.bad.skips(), refused: &mut self.refused }.refuse("refused by the model", error)?;
+        self.used = self.used.saturating_sub(1);
+        Ok(())
     }
 
     /// Reports the rows that were left out.
-    fn say_skipped(&self) {
+    ///
+    /// # Errors
+    /// More than may be.
+    fn check_skipped(&self) -> Result<()> {
         let none = SkipReport::default();
         let (name, skipped) = match &self.source {
             Source::Made(name, _) => ((*name).to_owned(), &none),
@@ -335,9 +351,9 @@ impl Input {
                 (records.path().map_or("rows".into(), |path| path.display().to_string()), records.skipped())
             }
         };
-        let mut all = self.refused.clone();
-        all.add(skipped);
-        rows::say_skipped(&name, &all);
+        let mut all = skipped.clone();
+        all.add(&self.refused);
+        self.bad.check_skipped(&name, &all, self.used)
     }
 
     /// Whether rows are lines of text, which are not printed again.
@@ -399,7 +415,7 @@ impl Bad<'_> {
     /// Counts a row for this `reason`, or fails with its `error`.
     fn refuse(&mut self, reason: &str, error: Error) -> Result<()> {
         match self.skips {
-            true => self.refused.count(reason),
+            true => self.refused.count_at(reason, || format!("{error:#}")),
             false => return Err(error),
         }
         Ok(())

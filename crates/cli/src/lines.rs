@@ -261,8 +261,8 @@ impl<R: Read> Lines<R> {
             let error = match self.read_line(batch) {
                 Ok(Found::Line) => continue,
                 Ok(Found::End) => break,
-                Ok(Found::Bad(reason, _)) if self.skips => {
-                    self.skipped.count(reason);
+                Ok(Found::Bad(reason, error)) if self.skips => {
+                    self.skipped.count_at(reason, || format!("{error:#}"));
                     // The lines of a batch are consecutive: the next one begins after this line.
                     if batch.len() > 0 {
                         break;

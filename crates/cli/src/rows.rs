@@ -8,7 +8,8 @@ use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
 use cloze_data::images::{has_image_extension, image_files};
 use cloze_data::labelled::{
-    Column, DataFormat, LabelledSource, Named, OnBadRow, RecordColumn, Records, found_delimiter, records,
+    Column, DataFormat, LabelledSource, MAX_SKIPPED, Named, OnBadRow, RecordColumn, Records, found_delimiter,
+    records,
 };
 use cloze_data::{DataError, SkipReport, check_no_spreadsheet};
 use cloze_trainer::TrainerError;
@@ -47,6 +48,10 @@ pub struct BadRowArgs {
     /// What to do with a row that cannot be used, such as one with too few columns or one that is not UTF-8.
     #[arg(long, value_enum, default_value_t = BadRow::Error)]
     on_bad_row: BadRow,
+    /// The largest share of rows that --on-bad-row skip may leave out, from 0 to 1; more are an error at the end. One row
+    /// may always be left out.
+    #[arg(long, value_name = "SHARE", default_value_t = MAX_SKIPPED, value_parser = share)]
+    pub max_skipped: f64,
     /// Maximum bytes of a line. A longer one is an unusable row; if the text would be truncated anyway, its
     /// beginning is read.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
@@ -122,6 +127,11 @@ fn column(name: &str) -> Result<Column, String> {
     }
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a number from 0 to 1, such as 0.1 for a tenth".to_owned())
+}
+
 fn delimiter(text: &str) -> Result<char, String> {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
@@ -133,7 +143,7 @@ fn delimiter(text: &str) -> Result<char, String> {
 /// The options' default values.
 impl Default for BadRowArgs {
     fn default() -> Self {
-        Self { on_bad_row: BadRow::Error, max_line_bytes: lines::MAX_LINE_BYTES }
+        Self { on_bad_row: BadRow::Error, max_skipped: MAX_SKIPPED, max_line_bytes: lines::MAX_LINE_BYTES }
     }
 }
 
@@ -155,6 +165,7 @@ impl BadRowArgs {
     pub fn source(&self) -> LabelledSource {
         LabelledSource {
             on_bad_row: self.setting(),
+            max_skipped: self.skips().then_some(self.max_skipped),
             max_line_bytes: self.max_line_bytes,
             named: Named::CommandLine,
             ..LabelledSource::default()
@@ -168,9 +179,36 @@ impl BadRowArgs {
                 let problem = format!("{problem}; correct it, or skip such rows with --on-bad-row skip");
                 DataError::LabelledFile { path, line, problem }.into()
             }
+            TrainerError::Data(DataError::ManySkipped { path, line, problem, skipped, share }) => {
+                let problem = format!("{problem}; {skipped} cannot be used, and {}", allowed(share));
+                DataError::LabelledFile { path, line, problem }.into()
+            }
             error => error,
         }
     }
+
+    /// Reports the rows that were left out, if any, where so many others were `used`.
+    ///
+    /// # Errors
+    /// More than may be left out, with the first ones.
+    pub fn check_skipped(&self, file: &str, skipped: &SkipReport, used: u64) -> Result<()> {
+        say_skipped(file, skipped);
+        let n = skipped.total();
+        let rows = used + n;
+        if n <= 1 || n as f64 <= self.max_skipped * rows as f64 {
+            return Ok(());
+        }
+        let first = match skipped.places() {
+            [] => String::new(),
+            places => format!(" (the first: {})", places.join("; ")),
+        };
+        bail!("{file}: {n} of {rows} rows cannot be used{first}, and {}", allowed(self.max_skipped))
+    }
+}
+
+/// How many rows may be left out, and what to do if it is more.
+fn allowed(share: f64) -> String {
+    format!("at most {:.1} % may be left out: correct them, or raise --max-skipped", 100.0 * share)
 }
 
 /// Reports rows that were skipped in a file, if any.
@@ -190,6 +228,7 @@ impl RowArgs {
             && quoting.is_none()
             && !no_header
             && !bad.skips()
+            && bad.max_skipped == MAX_SKIPPED
             && bad.max_line_bytes == lines::MAX_LINE_BYTES
     }
 
@@ -391,8 +430,10 @@ pub struct Rows {
     rest: Vec<(String, Source)>,
     /// What is read, for a message.
     name: String,
-    skips: bool,
+    bad: BadRowArgs,
     skipped: SkipReport,
+    /// Rows returned so far, without those that were refused afterwards.
+    used: u64,
 }
 
 enum Source {
@@ -425,7 +466,7 @@ impl RowFiles {
             _ => "all files".to_owned(),
         };
         rest.reverse();
-        Ok(Rows { rest, name, skips: self.rows.bad.skips(), skipped: SkipReport::default() })
+        Ok(Rows { rest, name, bad: self.rows.bad.clone(), skipped: SkipReport::default(), used: 0 })
     }
 
     /// Refuses columns for lines.
@@ -499,8 +540,10 @@ impl Rows {
             self.rest.pop();
         }
         if found.is_empty() {
-            say_skipped(&self.name, &std::mem::take(&mut self.skipped));
+            let skipped = std::mem::take(&mut self.skipped);
+            self.bad.check_skipped(&self.name, &skipped, self.used)?;
         }
+        self.used += found.len() as u64;
         Ok(found)
     }
 
@@ -509,10 +552,11 @@ impl Rows {
     /// # Errors
     /// The `problem`, with the row's location.
     pub fn refuse(&mut self, place: &str, reason: &str, problem: &str) -> Result<()> {
-        match self.skips {
-            true => self.skipped.count(reason),
-            false => bail!("{place}: {problem}"),
+        if !self.bad.skips() {
+            bail!("{place}: {problem}");
         }
+        self.used = self.used.saturating_sub(1);
+        self.skipped.count_at(reason, || format!("{place}: {problem}"));
         Ok(())
     }
 }

@@ -67,6 +67,19 @@ pub enum TrainerError {
         key: String,
     },
 
+    /// Several missing config keys without a default.
+    #[error("{place}: missing keys, which have no default: {keys}")]
+    MissingKeys {
+        /// The config file.
+        place: Place,
+        /// The keys, by section.
+        keys: String,
+    },
+
+    /// Several unknown or missing config keys.
+    #[error("{}", on_one_line(_0))]
+    Mistakes(Vec<TrainerError>),
+
     /// A config value of the wrong type, out of range, or inconsistent with another one.
     #[error("{place}: `{key}` is {found}; expected {expected}")]
     BadValue {
@@ -453,6 +466,8 @@ impl TrainerError {
             | Self::ParamGroup { .. }
             | Self::UnknownKey { .. }
             | Self::MissingKey { .. }
+            | Self::MissingKeys { .. }
+            | Self::Mistakes(_)
             | Self::BadValue { .. }
             | Self::Setting { .. }
             | Self::Memory { .. }
@@ -472,10 +487,50 @@ impl TrainerError {
         }
     }
 
+    /// An error of the rows of `[data.train]`, which names its keys.
+    pub(crate) fn of_training_data(self) -> Self {
+        let told = |path, line, problem| Self::Data(DataError::LabelledFile { path, line, problem });
+        match self {
+            Self::Data(DataError::BadRow { path, line, problem }) => told(
+                path,
+                line,
+                format!("{problem}; correct it, or set `data.train.on_bad_row = \"skip\"` to skip such rows"),
+            ),
+            Self::Data(DataError::ManySkipped { path, line, problem, skipped, share }) => told(
+                path,
+                line,
+                format!(
+                    "{problem}; {skipped} cannot be used, and at most {:.1} % may be skipped: correct them, or raise \
+                     `data.train.max_skipped`",
+                    100.0 * share
+                ),
+            ),
+            error => error,
+        }
+    }
+
     /// A [`TrainerError::Io`] for `path`, as a closure for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+/// Most mistakes in one message: a file of another kind has many.
+const MOST_MISTAKES: usize = 8;
+
+/// Mistakes, one after the other.
+fn on_one_line(mistakes: &[TrainerError]) -> String {
+    let mut line = String::new();
+    for mistake in mistakes.iter().take(MOST_MISTAKES) {
+        if !line.is_empty() {
+            line += if line.ends_with('?') { " Also " } else { "; also " };
+        }
+        line += &mistake.to_string();
+    }
+    match mistakes.len().saturating_sub(MOST_MISTAKES) {
+        0 => line,
+        more => format!("{line}; and {more} more mistakes"),
     }
 }
 

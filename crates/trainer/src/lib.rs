@@ -7,6 +7,7 @@
 pub mod augment;
 pub mod awd_lstm;
 pub mod captions;
+mod classes;
 pub mod config;
 mod cutting;
 pub mod denoising;

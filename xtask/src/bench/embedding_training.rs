@@ -346,7 +346,7 @@ fn measuring(config: &str, folder: Option<&str>) -> Result<Vec<String>> {
         args.push("--no-header".to_owned());
     }
     if train.get("on_bad_row").and_then(toml::Value::as_str) == Some("skip") {
-        args.extend(["--on-bad-row", "skip"].map(str::to_owned));
+        args.extend(["--on-bad-row", "skip", "--max-skipped", "1"].map(str::to_owned));
     }
     args.push(file.context("no data.test")?.to_owned());
     Ok(args)

@@ -118,7 +118,16 @@ pub fn run(args: &Args) -> Result<()> {
         for round in 1..=args.rounds {
             eprintln!("{name}, round {round} of {}", args.rounds);
             let mut command = Command::new(&cloze);
-            command.args(["eval-embeddings", "sts", "--json", "--on-bad-row", "skip", "--model"]);
+            command.args([
+                "eval-embeddings",
+                "sts",
+                "--json",
+                "--on-bad-row",
+                "skip",
+                "--max-skipped",
+                "1",
+                "--model",
+            ]);
             ours.measure(command.arg(&model).args(ours_columns).arg(&path))?;
             if let Some(python) = &python {
                 let mut command = measure::peer(python, "embeddings.py", &[]);

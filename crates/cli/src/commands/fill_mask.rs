@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(
         value_name = "TEXT",
         conflicts_with_all = [
-            "input", "input_format", "columns", "delimiter", "quoting", "no_header", "on_bad_row", "answer_prefix"
+            "input", "input_format", "columns", "delimiter", "quoting", "no_header", "on_bad_row", "max_skipped", "answer_prefix"
         ]
     )]
     texts: Vec<String>,

@@ -101,7 +101,7 @@ struct Source {
         long,
         value_name = "DIR",
         conflicts_with_all = [
-            "files", "input_format", "delimiter", "quoting", "no_header", "on_bad_row", "prompt", "prompt_text",
+            "files", "input_format", "delimiter", "quoting", "no_header", "on_bad_row", "max_skipped", "prompt", "prompt_text",
             "batch_tokens", "precision", "int8", "device"
         ]
     )]

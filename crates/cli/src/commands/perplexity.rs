@@ -20,7 +20,7 @@ use crate::failure::by_option;
 use crate::model;
 use crate::output::Output;
 use crate::ranks;
-use crate::rows::{BadRowArgs, NO_TEXT, RowArgs, RowFormat, say_skipped};
+use crate::rows::{BadRowArgs, NO_TEXT, RowArgs, RowFormat};
 
 /// Measure how well a language model predicts texts.
 ///
@@ -113,7 +113,7 @@ fn table(args: &Args, model: &Perplexity, path: &Path) -> Result<TextScore> {
     let name = path.display().to_string();
     let source = args.rows.source([&name])?;
     let mut rows = records(&source, Path::new(""), vec![args.rows.record_column("text", true)])?;
-    let mut all = TextScore::default();
+    let (mut all, mut n_scored) = (TextScore::default(), 0);
     while let Some(record) = rows.next().transpose()? {
         let score = match &record.cells[..] {
             [Value::String(text)] => {
@@ -127,14 +127,17 @@ fn table(args: &Args, model: &Perplexity, path: &Path) -> Result<TextScore> {
             }
         };
         match score {
-            Ok(score) => all += score,
+            Ok(score) => {
+                all += score;
+                n_scored += 1;
+            }
             Err(TrainerError::Text { reason, .. }) => {
                 rows.refuse(record.line, "text without a prediction", reason).map_err(BadRowArgs::told)?;
             }
             Err(error) => return Err(error.into()),
         }
     }
-    say_skipped(&name, rows.skipped());
+    args.rows.bad.check_skipped(&name, rows.skipped(), n_scored)?;
     match all.tokens {
         0 => bail!("{name}: no row has a text to predict"),
         _ => Ok(all),

@@ -13,7 +13,9 @@ use cloze_tokenizer::Tokenizer;
 use cloze_trainer::TrainerError;
 use cloze_trainer::config::ConfigFile;
 use cloze_trainer::engine::RunOptions;
-use cloze_trainer::finetune::{FineTuneConfig, FineTuneRun, PruneConfig, PruneReport, TASK_FILE, prune};
+use cloze_trainer::finetune::{
+    FineTuneConfig, PruneConfig, PruneReport, TASK_FILE, prune, read_without_training,
+};
 use cloze_trainer::images::ImageRun;
 use cloze_trainer::metrics::progress::StderrProgress;
 use cloze_trainer::runs::RunKind;
@@ -185,7 +187,7 @@ fn read(path: &Path, settings: &[String]) -> Result<FineTuneConfig> {
         let error = anyhow!("{}: not a fine-tuning configuration: it has no [task]", path.display());
         return Err(WrongUsage::new(error).into());
     }
-    Ok(<FineTuneRun>::read(&file, settings).map_err(WrongUsage::new)?)
+    Ok(read_without_training(&file, settings).map_err(WrongUsage::new)?)
 }
 
 /// The pieces of all lines of the files.

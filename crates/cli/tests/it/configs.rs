@@ -110,10 +110,12 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
     let is_of_running_text = is_elmo || matches!(objective, Some("left-to-right" | "permutation"));
     let mut sets = match (tunes, translates, is_of_running_text) {
         // Enough of the digits, which are there, for a few steps.
-        (true, ..) if name == "digits-vit" => vec!["train.epochs=1", "data.fraction=0.05"],
+        (true, ..) if name == "digits-vit" => {
+            vec!["train.epochs=1", "data.fraction=0.05", "schedule.warmup_steps=1"]
+        }
         // A few scenes, drawn at once.
         (true, ..) if name.starts_with("scenes-") => SHORT_SCENES.to_vec(),
-        (true, ..) => vec!["train.epochs=1"],
+        (true, ..) => vec!["train.epochs=1", "schedule.warmup_steps=1"],
         _ if is_of_images => SHORT_IMAGES.to_vec(),
         (_, true, _) => SHORT_TRANSLATION.to_vec(),
         (.., true) => SHORT_LANGUAGE_MODEL.to_vec(),

@@ -36,6 +36,11 @@ fn a_spreadsheet_becomes_a_model() {
     let ran = run(&args.concat(), b"");
     assert!(ran.err.contains("columns between `;`, 60 rows, labels yes 40, no 20"), "{}", ran.err);
     assert!(ran.err.contains("20 % held out"), "{}", ran.err);
+    assert!(
+        ran.err.contains("chosen for 48 training examples: batches of 8, learning rate 1e-4, warm-up"),
+        "{}",
+        ran.err
+    );
     assert_eq!(ran.done().trim_end(), path(folder.path(), "out/model"));
     // The run's config is one to be edited: it makes the same model.
     let config = path(folder.path(), "out/config.toml");
@@ -46,6 +51,110 @@ fn a_spreadsheet_becomes_a_model() {
     let saved = path(folder.path(), "out/model");
     let printed = run(&[&["predict", "--model", &saved, "--input", &data][..], &more].concat(), b"").done();
     assert!(printed.starts_with("id;review text;sentiment;label;score;scores\n"), "{printed}");
+}
+
+#[test]
+fn six_lines_are_a_config() {
+    let (_model, model) = encoder();
+    let folder = tempfile::tempdir().unwrap();
+    let [config, data, out, other] =
+        ["six.toml", "reviews.csv", "out", "other"].map(|name| path(folder.path(), name));
+    fs::write(&data, reviews(60)).unwrap();
+    let six = format!(
+        "task.kind = \"classification\"\nmodel.path = {model:?}\n\
+         data.train = {{ files = [{data:?}], delimiter = \";\", columns = {{ text = \"review text\", label = \"sentiment\" }} }}\n\
+         data.dev_fraction = 0.2\ndata.max_len = 20\n"
+    );
+    fs::write(&config, &six).unwrap();
+    let short = ["--set", "checkpoint.every=7"];
+    let ran = run(&[&["train", &config, "--out", &out][..], &short].concat(), b"");
+    assert!(
+        ran.err.contains(
+            "chosen for 48 training examples: 20 epochs, batches of 8, learning rate 1e-4, warm-up over 10 % of the steps, \
+             linear decay; the run's config.toml has all of it"
+        ),
+        "{}",
+        ran.err
+    );
+    ran.done();
+    let whole = fs::read_to_string(folder.path().join("out/config.toml")).unwrap();
+    for line in ["epochs = 20", "batch_size = 8", "lr = 0.0001", "warmup_fraction = 0.1", "kind = \"linear\""]
+    {
+        assert!(whole.contains(line), "{line} in {whole}");
+    }
+    // The same choice again, so that the run is the same.
+    let again = run(&["train", &config, "--out", &out, "--resume"], b"");
+    assert!(again.err.contains("chosen for 48 training examples"), "{}", again.err);
+    again.done();
+    // What evaluates does not train.
+    let model = path(folder.path(), "out/model");
+    let measured = run(&["eval", "--model", &model, &config], b"").done();
+    assert!(measured.contains("accuracy"), "{measured}");
+    let more = ["--set", "train.epochs=1", "--set", "schedule.warmup_steps=2"];
+    let ran = run(&[&["train", &config, "--out", &other][..], &more].concat(), b"");
+    assert!(
+        ran.err.contains("chosen for 48 training examples: batches of 8, learning rate 1e-4, linear decay;"),
+        "{}",
+        ran.err
+    );
+    ran.done();
+    // Longer than the run, of whose six steps only the data tells.
+    let long = [
+        "--set",
+        "train.epochs=1",
+        "--set",
+        "schedule.warmup_steps=7",
+        "--out",
+        &path(folder.path(), "long"),
+    ];
+    let failed = run(&[&["train", &config][..], &long].concat(), b"");
+    let line = failed.error_line(2);
+    assert!(
+        line.contains("`schedule.warmup_steps` is 7; expected at most 6, the steps of the run"),
+        "{line}"
+    );
+}
+
+#[test]
+fn data_that_cannot_be_used_names_the_keys_of_the_config() {
+    let (_model, model) = encoder();
+    let folder = tempfile::tempdir().unwrap();
+    let [config, data, out] = ["run.toml", "rows.csv", "out"].map(|name| path(folder.path(), name));
+    fs::write(&data, "text,label\na,yes\nb,\nc,no\nd,\ne,\n").unwrap();
+    let text = format!(
+        "task.kind = \"classification\"\nmodel.path = {model:?}\ndata.train.files = [{data:?}]\ndata.max_len = 20\n"
+    );
+    let line = |more: &str| {
+        fs::write(&config, format!("{text}{more}")).unwrap();
+        run(&["train", &config, "--out", &out], b"").error_line(1).to_owned()
+    };
+    let bad = line("");
+    assert!(bad.contains("rows.csv:3: column `label` (`data.train.columns.label`): empty"), "{bad}");
+    assert!(
+        bad.ends_with("correct it, or set `data.train.on_bad_row = \"skip\"` to skip such rows"),
+        "{bad}"
+    );
+    let many = line("data.train.on_bad_row = \"skip\"\n");
+    assert!(many.contains("3 of 5 rows (3 × ") && many.ends_with("raise `data.train.max_skipped`"), "{many}");
+}
+
+#[test]
+fn all_keys_that_are_missing_or_unknown_are_told_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = path(folder.path(), "bad.toml");
+    fs::write(&config, "[task]\nlabls = [\"a\"]\nkind = \"classification\"\n\n[data]\nmaxlen = 3\n").unwrap();
+    let failed = run(&["train", &config], b"");
+    let line = failed.error_line(2);
+    let told = [
+        "bad.toml:6: unknown key `data.maxlen`; did you mean `data.max_len`?",
+        "bad.toml:2: unknown key `task.labls`; did you mean `task.labels`?",
+        "bad.toml: missing keys, which have no default: ",
+        "`train` in `[data]`",
+        "`path` in `[model]`",
+    ];
+    for part in told {
+        assert!(line.contains(part), "{part}: {line}");
+    }
 }
 
 #[test]

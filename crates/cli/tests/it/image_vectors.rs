@@ -182,6 +182,12 @@ fn images_that_cannot_be_embedded_are_named_or_left_out() {
     let error = ran.error_line(1);
     assert!(error.contains("standard input, line 2") && error.contains("cut.bmp"), "{error}");
     let ran = embed(&["--images", "--on-bad-row", "skip"], input);
+    let error = ran.error_line(1);
+    assert!(
+        error.contains("3 of 5 rows cannot be used (the first: ") && error.contains("cut.bmp"),
+        "{error}"
+    );
+    let ran = embed(&["--images", "--on-bad-row", "skip", "--max-skipped", "0.75"], input);
     assert!(ran.err.contains("skipped 3"), "{}", ran.err);
     assert_eq!(ran.done().lines().count(), 2);
     let ran = embed(&["--images", "photos/a.bmp", "cut.bmp", "photos/b.bmp"], "");

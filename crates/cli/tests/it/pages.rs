@@ -130,11 +130,11 @@ set -- "${words[@]}"
 case ${1-} in
   probe) short='probe.epochs=1 structure.epochs=1' ;;
   train)
-    short=train.epochs=1
-    if [ -f "$2" ] && ! grep -q '^\[task\]' "$2"; then short='train.steps=N schedule.warmup_steps=1'; fi
+    short='train.epochs=1 schedule.warmup_steps=1'
+    if [ -f "$2" ] && ! grep -q '^\[task\]\|^task\.' "$2"; then short='train.steps=N schedule.warmup_steps=1'; fi
     # As many scenes are drawn as are asked for.
     if [ -f "$2" ] && grep -q 'kind = "scenes"' "$2"; then
-      short='train.epochs=1 data.source.train=24 data.source.dev=6 data.source.test=0 data.size=[32,32]'
+      short='train.epochs=1 schedule.warmup_steps=1 data.source.train=24 data.source.dev=6 data.source.test=0 data.size=[32,32]'
     fi ;;
   *) PAGE_SETS= ;;
 esac

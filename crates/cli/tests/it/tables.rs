@@ -283,7 +283,20 @@ fn unusable_rows_are_left_out_on_request() {
     let rows: Vec<&str> = csv.lines().map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(rows, ["id", "1", "3"]);
     let lines = b"{\"text\": \"a\"}\n{\n{\"text\": 7}\n{\"text\": \"b\"}\n";
-    let jsonl = with_file("predict", &model, ("a.jsonl", lines), &skip);
+    // More than one row of four is more than a twentieth: the others are answered, and the command fails.
+    let many = with_file("predict", &model, ("a.jsonl", lines), &skip);
+    assert_eq!(values(&many.out).len(), 2);
+    let error = many.error_line(1);
+    for part in [
+        "a.jsonl: 2 of 4 rows cannot be used (the first: ",
+        "a.jsonl, line 2: not JSON",
+        "a.jsonl, line 3: `text` is not a string",
+        "and at most 5.0 % may be left out: correct them, or raise --max-skipped",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let jsonl =
+        with_file("predict", &model, ("a.jsonl", lines), &["--on-bad-row", "skip", "--max-skipped", "0.5"]);
     assert!(jsonl.err.contains("a.jsonl: skipped 1 × bad JSON, 1 × bad field\n"), "{}", jsonl.err);
     assert_eq!(values(&jsonl.done()).len(), 2);
     let (_folder, model) = encoder();

@@ -158,9 +158,12 @@ pub enum OnError {
 /// What was left out or cut, by reason; shown as `2 × bad UTF-8, 1 × empty file`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct SkipReport(pub BTreeMap<String, u64>);
+pub struct SkipReport(pub BTreeMap<String, u64>, #[serde(skip)] Vec<String>);
 
 impl SkipReport {
+    /// The first parts of which the report keeps the place.
+    const PLACES: usize = 4;
+
     /// Nothing was left out or cut.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -171,9 +174,29 @@ impl SkipReport {
         *self.0.entry(reason.to_string()).or_default() += 1;
     }
 
+    /// The same with the part's `place`, in words for people.
+    pub fn count_at(&mut self, reason: &str, place: impl FnOnce() -> String) {
+        self.count(reason);
+        if self.1.len() < Self::PLACES {
+            self.1.push(place());
+        }
+    }
+
+    /// The places of the first parts, as far as they are known.
+    pub fn places(&self) -> &[String] {
+        &self.1
+    }
+
+    /// The number of parts.
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
     /// Adds what another report counted.
     pub fn add(&mut self, other: &Self) {
         other.0.iter().for_each(|(reason, n)| *self.0.entry(reason.clone()).or_default() += n);
+        let room = Self::PLACES.saturating_sub(self.1.len());
+        self.1.extend(other.1.iter().take(room).cloned());
     }
 }
 
@@ -247,6 +270,12 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
+    /// The problem and its place, for a report.
+    pub fn told(&self, path: &Path) -> String {
+        let line = self.line.map_or(String::new(), |line| format!(":{line}"));
+        format!("{}{line}: {}", path.display(), self.detail)
+    }
+
     /// The error of a file of rows: a row that may be skipped, or the end of the file.
     pub fn in_file(self, path: &Path) -> DataError {
         let (path, line, problem) = (path.to_owned(), self.line, self.detail);

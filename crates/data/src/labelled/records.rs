@@ -80,7 +80,8 @@ impl Records {
     /// [`DataError::BadRow`] with `problem`, if the source does not skip bad rows.
     pub fn refuse(&mut self, line: u64, reason: &str, problem: String) -> Result<()> {
         if self.source.on_bad_row == OnBadRow::Skip {
-            self.skipped.count(reason);
+            let path = self.current.as_ref().map(|(path, _)| path.display().to_string()).unwrap_or_default();
+            self.skipped.count_at(reason, || format!("{path}:{line}: {problem}"));
             return Ok(());
         }
         self.failed = true;
@@ -104,7 +105,7 @@ impl Records {
             match rows.next() {
                 Some(Ok(Row { line, cells })) => return Ok(Some(Record { line, cells })),
                 Some(Err(problem)) if !problem.ends_file && self.source.on_bad_row == OnBadRow::Skip => {
-                    self.skipped.count(problem.kind);
+                    self.skipped.count_at(problem.kind, || problem.told(path));
                 }
                 Some(Err(problem)) => return Err(problem.in_file(path)),
                 None => self.current = None,

@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The largest share of rows that may be left out, if the source does not say.
-const MAX_SKIPPED: f64 = 0.05;
+pub const MAX_SKIPPED: f64 = 0.05;
 
 /// The files of labelled data, their format, and the meaning of their columns.
 ///
@@ -400,12 +400,9 @@ impl LabelledSource {
         }
     }
 
-    /// The largest share of rows that may be left out. On a command line `--on-bad-row skip` alone decides.
+    /// The largest share of rows that may be left out.
     pub(super) fn max_skipped(&self) -> f64 {
-        match self.named {
-            Named::Config => self.max_skipped.unwrap_or(MAX_SKIPPED),
-            Named::CommandLine => 1.0,
-        }
+        self.max_skipped.unwrap_or(MAX_SKIPPED)
     }
 
     /// The column of a field, by default the one of that name.

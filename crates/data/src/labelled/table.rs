@@ -96,7 +96,7 @@ impl Iterator for Table {
             match self.rows.next()? {
                 Ok(Row { line, cells }) => return Some(Ok(Record { line, cells })),
                 Err(problem) if self.on_bad_row == OnBadRow::Skip && !problem.ends_file => {
-                    self.skipped.count(problem.kind);
+                    self.skipped.count_at(problem.kind, || problem.told(&self.path));
                 }
                 Err(problem) => {
                     self.failed = true;

@@ -311,7 +311,7 @@ warmup_steps = 10
             ),
             (&["train.recompute=true"], "`train.recompute` is true; expected false"),
             (&["train.steps=0"], "`train.steps` is 0; expected a whole number of 1 or more"),
-            (&["schedule.warmup_steps=101"], "expected at most `train.steps`, which is 100"),
+            (&["schedule.warmup_steps=101"], "expected at most 100, the steps of the run"),
             (&["eval.heldout_fraction=0"], "expected a number above 0 and below 1"),
             (&["objective.kind=masked"], "`objective.kind` is \"masked\"; expected \"denoising\""),
         ] {

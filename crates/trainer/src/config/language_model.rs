@@ -451,7 +451,7 @@ warmup_steps = 10
             ),
             (
                 &["schedule.warmup_steps=101"],
-                "`schedule.warmup_steps` is 101; expected at most `train.steps`",
+                "`schedule.warmup_steps` is 101; expected at most 100, the steps of the run",
             ),
             (&["corpus.language=de"], "`corpus.language` is de; expected no such key"),
             (

@@ -45,6 +45,27 @@ impl ConfigFile {
         self.root.kind(table)
     }
 
+    /// Whether it has a dotted key.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        key.split('.').try_fold(&self.root, |node, part| node.get(part)).is_some()
+    }
+
+    /// With the `sets` over it, without any preset; none if one of them is not `section.key=value`.
+    pub(crate) fn merged(&self, sets: &[String]) -> Option<Self> {
+        let mut root = self.root.clone();
+        root.lay(Node::parse_sets(sets).ok()?);
+        Some(Self { name: self.name.clone(), root })
+    }
+
+    /// This file over another one: only what it does not set comes from that.
+    pub(crate) fn over(&self, below: Self) -> Self {
+        let mut root = below.root;
+        root.lay(self.root.clone());
+        // What neither sets is missing in this file.
+        root.place = self.root.place.clone();
+        Self { name: self.name.clone(), root }
+    }
+
     /// Where a key is given.
     pub(crate) fn place_of(&self, key: &str) -> Place {
         self.root.place_of(key)
@@ -64,9 +85,23 @@ pub(super) fn merge(file: &ConfigFile, sets: &[String], expand: impl Fn(&mut Nod
     }
     let mut sets = Node::parse_sets(sets)?;
     expand(&mut sets);
+    replace_warmup(&mut merged, &sets);
     merged.lay(sets);
     shards::cut(&mut merged)?;
     Ok(merged)
+}
+
+/// Removes the file's warm-up if the arguments give one in another form: in steps, or as a fraction of them.
+fn replace_warmup(file: &mut Node, sets: &Node) {
+    const SCHEDULE: &str = "schedule";
+    let forms = ["warmup_steps", "warmup_fraction"];
+    let given = forms.map(|key| sets.get(SCHEDULE).is_some_and(|schedule| schedule.get(key).is_some()));
+    let Some(schedule) = file.table_at(&[SCHEDULE.to_owned()]) else { return };
+    match given {
+        [true, false] => schedule.remove(forms[1]),
+        [false, true] => schedule.remove(forms[0]),
+        _ => None,
+    };
 }
 
 /// Reads a config file with the `sets` over it as a `T`, which `finish` completes and checks.

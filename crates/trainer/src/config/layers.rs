@@ -44,6 +44,11 @@ impl Node {
         Self::of(Value::Table(BTreeMap::new()), place)
     }
 
+    /// An empty list.
+    pub fn list(place: Place) -> Self {
+        Self::of(Value::Array(Vec::new()), place)
+    }
+
     /// A scalar.
     pub fn scalar(value: impl Into<toml::Value>, place: Place) -> Self {
         Self::of(Value::Scalar(value.into()), place)
@@ -148,6 +153,11 @@ impl Node {
             Value::Table(table) => Some(table),
             _ => None,
         }
+    }
+
+    /// The keys and values of the table at a path of keys, if there is one.
+    pub fn table_at(&mut self, path: &[String]) -> Option<&mut BTreeMap<String, Node>> {
+        path.iter().try_fold(self, |node, part| node.table_mut()?.get_mut(part))?.table_mut()
     }
 
     /// Splits this table in two: the entries with these keys, and the others.

@@ -5,7 +5,8 @@
 //! what it changes; a table is replaced as a whole if its `kind` changes or if a `--set` gives a table. A
 //! `preset` applies in the layer that names it: in a file, the file's other keys override it; in a `--set`, it
 //! overrides the file. The merged table is then read strictly: an unknown key, a wrong type or a value out of
-//! range is an error that names its location and what was expected.
+//! range is an error that names its location and what was expected. All unknown and all missing keys are named at
+//! once.
 //!
 //! Configs may gain fields: none of their structs can be built as a literal outside this crate. Without a file,
 //! build one with [`RunConfig::parse`] or [`FineTuneConfig::parse`](crate::finetune::FineTuneConfig::parse),
@@ -36,6 +37,7 @@ pub(crate) mod language_model;
 pub(crate) mod languages;
 pub(crate) mod layered;
 mod layers;
+mod mistakes;
 mod objective;
 pub(crate) mod permutation;
 mod run;
@@ -196,6 +198,10 @@ fn expand_model(layer: &mut Node) {
 /// own sizes, so none of `new_keys`.
 fn complete_model(merged: &mut Node, new_keys: &[&str]) -> Result<()> {
     let of_model = merged.place_of("model");
+    // Without the section it is a new model, whose sizes are missing.
+    if let Some(root) = merged.table_mut() {
+        root.entry("model".to_owned()).or_insert_with(|| Node::empty(of_model.clone()));
+    }
     let Some(model) = model_table(merged) else {
         return Ok(());
     };

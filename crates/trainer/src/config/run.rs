@@ -4,13 +4,13 @@ use super::layered::{self, ConfigFile};
 use super::layers::Node;
 use super::sections::RunSection;
 use super::strict::{Fault, FromNode, Source};
-use super::validate::{self, Check, Complaint};
+use super::validate::{self, Check};
+use crate::Result;
 use crate::engine::schedule::Schedule;
 use crate::engine::{
     Averaging, Cadence, CheckpointSection, Export, LogSection, NonFinite, OptimizerSection, Precision,
     RanksSection, RunSettings,
 };
-use crate::{Result, TrainerError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ops::{Deref, DerefMut};
@@ -55,7 +55,8 @@ pub struct Common {
     pub run: RunSection,
     /// `[optimizer]`: the update rule.
     pub optimizer: OptimizerSection,
-    /// `[schedule]`: the learning rate over the steps.
+    /// `[schedule]`: the learning rate over the steps. For fine-tuning a checkpoint, `cloze train` takes a linear one with a
+    /// warm-up over a tenth of the steps if it is absent.
     pub schedule: Schedule,
     /// `[average]`: weight averaging for the result. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,11 +81,7 @@ impl Common {
     /// # Errors
     /// [`TrainerError::Setting`] for the first invalid one.
     pub fn validate(&self, steps: u64) -> Result<()> {
-        self.check(steps).map_err(|Complaint { key, found, expected }| TrainerError::Setting {
-            key,
-            found,
-            expected,
-        })
+        Ok(self.check(steps)?)
     }
 
     /// Same as [`validate`](Self::validate).

@@ -2,6 +2,7 @@
 //!
 //! serde's derived code reports structured facts (unknown field, missing field, wrong type) through
 //! [`serde::de::Error`]; [`Fault`] keeps them and the path, where the usual error types flatten them to text.
+//! It stops at the first one; [`mistakes`](super::mistakes) finds the other unknown and missing keys.
 
 use std::fmt;
 
@@ -11,6 +12,7 @@ use serde::de::{
 };
 
 use super::layers::{Node, TAG, Value};
+use super::mistakes;
 use super::validate::Check;
 use crate::error::TrainerError;
 use cloze_model::nearest;
@@ -19,16 +21,18 @@ use cloze_model::nearest;
 /// suggestions across sections.
 ///
 /// # Errors
-/// [`TrainerError::UnknownKey`], [`TrainerError::MissingKey`] or [`TrainerError::BadValue`].
+/// All unknown and missing keys, or else the first [`TrainerError::BadValue`].
 pub(super) fn read<T: FromNode>(
     root: &Node,
     keys: &[String],
     finish: impl Fn(&mut T) -> Check,
 ) -> Result<T, TrainerError> {
     let mut config = T::from_node(root).map_err(|fault| {
-        let path = locate::<T>(root, &fault);
-        let fault = precise(root, &path, fault, &finish);
-        report(root, &path, fault, keys)
+        mistakes::all(root, &fault, keys, &finish).unwrap_or_else(|| {
+            let path = locate::<T>(root, &fault);
+            let fault = precise(root, &path, fault, &finish);
+            report(root, &path, fault, keys)
+        })
     })?;
     finish(&mut config).map_err(|complaint| complaint.at(|key| root.place_of(key)))?;
     Ok(config)
@@ -90,11 +94,11 @@ impl<T: DeserializeOwned> FromNode for T {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fault {
     path: Vec<String>,
-    what: What,
+    pub(super) what: What,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum What {
+pub(super) enum What {
     UnknownKey { name: String, known: Vec<&'static str> },
     MissingKey(&'static str),
     UnknownName { name: String, known: Vec<&'static str> },
@@ -259,7 +263,7 @@ where
 ///
 /// serde buffers a table tagged by a `kind` and loses the path inside it. There, the faulty entry is the one
 /// whose removal changes serde's error.
-fn locate<T: FromNode>(root: &Node, fault: &Fault) -> Vec<String> {
+pub(super) fn locate<T: FromNode>(root: &Node, fault: &Fault) -> Vec<String> {
     let mut path = fault.path.clone();
     loop {
         let Some(Node { value: Value::Table(table), .. }) = find(root, &path) else {
@@ -286,22 +290,21 @@ fn locate<T: FromNode>(root: &Node, fault: &Fault) -> Vec<String> {
 }
 
 /// The node at `path`.
-fn find<'a>(root: &'a Node, path: &[String]) -> Option<&'a Node> {
+pub(super) fn find<'a>(root: &'a Node, path: &[String]) -> Option<&'a Node> {
     path.iter().try_fold(root, |node, key| node.get(key))
 }
 
 /// A copy of `root` without `key` in the table at `path`.
 fn without(root: &Node, path: &[String], key: &str) -> Node {
     let mut copy = root.clone();
-    let table = path.iter().try_fold(&mut copy, |node, part| node.table_mut()?.get_mut(part));
-    if let Some(table) = table.and_then(Node::table_mut) {
+    if let Some(table) = copy.table_at(path) {
         table.remove(key);
     }
     copy
 }
 
 /// The user's error for `fault` at `path`.
-fn report(root: &Node, path: &[String], fault: Fault, keys: &[String]) -> TrainerError {
+pub(super) fn report(root: &Node, path: &[String], fault: Fault, keys: &[String]) -> TrainerError {
     let dotted = |last: &str| path.iter().map(String::as_str).chain([last]).collect::<Vec<_>>().join(".");
     let place = |key: &str| root.place_of(key);
     let bad_value = |expected: String| {

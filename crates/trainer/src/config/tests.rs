@@ -112,7 +112,10 @@ fn a_file_is_completed_from_defaults_and_preset() {
     let model = new(&config);
     assert_eq!((model.n_layers, model.d_model, model.n_heads, model.d_ff), (2, 128, 2, 512));
     assert_eq!((model.hidden_dropout, model.attention_dropout), (0.0, 0.1));
-    assert_eq!(config.common.schedule, Schedule::Linear { warmup_steps: 10, final_fraction: 0.1 });
+    assert_eq!(
+        config.common.schedule,
+        Schedule::Linear { warmup_steps: 10, warmup_fraction: None, final_fraction: 0.1 }
+    );
     assert_eq!(config.common.optimizer.beta2, 0.999);
     assert_eq!(config.common.checkpoint, CheckpointSection::default());
 }
@@ -390,18 +393,21 @@ fn lists_and_tables_are_values_too() {
 #[test]
 fn a_table_merges_while_its_kind_stays_and_is_replaced_when_it_changes() {
     let same = resolved(&["schedule.kind=linear", "schedule.final_fraction=0.5"]);
-    assert_eq!(same.common.schedule, Schedule::Linear { warmup_steps: 10, final_fraction: 0.5 });
+    assert_eq!(
+        same.common.schedule,
+        Schedule::Linear { warmup_steps: 10, warmup_fraction: None, final_fraction: 0.5 }
+    );
 
     // Without replacement `final_fraction` would be left over, and an error.
     let changed = resolved(&["schedule.kind=constant"]);
-    assert_eq!(changed.common.schedule, Schedule::Constant { warmup_steps: 0 });
+    assert_eq!(changed.common.schedule, Schedule::Constant { warmup_steps: 0, warmup_fraction: None });
 
     // The arguments are one layer, whatever their order.
     for sets in [
         ["schedule.warmup_steps=20", "schedule.kind=cosine"],
         ["schedule.kind=cosine", "schedule.warmup_steps=20"],
     ] {
-        let expected = Schedule::Cosine { warmup_steps: 20, final_fraction: 0.0 };
+        let expected = Schedule::Cosine { warmup_steps: 20, warmup_fraction: None, final_fraction: 0.0 };
         assert_eq!(resolved(&sets).common.schedule, expected);
     }
 }
@@ -409,18 +415,31 @@ fn a_table_merges_while_its_kind_stays_and_is_replaced_when_it_changes() {
 #[test]
 fn a_table_that_is_an_arguments_value_replaces_the_files() {
     let set = "schedule={kind=\"linear\", warmup_steps=3}";
-    let replaced = Schedule::Linear { warmup_steps: 3, final_fraction: 0.0 };
+    let replaced = Schedule::Linear { warmup_steps: 3, warmup_fraction: None, final_fraction: 0.0 };
     assert_ne!(resolved(&["schedule.warmup_steps=3"]).common.schedule, replaced);
     assert_eq!(resolved(&[set]).common.schedule, replaced);
     assert_eq!(resolved(&["schedule.final_fraction=0.7", set]).common.schedule, replaced);
     let more = resolved(&[set, "schedule.final_fraction=0.7"]).common.schedule;
-    assert_eq!(more, Schedule::Linear { warmup_steps: 3, final_fraction: 0.7 });
+    assert_eq!(more, Schedule::Linear { warmup_steps: 3, warmup_fraction: None, final_fraction: 0.7 });
 }
 
 #[test]
 fn noam_is_the_inverse_square_root() {
+    // A warm-up of another form replaces the file's.
+    let fraction = Schedule::Linear { warmup_steps: 0, warmup_fraction: Some(0.2), final_fraction: 0.1 };
+    let of_fraction = resolved(&["schedule.warmup_fraction=0.2"]);
+    assert_eq!(
+        (of_fraction.common.schedule.warmup_steps(100), &of_fraction.common.schedule),
+        (20, &fraction)
+    );
+    let both =
+        resolve(FILE, &["schedule.warmup_fraction=0.2", "schedule.warmup_steps=5"]).unwrap_err().to_string();
+    assert!(
+        both.contains("expected none with `schedule.warmup_steps`, which is 5: remove one of them"),
+        "{both}"
+    );
     let schedule = resolved(&["schedule.kind=noam", "schedule.warmup_steps=10"]).common.schedule;
-    assert_eq!(schedule, Schedule::InverseSqrt { warmup_steps: 10 });
+    assert_eq!(schedule, Schedule::InverseSqrt { warmup_steps: 10, warmup_fraction: None });
 }
 
 #[test]
@@ -595,12 +614,52 @@ fn missing_keys_name_the_table_that_lacks_them() {
     for (from, to, message) in cases {
         assert_eq!(error_of(from, to), message);
     }
-    let no_text = resolve("", &[]).unwrap_err().to_string();
-    assert_eq!(no_text, "run.toml: missing key `corpus`, which has no default");
+    let nothing = resolve("", &[]).unwrap_err().to_string();
+    assert!(nothing.starts_with("run.toml: missing keys, which have no default: "), "{nothing}");
+    for part in [
+        "`[corpus]`",
+        "`kind` in `[tokenizer]`",
+        "`seq_len` in `[examples]`",
+        "`n_layers`, `d_model`, `n_heads` and `d_ff` in `[model]`",
+        "`steps` and `batch_size` in `[train]`",
+        "`lr` in `[optimizer]`",
+        "`kind` in `[schedule]`",
+    ] {
+        assert!(nothing.contains(part), "{part}: {nothing}");
+    }
     assert_eq!(
         error_of_set("schedule.kind=noam"),
-        "--set schedule.kind=noam: missing key `schedule.warmup_steps`, which has no default"
+        "--set schedule.kind=noam: `schedule.warmup_steps` is 0; expected a whole number of 1 or more, or \
+         `schedule.warmup_fraction` in its place"
     );
+}
+
+#[test]
+fn all_unknown_and_missing_keys_are_told_at_once() {
+    // Inside a table tagged by a kind too, where serde loses the place.
+    let text = FILE
+        .replace("\nsteps = 100", "\nstesp = 100\nwarp = 9")
+        .replace("vocab_size = 4096", "")
+        .replace("lr = 1e-3", "")
+        .replace("warmup_steps = 10", "warmup_stesp = 10");
+    let told = resolve(&text, &[]).unwrap_err().to_string();
+    for part in [
+        "run.toml:17: unknown key `train.stesp`; did you mean `train.steps`? Also run.toml:18: unknown key `train.warp`; \
+         expected one of `steps`, ",
+        "; also run.toml:26: unknown key `schedule.warmup_stesp`; did you mean `schedule.warmup_steps`? Also run.toml: \
+         missing keys, which have no default: `vocab_size` in `[tokenizer]`, `lr` in `[optimizer]`",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    // A misspelt key that is required is not missing too, and a wrong value is told once the keys are right.
+    let one = error_of("\nsteps = 100", "\nstesp = -1");
+    assert_eq!(one, "run.toml:17: unknown key `train.stesp`; did you mean `train.steps`?");
+    let value = resolve(&FILE.replace("lr = 1e-3", "lr = 0").replace("\nsteps = 100", ""), &[]).unwrap_err();
+    assert_eq!(value.to_string(), "run.toml:16: missing key `train.steps`, which has no default");
+    // A file of another kind.
+    let many: String = (0..12).map(|key| format!("other{key} = 1\n")).collect();
+    let many = resolve(&(many + FILE), &[]).unwrap_err().to_string();
+    assert!(many.ends_with("; and 4 more mistakes"), "{many}");
 }
 
 #[test]
@@ -720,7 +779,8 @@ fn values_out_of_range_say_the_range() {
         ("optimizer.clip_norm=-1", "`optimizer.clip_norm` is -1; expected a number of 0 or more"),
         (
             "schedule.warmup_steps=101",
-            "`schedule.warmup_steps` is 101; expected at most `train.steps`, which is 100",
+            "`schedule.warmup_steps` is 101; expected at most 100, the steps of the run: lower it, or set \
+             `schedule.warmup_fraction`, such as 0.1, in its place",
         ),
         ("schedule.final_fraction=1.5", "`schedule.final_fraction` is 1.5; expected a number from 0 to 1"),
         ("eval.heldout_fraction=1", "`eval.heldout_fraction` is 1; expected a number above 0 and below 1"),
@@ -737,14 +797,15 @@ fn values_out_of_range_say_the_range() {
     // From the file, and from a default of another key.
     assert_eq!(
         error_of("warmup_steps = 10", "warmup_steps = 1_000"),
-        "run.toml:25: `schedule.warmup_steps` is 1000; expected at most `train.steps`, which is 100"
+        "run.toml:25: `schedule.warmup_steps` is 1000; expected at most 100, the steps of the run: lower it, or set \
+         `schedule.warmup_fraction`, such as 0.1, in its place"
     );
     assert_eq!(
         error_of("final_fraction = 0.1", "[log]\nevery = 0"),
         "run.toml:27: `log.every` is 0; expected a whole number of 1 or more"
     );
     let noam = resolve(FILE, &["schedule={ kind = \"noam\", warmup_steps = 0 }"]).unwrap_err().to_string();
-    assert!(noam.ends_with("`schedule.warmup_steps` is 0; expected a whole number of 1 or more"), "{noam}");
+    assert!(noam.contains("`schedule.warmup_steps` is 0; expected a whole number of 1 or more"), "{noam}");
 }
 
 #[test]

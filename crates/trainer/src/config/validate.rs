@@ -36,6 +36,12 @@ impl Complaint {
     }
 }
 
+impl From<Complaint> for TrainerError {
+    fn from(Complaint { key, found, expected }: Complaint) -> Self {
+        Self::Setting { key, found, expected }
+    }
+}
+
 /// Maximum tokens of a batch, and micro-batches of a step.
 const MOST: usize = i32::MAX as usize;
 
@@ -336,24 +342,24 @@ pub(crate) fn optimizer(optimizer: &OptimizerSection) -> Check {
 }
 
 /// Checks `[schedule]` of a run of this many steps.
-pub(super) fn schedule(schedule: &Schedule, steps: u64) -> Check {
-    let warmup = schedule.warmup_steps();
-    ensure(
-        warmup <= steps,
-        "schedule.warmup_steps",
-        warmup,
-        format!("at most `train.steps`, which is {steps}"),
-    )?;
-    final_fraction(schedule)
+pub(crate) fn schedule(schedule: &Schedule, steps: u64) -> Check {
+    schedule.check_warmup(steps)?;
+    decay(schedule)
+}
+
+/// Checks `[schedule]` of a run whose number of steps only the data decides; the engine then checks the warm-up.
+pub(crate) fn schedule_of_epochs(schedule: &Schedule) -> Check {
+    // Of no warm-up in steps is known whether it is too long.
+    schedule.check_warmup(0)?;
+    decay(schedule)
 }
 
 /// Checks a schedule except for its warm-up.
-pub(crate) fn final_fraction(schedule: &Schedule) -> Check {
+fn decay(schedule: &Schedule) -> Check {
     match *schedule {
         Schedule::Linear { final_fraction, .. } | Schedule::Cosine { final_fraction, .. } => {
             share("schedule.final_fraction", final_fraction)
         }
-        Schedule::InverseSqrt { warmup_steps } => at_least(1, "schedule.warmup_steps", warmup_steps),
         Schedule::Trapezoidal { decay_steps, final_fraction, .. } => {
             at_least(1, "schedule.decay_steps", decay_steps)?;
             share("schedule.final_fraction", final_fraction)
@@ -364,7 +370,7 @@ pub(crate) fn final_fraction(schedule: &Schedule) -> Check {
             ratio,
             "a number of 1 or more, such as 32",
         ),
-        Schedule::Constant { .. } => Ok(()),
+        Schedule::InverseSqrt { .. } | Schedule::Constant { .. } => Ok(()),
     }
 }
 

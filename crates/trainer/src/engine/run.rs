@@ -157,6 +157,7 @@ pub fn train_in<R: Recipe>(
     options: &RunOptions<'_>,
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
+    settings.check_warmup()?;
     forget(&folder.result())?;
     forget(&folder.index())?;
     let start = Start {

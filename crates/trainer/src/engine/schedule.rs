@@ -1,8 +1,8 @@
 //! Learning-rate schedules: the rate as a pure function of the step.
 //!
 //! Steps count from 1: step 1 is the first update, step `steps` the last. A schedule has no state, so resuming
-//! a run needs only the step. Every schedule warms up linearly and **peaks at step `warmup_steps`** (at step 1
-//! without a warm-up); [`Schedule::factor`] is 1 there.
+//! a run needs only the step. Every schedule warms up linearly and **peaks at its last step of warm-up** (at step 1
+//! without a warm-up); [`Schedule::factor`] is 1 there. The warm-up is a number of steps, or a fraction of all of them.
 //!
 //! # Deviations
 //! BERT's code counts steps from 0, so that its first update has rate 0, and multiplies warm-up and decay
@@ -12,6 +12,8 @@
 use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
+
+use crate::config::validate::{Check, ensure, share};
 
 /// The learning rate as a function of the step: a `[schedule]` table.
 ///
@@ -26,6 +28,10 @@ pub enum Schedule {
         /// Steps of linear warm-up, from 0 to the peak. Default 0.
         #[serde(default)]
         warmup_steps: u64,
+        /// The warm-up as a fraction of all steps, in place of `warmup_steps`: 0.1 is a tenth, rounded to whole steps.
+        /// Default none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warmup_fraction: Option<f64>,
         /// End of the decay, as a fraction of the peak. Default 0.
         #[serde(default)]
         final_fraction: f64,
@@ -35,6 +41,10 @@ pub enum Schedule {
         /// Steps of linear warm-up, from 0 to the peak. Default 0.
         #[serde(default)]
         warmup_steps: u64,
+        /// The warm-up as a fraction of all steps, in place of `warmup_steps`: 0.1 is a tenth, rounded to whole steps.
+        /// Default none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warmup_fraction: Option<f64>,
         /// End of the decay, as a fraction of the peak. Default 0.
         #[serde(default)]
         final_fraction: f64,
@@ -44,13 +54,22 @@ pub enum Schedule {
         /// Steps of linear warm-up, from 0 to the peak. Default 0.
         #[serde(default)]
         warmup_steps: u64,
+        /// The warm-up as a fraction of all steps, in place of `warmup_steps`: 0.1 is a tenth, rounded to whole steps.
+        /// Default none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warmup_fraction: Option<f64>,
     },
     /// Decays with the inverse square root of the step, `peak · min(step / warmup, √(warmup / step))`:
     /// Vaswani et al. 2017, §5.3, whose peak is `(d_model · warmup)^-0.5`.
     #[serde(alias = "noam")]
     InverseSqrt {
-        /// Steps of linear warm-up, from which on the rate decays.
+        /// Steps of linear warm-up, from which on the rate decays. Default 0; required without `warmup_fraction`.
+        #[serde(default)]
         warmup_steps: u64,
+        /// The warm-up as a fraction of all steps, in place of `warmup_steps`: 0.1 is a tenth, rounded to whole steps.
+        /// Default none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warmup_fraction: Option<f64>,
     },
     /// Constant at the peak, with a decay only over the last steps: warm-up, stable, decay (Hu et al. 2024,
     /// "MiniCPM", §4.2). ModernBERT's schedule, whose decay follows a square root. A run can be extended from a
@@ -60,6 +79,10 @@ pub enum Schedule {
         /// Steps of linear warm-up, from 0 to the peak. Default 0.
         #[serde(default)]
         warmup_steps: u64,
+        /// The warm-up as a fraction of all steps, in place of `warmup_steps`: 0.1 is a tenth, rounded to whole steps.
+        /// Default none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warmup_fraction: Option<f64>,
         /// Number of final steps over which the rate decays; in a shorter run, all steps after the warm-up.
         decay_steps: u64,
         /// The shape of the decay. Default `"linear"`.
@@ -77,6 +100,10 @@ pub enum Schedule {
         /// Steps of linear warm-up: the paper's `cut`. Default 0.
         #[serde(default)]
         warmup_steps: u64,
+        /// The warm-up as a fraction of all steps, in place of `warmup_steps`: 0.1 is a tenth, rounded to whole steps.
+        /// Default none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warmup_fraction: Option<f64>,
         /// Ratio of the peak rate to the lowest, at which it begins and ends. Default 32, the paper's.
         #[serde(default = "ratio")]
         ratio: f64,
@@ -109,21 +136,54 @@ fn ratio() -> f64 {
 }
 
 impl Schedule {
-    /// Steps of linear warm-up; the last of them has the peak rate.
-    pub fn warmup_steps(&self) -> u64 {
+    /// The keys of the warm-up: its steps, and its fraction of all steps.
+    fn warmup_keys(&self) -> (u64, Option<f64>) {
         match *self {
-            Self::Linear { warmup_steps, .. }
-            | Self::Cosine { warmup_steps, .. }
-            | Self::Constant { warmup_steps }
-            | Self::InverseSqrt { warmup_steps }
-            | Self::Trapezoidal { warmup_steps, .. }
-            | Self::SlantedTriangular { warmup_steps, .. } => warmup_steps,
+            Self::Linear { warmup_steps, warmup_fraction, .. }
+            | Self::Cosine { warmup_steps, warmup_fraction, .. }
+            | Self::Constant { warmup_steps, warmup_fraction }
+            | Self::InverseSqrt { warmup_steps, warmup_fraction }
+            | Self::Trapezoidal { warmup_steps, warmup_fraction, .. }
+            | Self::SlantedTriangular { warmup_steps, warmup_fraction, .. } => {
+                (warmup_steps, warmup_fraction)
+            }
         }
+    }
+
+    /// The warm-up's fraction of all steps, if it is given as one.
+    pub fn warmup_fraction(&self) -> Option<f64> {
+        self.warmup_keys().1
+    }
+
+    /// Steps of linear warm-up in a run of `steps`; the last of them has the peak rate.
+    pub fn warmup_steps(&self, steps: u64) -> u64 {
+        match self.warmup_keys() {
+            (warmup_steps, None) => warmup_steps,
+            (_, Some(fraction)) => (fraction * steps as f64).round() as u64,
+        }
+    }
+
+    /// Checks the warm-up of a run of `steps`: the rule of every kind of run. Without steps no warm-up is too long.
+    pub(crate) fn check_warmup(&self, steps: u64) -> Check {
+        let (given, fraction) = self.warmup_keys();
+        if let Some(fraction) = fraction {
+            let key = "schedule.warmup_fraction";
+            share(key, fraction)?;
+            let expected = format!("none with `schedule.warmup_steps`, which is {given}: remove one of them");
+            ensure(given == 0, key, fraction, expected)?;
+        } else if matches!(self, Self::InverseSqrt { .. }) {
+            let expected = "a whole number of 1 or more, or `schedule.warmup_fraction` in its place";
+            ensure(given > 0, "schedule.warmup_steps", given, expected)?;
+        }
+        let expected = format!(
+            "at most {steps}, the steps of the run: lower it, or set `schedule.warmup_fraction`, such as 0.1, in its place"
+        );
+        ensure(steps == 0 || self.warmup_steps(steps) <= steps, "schedule.warmup_steps", given, expected)
     }
 
     /// The fraction of the peak rate at `step` (from 1) of `steps`; beyond `steps` the rate stays constant.
     pub fn factor(&self, step: u64, steps: u64) -> f64 {
-        let peak_step = self.warmup_steps().max(1);
+        let peak_step = self.warmup_steps(steps).max(1);
         if step < peak_step {
             return self.above_lowest(step as f64 / peak_step as f64);
         }
@@ -182,7 +242,7 @@ mod tests {
 
     #[test]
     fn linear_rises_to_the_peak_and_falls_to_zero_one_step_after_the_end() {
-        let schedule = Schedule::Linear { warmup_steps: 4, final_fraction: 0.0 };
+        let schedule = Schedule::Linear { warmup_steps: 4, warmup_fraction: None, final_fraction: 0.0 };
         // Decay over 8 + 1 - 4 = 5 steps of a fifth each.
         assert_eq!(percents(&schedule, 8), [25, 50, 75, 100, 80, 60, 40, 20]);
         assert_eq!(schedule.factor(9, 8), 0.0);
@@ -190,21 +250,68 @@ mod tests {
     }
 
     #[test]
+    fn a_fraction_of_the_steps_is_as_many_steps() {
+        let of = |warmup_steps, warmup_fraction| Schedule::Cosine {
+            warmup_steps,
+            warmup_fraction,
+            final_fraction: 0.1,
+        };
+        for (fraction, steps, warmup) in
+            [(0.1, 50, 5), (0.07, 100, 7), (0.25, 9, 2), (1.0, 8, 8), (0.1, 3, 0)]
+        {
+            let [by_fraction, by_steps] = [of(0, Some(fraction)), of(warmup, None)];
+            assert_eq!(by_fraction.warmup_steps(steps), warmup);
+            for step in 1..=steps + 1 {
+                assert_eq!(by_fraction.factor(step, steps), by_steps.factor(step, steps));
+            }
+        }
+    }
+
+    #[test]
+    fn a_warm_up_fits_the_run() {
+        let linear = |warmup_steps, warmup_fraction| Schedule::Linear {
+            warmup_steps,
+            warmup_fraction,
+            final_fraction: 0.0,
+        };
+        for (schedule, steps) in [
+            (linear(10, None), 10),
+            (linear(0, None), 1),
+            (linear(0, Some(1.0)), 3),
+            // Nothing is trained.
+            (linear(10, None), 0),
+        ] {
+            assert_eq!(schedule.check_warmup(steps), Ok(()));
+        }
+        let refused = |schedule: Schedule, steps| {
+            let complaint = schedule.check_warmup(steps).unwrap_err();
+            (complaint.key, complaint.found, complaint.expected)
+        };
+        let (key, found, expected) = refused(linear(11, None), 10);
+        assert_eq!((&*key, &*found), ("schedule.warmup_steps", "11"));
+        assert!(expected.starts_with("at most 10, the steps of the run: lower it"), "{expected}");
+        assert_eq!(refused(linear(2, Some(0.1)), 10).0, "schedule.warmup_fraction");
+        assert_eq!(refused(linear(0, Some(1.1)), 10).1, "1.1");
+        assert_eq!(refused(linear(0, Some(f64::NAN)), 10).1, "NaN");
+        assert_eq!(refused(Schedule::InverseSqrt { warmup_steps: 0, warmup_fraction: None }, 10).1, "0");
+    }
+
+    #[test]
     fn linear_without_warmup_starts_at_the_peak() {
-        let schedule = Schedule::Linear { warmup_steps: 0, final_fraction: 0.0 };
+        let schedule = Schedule::Linear { warmup_steps: 0, warmup_fraction: None, final_fraction: 0.0 };
         assert_eq!(percents(&schedule, 4), [100, 75, 50, 25]);
     }
 
     #[test]
     fn linear_ends_at_its_final_fraction() {
-        let schedule = Schedule::Linear { warmup_steps: 1, final_fraction: 0.2 };
+        let schedule = Schedule::Linear { warmup_steps: 1, warmup_fraction: None, final_fraction: 0.2 };
         assert_eq!(percents(&schedule, 4), [100, 80, 60, 40]);
         assert!((schedule.factor(5, 4) - 0.2).abs() < 1e-15);
     }
 
     #[test]
     fn cosine_is_half_way_in_the_middle() {
-        let schedule = Schedule::Cosine { warmup_steps: 2, final_fraction: 0.1 };
+        let schedule = Schedule::Cosine { warmup_steps: 2, warmup_fraction: None, final_fraction: 0.1 };
         // Decay over 4 steps from step 2: cos 0, π/4, π/2, 3π/4 → 1, 0.8536, 0.5, 0.1464 of the way down
         // to 0.1.
         assert_eq!(percents(&schedule, 5), [50, 100, 87, 55, 23]);
@@ -213,13 +320,13 @@ mod tests {
 
     #[test]
     fn constant_stays_at_the_peak() {
-        let schedule = Schedule::Constant { warmup_steps: 2 };
+        let schedule = Schedule::Constant { warmup_steps: 2, warmup_fraction: None };
         assert_eq!(percents(&schedule, 4), [50, 100, 100, 100]);
     }
 
     #[test]
     fn inverse_sqrt_is_the_papers_formula() {
-        let schedule = Schedule::InverseSqrt { warmup_steps: 4_000 };
+        let schedule = Schedule::InverseSqrt { warmup_steps: 4_000, warmup_fraction: None };
         let peak = (512.0_f64 * 4_000.0).powf(-0.5);
         for step in [1, 100, 3_999, 4_000, 4_001, 16_000, 100_000] {
             let s = step as f64;
@@ -236,6 +343,7 @@ mod tests {
     fn trapezoidal_stays_at_the_peak_until_the_decay() {
         let of = |decay, final_fraction| Schedule::Trapezoidal {
             warmup_steps: 2,
+            warmup_fraction: None,
             decay_steps: 4,
             decay,
             final_fraction,
@@ -250,6 +358,7 @@ mod tests {
         // A decay longer than the run begins at the peak.
         let all = Schedule::Trapezoidal {
             warmup_steps: 1,
+            warmup_fraction: None,
             decay_steps: 50,
             decay: Decay::Linear,
             final_fraction: 0.0,
@@ -259,7 +368,7 @@ mod tests {
 
     #[test]
     fn slanted_triangles_rise_from_a_share_of_the_peak_and_fall_back_to_it() {
-        let schedule = Schedule::SlantedTriangular { warmup_steps: 4, ratio: 32.0 };
+        let schedule = Schedule::SlantedTriangular { warmup_steps: 4, warmup_fraction: None, ratio: 32.0 };
         for step in 0..=13 {
             // The paper's p, with cut = 4 and the end at 13.
             let p = if step < 4 { f64::from(step) / 4.0 } else { 1.0 - f64::from(step - 4) / 9.0 };
@@ -273,12 +382,13 @@ mod tests {
     #[test]
     fn a_schedule_longer_than_the_run_never_leaves_zero_to_one() {
         for schedule in [
-            Schedule::Linear { warmup_steps: 10, final_fraction: 0.0 },
-            Schedule::Cosine { warmup_steps: 10, final_fraction: 0.5 },
-            Schedule::InverseSqrt { warmup_steps: 10 },
-            Schedule::SlantedTriangular { warmup_steps: 10, ratio: 8.0 },
+            Schedule::Linear { warmup_steps: 10, warmup_fraction: None, final_fraction: 0.0 },
+            Schedule::Cosine { warmup_steps: 10, warmup_fraction: None, final_fraction: 0.5 },
+            Schedule::InverseSqrt { warmup_steps: 10, warmup_fraction: None },
+            Schedule::SlantedTriangular { warmup_steps: 10, warmup_fraction: None, ratio: 8.0 },
             Schedule::Trapezoidal {
                 warmup_steps: 10,
+                warmup_fraction: None,
                 decay_steps: 10,
                 decay: Decay::Sqrt,
                 final_fraction: 0.0,

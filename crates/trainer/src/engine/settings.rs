@@ -93,7 +93,7 @@ impl RunSettings {
             export: Export::default(),
             optimizer: OptimizerSection::adamw(learning_rate),
             added_groups: Vec::new(),
-            schedule: Schedule::Constant { warmup_steps: 0 },
+            schedule: Schedule::Constant { warmup_steps: 0, warmup_fraction: None },
             checkpoint: CheckpointSection::default(),
             log: LogSection::default(),
             ranks: RanksSection::default(),
@@ -101,6 +101,15 @@ impl RunSettings {
             best_from: None,
             average: None,
         }
+    }
+
+    /// Checks that the warm-up is no longer than the run, or its first round.
+    ///
+    /// # Errors
+    /// [`TrainerError::Setting`].
+    pub(crate) fn check_warmup(&self) -> Result<()> {
+        let steps = self.rounds.map_or(self.steps, |rounds| rounds.steps);
+        Ok(self.schedule.check_warmup(steps)?)
     }
 
     /// The learning rate of a step, counted from 1.
@@ -303,7 +312,8 @@ pub struct OptimizerSection {
     /// The update rule. Default `"adamw"`.
     #[serde(default)]
     pub algorithm: Algorithm,
-    /// Peak learning rate; `[schedule]` sets the rate relative to it.
+    /// Peak learning rate; `[schedule]` sets the rate relative to it. For fine-tuning a checkpoint, `cloze train` chooses
+    /// it by the number of training examples and the checkpoint's width if it is absent.
     pub lr: f64,
     /// Decay of the first moment. Default 0.9.
     #[serde(default = "defaults::beta1")]
@@ -476,7 +486,7 @@ mod tests {
         assert_eq!(begins, [(11, 1), (18, 2)]);
         let settings = |rounds| RunSettings {
             rounds,
-            schedule: Schedule::Linear { warmup_steps: 2, final_fraction: 0.0 },
+            schedule: Schedule::Linear { warmup_steps: 2, warmup_fraction: None, final_fraction: 0.0 },
             ..RunSettings::new("rounds", 24, 1.0)
         };
         let (again, once) = (settings(Some(rounds)), settings(None));

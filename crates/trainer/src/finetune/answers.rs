@@ -1,7 +1,7 @@
 //! Extractive question answering: answers are spans of a text.
 
 use super::config::Tuning;
-use super::kind::TaskKind;
+use super::kind::{DataSize, TaskKind};
 use super::saved_model::{OpenedModel, SavedModel};
 use super::section::TaskSection;
 use super::task::{
@@ -171,6 +171,11 @@ impl TaskKind for AnswerKind<'_> {
             |examples| task.encode(&tokenizer, examples, data.max_len),
         )?;
         run.train(&task, data, &tokenizer, progress)
+    }
+
+    fn size(&self, data: &LabelledSource) -> Result<Option<DataSize>> {
+        let loaded = questions(data, Path::new(""), true)?;
+        Ok(Some(DataSize::of_rows(loaded.examples.len())))
     }
 
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {

@@ -1,6 +1,6 @@
 //! Multiple choice: choosing the right one of several texts.
 
-use super::kind::TaskKind;
+use super::kind::{DataSize, TaskKind};
 use super::saved_model::{OpenedModel, SavedModel};
 use super::section::TaskSection;
 use super::task::{
@@ -70,6 +70,11 @@ impl TaskKind for ChoiceKind {
             |examples| task.encode(&tokenizer, examples, data.max_len),
         )?;
         run.train(&task, data, &tokenizer, progress)
+    }
+
+    fn size(&self, data: &LabelledSource) -> Result<Option<DataSize>> {
+        let loaded = choices(data, Path::new(""), true)?;
+        Ok(Some(DataSize::of_rows(loaded.examples.len())))
     }
 
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {

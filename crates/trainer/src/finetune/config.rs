@@ -177,9 +177,11 @@ fn one() -> usize {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FineTuneTrain {
-    /// Passes over the training data. 0 evaluates a prompt without training.
+    /// Passes over the training data. 0 evaluates a prompt without training. For a checkpoint, `cloze train` chooses it by
+    /// the number of training examples if it is absent.
     pub epochs: u64,
-    /// Examples per micro-batch, the unit held in memory.
+    /// Examples per micro-batch, the unit held in memory. For a checkpoint, `cloze train` chooses it by the number of
+    /// training examples if it is absent.
     pub batch_size: usize,
     /// Maximum tokens of a micro-batch, counted with padding to its longest example. With long examples a
     /// micro-batch has fewer than `batch_size`. Default: no limit.

@@ -9,6 +9,7 @@ use crate::Result;
 use crate::config::validate::Check;
 use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
+use cloze_data::labelled::LabelledSource;
 use cloze_model::bert::Pooling;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -61,6 +62,14 @@ pub trait TaskKind: Sync {
         Vec::new()
     }
 
+    /// The size of training data, by which absent settings are [chosen](super::by_size); none if the task chooses none.
+    ///
+    /// # Errors
+    /// Those of reading the data.
+    fn size(&self, _data: &LabelledSource) -> Result<Option<DataSize>> {
+        Ok(None)
+    }
+
     /// The task of a recurrent model, if there are such models for it.
     fn recurrent(&self) -> Option<RecurrentTask<'_>> {
         None
@@ -77,6 +86,24 @@ pub trait TaskKind: Sync {
     /// # Errors
     /// A mismatch in the folder's task; checkpoint errors.
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel>;
+}
+
+/// The size of training data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DataSize {
+    /// Usable examples.
+    pub rows: usize,
+    /// Classes, if each example has one.
+    pub classes: Option<usize>,
+    /// Whether the loss compares the examples of a batch.
+    pub compares: bool,
+}
+
+impl DataSize {
+    /// Of examples without classes.
+    pub fn of_rows(rows: usize) -> Self {
+        Self { rows, ..Self::default() }
+    }
 }
 
 /// A task that recurrent models support.

@@ -5,8 +5,8 @@
 //! model.
 
 mod answers;
+pub mod by_size;
 mod choices;
-mod classes;
 mod config;
 mod cross_encoder;
 mod distillation;
@@ -40,6 +40,7 @@ mod validate;
 
 pub use crate::engine::Advance;
 pub use answers::{AnswerTask, SpanScores};
+pub use by_size::{BySize, Choice, choose_absent, read_without_training};
 pub use choices::ChoiceTask;
 pub use config::{
     DataSection, FineTuneConfig, FineTuneEval, FineTuneModel, FineTuneRun, FineTuneTrain, Tuning,
@@ -49,7 +50,7 @@ pub use embedding::{
     LossSection, MatryoshkaSection, PromptsSection, SentenceEncoder, TripletDistance, pair_features,
 };
 pub use evaluate::{figures, outputs, predict};
-pub use kind::{RecurrentTask, TaskKind, TaskSettings};
+pub use kind::{DataSize, RecurrentTask, TaskKind, TaskSettings};
 pub use model_folder::{TASK_FILE, TaskFile};
 #[cfg(test)]
 pub(crate) use predict::testing;

@@ -1,7 +1,7 @@
 //! Text classification with the masked-LM head: a template with a mask, and words for the classes.
 
 use super::config::Tuning;
-use super::kind::TaskKind;
+use super::kind::{DataSize, TaskKind};
 use super::reading::draw_shots;
 use super::saved_model::{OpenedModel, SavedModel};
 use super::section::{PromptSection, TaskSection};
@@ -176,6 +176,13 @@ impl TaskKind for PromptKind<'_> {
             |examples| draw_shots(config, Some(&task.labels), examples),
         )?;
         run.train(&task, data, &tokenizer, progress)
+    }
+
+    fn size(&self, data: &LabelledSource) -> Result<Option<DataSize>> {
+        let labels = LabelSet::given(self.0.verbaliser.keys().cloned())?;
+        let (loaded, _) = texts(data, Path::new(""), Labels::Of(&labels))?;
+        let classes = Some(labels.len());
+        Ok(Some(DataSize { classes, ..DataSize::of_rows(loaded.examples.len()) }))
     }
 
     fn open(&self, saved: SavedModel<'_>) -> Result<OpenedModel> {

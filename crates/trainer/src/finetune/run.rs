@@ -7,13 +7,14 @@ use super::recurrent;
 use super::task::PretrainedTask;
 use super::task_run::TaskRun;
 use super::validate::validate;
-use crate::Result;
 use crate::config::{ConfigFile, Run, layered};
 use crate::engine::origin::{Input, model_files};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{Outcome, RunOptions};
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
+use crate::{Result, TrainerError};
+use cloze_data::labelled::Named;
 use cloze_tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 
@@ -94,6 +95,7 @@ impl<S: TaskSettings> RunKind for FineTuneRun<S> {
 
     fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
         layered::read(file, sets, |config: &mut Run<Self>| {
+            config.data.train.named = Named::TrainingData;
             if config.data.max_len == unset() {
                 let max_len = config.task.kind().default_max_len();
                 config.data.max_len = max_len;
@@ -111,7 +113,7 @@ impl<S: TaskSettings> RunKind for FineTuneRun<S> {
     }
 
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        fine_tune(run, options, progress)
+        fine_tune(run, options, progress).map_err(TrainerError::of_training_data)
     }
 }
 
@@ -188,6 +190,12 @@ kind = "linear"
             error(FILE, &["model.layer_decay=1.5"]),
             "--set model.layer_decay=1.5: `model.layer_decay` is 1.5; expected a number above 0, at most 1"
         );
+        // Within a table of a kind, too; and what only some configs need.
+        let loss = error(&FILE.replace("classification", "embedding"), &[]);
+        assert!(loss.ends_with(":1: missing key `task.loss.kind`, which has no default"), "{loss}");
+        let several = error(&FILE.replace("path = \"model\"", "").replace("lr = 5e-5", ""), &[]);
+        let told = ": missing keys, which have no default: `lr` in `[optimizer]`, `path` in `[model]`";
+        assert!(several.ends_with(told), "{several}");
         let answers = FILE.replace("classification", "answers");
         assert_eq!(load(&answers, &[]).unwrap().data.max_len, 384);
         assert_eq!(

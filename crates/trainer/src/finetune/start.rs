@@ -1,6 +1,5 @@
 //! Preparation of a fine-tuning run before its first step.
 
-use super::classes::Classes;
 use super::config::Tuning;
 use super::distillation::Distillation;
 use super::evaluate::figures;
@@ -9,6 +8,7 @@ use super::model_folder::{ModelFolder, TaskFile};
 use super::reading::TaskData;
 use super::recipe::{Masks, Rounded, TaskRecipe};
 use super::task::{Encoded, Features, PretrainedTask, Task, bad_setting, n_cut, no_teacher};
+use crate::classes::Classes;
 use crate::engine::optimizer::ParamGroup;
 use crate::engine::{
     Cadence, CheckpointSection, Epochs, Export, LogSection, ModelFormat, Rounds, RunOptions, RunSettings,
@@ -483,22 +483,19 @@ fn introduce<T: Task>(
         .into_iter()
         .filter(|(_, value)| !value.is_empty()),
     ));
-    if let Some(classes) = Classes::of(recipe.task, data) {
-        progress.note(&classes.table());
-        classes.warnings(config.data.shots).iter().for_each(|warning| progress.note(warning));
+    let splits = [("train", Some(&data.train)), ("dev", data.dev.as_ref()), ("test", data.test.as_ref())];
+    let of_classes = splits
+        .iter()
+        .filter_map(|(name, split)| Some((*name, recipe.task.class_counts(&(*split)?.examples))))
+        .collect();
+    if let Some(classes) = Classes::new(of_classes) {
+        classes.tell(config.data.shots, progress);
     }
-    let splits = [Some(&data.train), data.dev.as_ref(), data.test.as_ref()];
-    let cut: usize = splits.into_iter().flatten().map(|split| n_cut(&split.features)).sum();
+    let cut: usize =
+        splits.into_iter().filter_map(|(_, split)| split).map(|split| n_cut(&split.features)).sum();
     if cut > 0 {
         let (cut, max_len) = (table::grouped(cut as u64), config.data.max_len);
         progress.note(&format!("examples with more than {max_len} tokens, which were cut: {cut}"));
-    }
-    let warmup = config.common.schedule.warmup_steps();
-    if warmup > steps {
-        progress.note(&format!(
-            "the warm-up of {warmup} steps is longer than the run, whose learning rate stays below \
-             `optimizer.lr`: lower `schedule.warmup_steps`"
-        ));
     }
     if data.dev.is_none() && steps > 0 {
         progress.note("no development data: the last model is saved, good or bad");

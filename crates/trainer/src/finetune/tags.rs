@@ -1,7 +1,7 @@
 //! Word tagging for named-entity recognition.
 
 use super::config::Tuning;
-use super::kind::{RecurrentTask, TaskKind};
+use super::kind::{DataSize, RecurrentTask, TaskKind};
 use super::reading::TaskData;
 use super::saved_model::{OpenedModel, SavedModel};
 use super::section::{TaggingSection, TaskSection, check_loss};
@@ -424,6 +424,12 @@ impl TaskKind for TagKind<'_> {
         let (task, examples, skipped) = TagTask::read(self.0, &run.config.data.train)?;
         let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
         run.train(&task, data, &tokenizer, progress)
+    }
+
+    fn size(&self, data: &LabelledSource) -> Result<Option<DataSize>> {
+        let expected = EntityTags { names: &self.0.tag_names, scheme: self.0.scheme, labels: None };
+        let loaded = entity_sentences(data, Path::new(""), expected)?;
+        Ok(Some(DataSize::of_rows(loaded.examples.len())))
     }
 
     fn recurrent(&self) -> Option<RecurrentTask<'_>> {

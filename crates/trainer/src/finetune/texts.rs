@@ -3,7 +3,7 @@
 use super::config::Tuning;
 use super::cross_encoder;
 use super::evaluate::in_batches;
-use super::kind::{RecurrentTask, TaskKind};
+use super::kind::{DataSize, RecurrentTask, TaskKind};
 use super::reading::{TaskData, draw_shots};
 use super::saved_model::{OpenedModel, SavedModel};
 use super::section::{TaskSection, ValueLoss, check_loss};
@@ -362,6 +362,20 @@ impl TaskKind for TextKind<'_> {
         }
         let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
         run.train(&task, data, &tokenizer, progress)
+    }
+
+    fn size(&self, data: &LabelledSource) -> Result<Option<DataSize>> {
+        let of = |labels| texts(data, Path::new(""), labels);
+        let (loaded, set) = match self.0 {
+            TaskSection::Regression { .. } => of(Labels::Values),
+            TaskSection::MultiLabel { labels, .. } => of(Labels::Several(given(labels)?.as_ref())),
+            TaskSection::Classification { labels, .. } => {
+                of(given(labels)?.as_ref().map_or(Labels::Found, Labels::Of))
+            }
+            _ => return Ok(None),
+        }?;
+        let classes = set.filter(|_| self.has_classes()).map(|labels| labels.len());
+        Ok(Some(DataSize { classes, ..DataSize::of_rows(loaded.examples.len()) }))
     }
 
     fn has_classes(&self) -> bool {

@@ -5,7 +5,7 @@ use super::kind::TaskKind;
 use super::recurrent;
 use crate::config::Precision;
 use crate::config::validate::{
-    Check, at_least, averaging, below_one, ensure, final_fraction, optimizer, positive,
+    Check, at_least, averaging, below_one, ensure, optimizer, positive, schedule_of_epochs,
 };
 use crate::pruning::PruningSection;
 use crate::quantization::{InputRounding, QuantizationSection};
@@ -33,7 +33,7 @@ pub(super) fn validate(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     at_least(1, "train.batch_tokens", train.batch_tokens.unwrap_or(1))?;
     at_least(1, "train.accumulate", train.accumulate)?;
     optimizer(&config.common.optimizer)?;
-    final_fraction(&config.common.schedule)?;
+    schedule_of_epochs(&config.common.schedule)?;
     at_least(1, "eval.per_epoch", config.eval.per_epoch)?;
     let has_dev = !config.data.dev.is_empty() || config.data.dev_fraction.is_some();
     averaging(config.common.average.as_ref(), has_dev)?;

@@ -1,18 +1,18 @@
 //! The configuration of a run on images.
 
 use super::start;
-use crate::Result;
 use crate::config::validate::{
-    Check, Complaint, at_least, averaging, below_one, ensure, final_fraction, optimizer, positive, share,
+    Check, Complaint, at_least, averaging, below_one, ensure, optimizer, positive, schedule_of_epochs, share,
 };
 use crate::config::{Common, ConfigFile, NonFinite, Precision, Run, layered};
 use crate::engine::origin::{Input, model_files};
 use crate::engine::{Outcome, RunOptions};
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
+use crate::{Result, TrainerError};
 use cloze_data::DataError;
 use cloze_data::images::{AugmentConfig, Filter, MixConfig, Normalisation, Preprocessing, TargetSize};
-use cloze_data::labelled::{LabelledSource, OnBadRow};
+use cloze_data::labelled::{LabelledSource, Named, OnBadRow};
 use cloze_model::ModelError;
 use cloze_model::blocks::{Activation, LoraConfig};
 use cloze_model::vision::{AnyImageEncoderConfig, ImagePooling, PatchPositions, ResNetConfig, VitConfig};
@@ -500,7 +500,10 @@ impl RunKind for ImageRun {
     }
 
     fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
-        layered::read(file, sets, |config: &mut Run<Self>| validate(config))
+        layered::read(file, sets, |config: &mut Run<Self>| {
+            config.data.train.named = Named::TrainingData;
+            validate(config)
+        })
     }
 
     fn checkpoint_mut(&mut self) -> Option<&mut PathBuf> {
@@ -524,7 +527,7 @@ impl RunKind for ImageRun {
     }
 
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        start::train_images(run, options, progress)
+        start::train_images(run, options, progress).map_err(TrainerError::of_training_data)
     }
 }
 
@@ -646,7 +649,7 @@ pub(crate) fn check_steps(is_measured: bool, train: &ImageTrain, eval: &ImageEva
         ensure(is_measured, "eval.patience", patience, "it to be absent: there is no `data.dev`")?;
     }
     optimizer(&common.optimizer)?;
-    final_fraction(&common.schedule)?;
+    schedule_of_epochs(&common.schedule)?;
     averaging(common.average.as_ref(), is_measured)
 }
 

@@ -8,7 +8,6 @@ use super::features::probe;
 use super::memory::{Layers, Maps, Size};
 use super::start::{PREPROCESSOR, settings};
 use super::without_classifier::{Opened, Sections};
-use crate::Result;
 use crate::config::shards::check_parts;
 use crate::config::validate::{Check, at_least, ensure, positive};
 use crate::config::{ConfigFile, Run, layered};
@@ -20,10 +19,12 @@ use crate::engine::{
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
+use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use cloze_data::derive_seed;
 use cloze_data::images::{AugmentConfig, ImageBatch, Preprocessing};
+use cloze_data::labelled::Named;
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::table::{self, grouped};
 use cloze_model::ParamInit;
@@ -120,7 +121,10 @@ impl RunKind for ContrastiveViewsRun {
     }
 
     fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
-        layered::read(file, sets, |config: &mut Run<Self>| validate(config))
+        layered::read(file, sets, |config: &mut Run<Self>| {
+            config.data.train.named = Named::TrainingData;
+            validate(config)
+        })
     }
 
     /// Images, of which there may be millions, are known by the checkpoint's hash of them.
@@ -129,7 +133,7 @@ impl RunKind for ContrastiveViewsRun {
     }
 
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        train_contrastive_views(run, options, progress)
+        train_contrastive_views(run, options, progress).map_err(TrainerError::of_training_data)
     }
 }
 

@@ -5,7 +5,6 @@ use super::data::{ImageSplits, pixels};
 use super::memory::{Layers, Maps, Size};
 use super::start::{PREPROCESSOR, settings};
 use super::without_classifier::{Opened, Sections};
-use crate::Result;
 use crate::config::validate::{Check, Complaint};
 use crate::config::{ConfigFile, Run, layered};
 use crate::engine::origin::Input;
@@ -17,10 +16,12 @@ use crate::engine::{
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::runs::RunKind;
+use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use cloze_data::images::ImageExample;
 use cloze_data::images::{AugmentConfig, ImageBatch, ImageData, Preprocessing};
+use cloze_data::labelled::Named;
 use cloze_data::{Random, derive_seed};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::{Picture, Predictions, RestoredExample, RestoredPredictions, WithPictures};
@@ -175,7 +176,10 @@ impl RunKind for MaskedPatchesRun {
     }
 
     fn read(file: &ConfigFile, sets: &[String]) -> Result<Run<Self>> {
-        layered::read(file, sets, |config: &mut Run<Self>| validate(config))
+        layered::read(file, sets, |config: &mut Run<Self>| {
+            config.data.train.named = Named::TrainingData;
+            validate(config)
+        })
     }
 
     /// Images, of which there may be millions, are known by the checkpoint's hash of them.
@@ -184,7 +188,7 @@ impl RunKind for MaskedPatchesRun {
     }
 
     fn train(run: &Run<Self>, options: &RunOptions<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
-        train_masked_patches(run, options, progress)
+        train_masked_patches(run, options, progress).map_err(TrainerError::of_training_data)
     }
 }
 

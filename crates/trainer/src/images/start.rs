@@ -5,6 +5,7 @@ use super::config::{ImageEval, ImageModelSection, ImageRunConfig, ImageTrain, Pr
 use super::data::{ImageSplits, Reading, bad_setting};
 use super::memory::{Layers, Maps, Size};
 use super::teacher::ImageTeacher;
+use crate::classes::Classes;
 use crate::config::Common;
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{
@@ -19,6 +20,7 @@ use burn::module::Module;
 use burn::tensor::Device;
 use cloze_data::derive_seed;
 use cloze_data::images::{ImageData, Preprocessing};
+use cloze_data::labelled::Target;
 use cloze_evaluation::table::{self, grouped};
 use cloze_model::blocks::merge_lora;
 use cloze_model::huggingface::{FloatType, load_published_as, read_published, save_published};
@@ -304,7 +306,7 @@ fn introduce(
             ("train", n(Some(&splits.train))),
             ("dev", n(splits.dev.as_ref())),
             ("test", n(splits.test.as_ref())),
-            ("classes", shape.labels().join(", ")),
+            ("classes", grouped(shape.labels().len() as u64)),
             ("input", format!("{height} × {width}, {rows} × {columns} {places}")),
             ("steps", grouped(steps)),
             ("layers", sizes.n_layers.to_string()),
@@ -316,6 +318,23 @@ fn introduce(
         .into_iter()
         .filter(|(_, value)| !value.is_empty()),
     ));
+    let of = [("train", Some(&*splits.train)), ("dev", splits.dev.as_ref()), ("test", splits.test.as_ref())];
+    let counts =
+        of.into_iter().filter_map(|(split, data)| Some((split, class_counts(data?, &splits.labels))));
+    if let Some(classes) = Classes::new(counts.collect()) {
+        classes.tell(config.data.shots, progress);
+    }
+}
+
+/// How many images each class has.
+fn class_counts(data: &ImageData, labels: &[String]) -> Vec<(String, u64)> {
+    let mut counts = vec![0; labels.len()];
+    for example in data.examples() {
+        if let Target::Class(class) = example.target {
+            counts[class] += 1;
+        }
+    }
+    labels.iter().cloned().zip(counts).collect()
 }
 
 /// A classifier in a folder: in transformers' format, or where it has none in ours.

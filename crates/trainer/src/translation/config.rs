@@ -334,7 +334,7 @@ every = 10
             ("model.dropout=1", "`model.dropout` is 1; expected"),
             ("model.d_model=3", "`model.d_model` is 3; expected an even number"),
             ("model.kind=rnn", "`model.kind` is \"rnn\"; expected"),
-            ("schedule.warmup_steps=101", "expected at most `train.steps`, which is 100"),
+            ("schedule.warmup_steps=101", "expected at most 100, the steps of the run"),
             ("average.checkpoints=0", "`average.checkpoints` is 0; expected a whole number from 1 to 1000"),
             ("average={kind=\"ema\", decay=1}", "`average.decay` is 1; expected a number from 0 to below 1"),
             ("tokenizer.vocab_size=3", "`tokenizer.vocab_size` is 3; expected a whole number of 32 or more"),

@@ -1,9 +1,7 @@
 //! Validates translation config values beyond their types.
 
 use super::config::{TranslationConfig, TranslationRun, VocabularySection};
-use crate::config::validate::{
-    Check, at_least, averaging, below_one, ensure, final_fraction, optimizer, within,
-};
+use crate::config::validate::{Check, at_least, averaging, below_one, ensure, optimizer, schedule, within};
 
 /// The evaluation metrics.
 pub(super) const METRICS: [&str; 4] = ["loss", "perplexity", "token_accuracy", "bleu"];
@@ -18,10 +16,7 @@ pub(super) fn validate(config: &TranslationConfig) -> Check {
     config.model.check(config.tokenizer.is_some(), config.parallel.max_len)?;
     train(config)?;
     optimizer(&config.common.optimizer)?;
-    let (warmup, steps) = (config.common.schedule.warmup_steps(), config.train.steps);
-    let expected = format!("at most `train.steps`, which is {steps}");
-    ensure(warmup <= steps, "schedule.warmup_steps", warmup, expected)?;
-    final_fraction(&config.common.schedule)?;
+    schedule(&config.common.schedule, config.train.steps)?;
     averaging(config.common.average.as_ref(), !config.parallel.dev.is_empty())?;
     eval(config)?;
     at_least(1, "checkpoint.every", config.common.checkpoint.every)?;

@@ -182,7 +182,10 @@ fn roberta_base_is_the_papers() {
     let config = load("roberta-base.toml");
     assert_eq!(config.train.batch_size * config.train.accumulate, 8_192);
     assert_eq!((config.common.optimizer.beta2, config.common.optimizer.clip_norm), (0.98, 0.0));
-    assert_eq!(config.common.schedule, Schedule::Linear { warmup_steps: 24_000, final_fraction: 0.0 });
+    assert_eq!(
+        config.common.schedule,
+        Schedule::Linear { warmup_steps: 24_000, warmup_fraction: None, final_fraction: 0.0 }
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Report;
 use cloze_trainer::captions::CaptionRun;
 use cloze_trainer::config::ConfigFile;
-use cloze_trainer::finetune::{Advance, Cost, EvaluationData, FineTuneRun, Predictor};
+use cloze_trainer::finetune::{Advance, Cost, EvaluationData, Predictor, read_without_training};
 use cloze_trainer::images::ImageRun;
 use cloze_trainer::runs::RunKind;
 use indicatif::HumanCount;
@@ -109,7 +109,7 @@ pub fn run(args: &Args) -> Result<()> {
     if !file.has("task") {
         return Err(wrong("not a fine-tuning configuration: it has no [task]".into()).into());
     }
-    let config = <FineTuneRun>::read(&file, settings).map_err(WrongUsage::new)?;
+    let config = read_without_training(&file, settings).map_err(WrongUsage::new)?;
     let data = &config.data;
     let measured = |split| match split {
         Split::Dev if data.dev_fraction.is_some() => Some(EvaluationData::HeldOut),

@@ -32,7 +32,7 @@ use crate::text_vectors::Model;
 #[derive(Subcommand)]
 #[command(after_long_help = "\
 More examples:
-  cloze eval-embeddings sts --model MODEL --no-header --columns label=1,text=2,pair=3 --on-bad-row skip sts2015.tsv
+  cloze eval-embeddings sts --model MODEL --no-header --columns label=1,text=2,pair=3 --on-bad-row skip --max-skipped 1 sts2015.tsv
   cloze eval-embeddings pairs --model MODEL --similarity cosine,euclidean quora.jsonl")]
 pub enum Command {
     Sts(pairs::StsArgs),

@@ -13,7 +13,7 @@ use cloze_trainer::senses::{SenseData, SenseTagger, SenseVectors, WordNet};
 use indicatif::HumanCount;
 
 use crate::output::say;
-use crate::rows::{BadRowArgs, say_skipped};
+use crate::rows::BadRowArgs;
 
 /// The default weight of sense frequencies, tuned on SemCor sentences outside the evaluation data.
 const PRIOR: f64 = 0.05;
@@ -54,7 +54,7 @@ pub fn run(command: &Command) -> Result<()> {
 /// Reads labelled sentences once to the end of their file; reports skipped lines.
 fn open(path: &Path, bad: &BadRowArgs) -> Result<SenseData> {
     let data = SenseData::open(path, &bad.source()).map_err(BadRowArgs::told)?;
-    say_skipped(&path.display().to_string(), &data.skipped);
+    bad.check_skipped(&path.display().to_string(), &data.skipped, data.sentences)?;
     Ok(data)
 }
 

@@ -12,7 +12,6 @@ use cloze_data::labelled::{
 use cloze_evaluation::table::grouped;
 use cloze_trainer::Place;
 use cloze_trainer::config::ConfigFile;
-use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use crate::failure::WrongUsage;
@@ -103,14 +102,16 @@ impl DataArgs {
         }
         self.rows.check_once(&[])?;
         let (source, found) = self.read(task)?;
-        let width = width(&model::folder(model)?)?;
-        let plan = Plan::of(found.rows, self.dev.is_empty() && found.is_measurable, width)?;
-        self.tell(task, &source, &found, &plan);
+        if found.rows < FEWEST {
+            bail!("the data has {} rows; expected {FEWEST} at least to fine-tune on", found.rows);
+        }
+        let held_out = (self.dev.is_empty() && found.is_measurable).then(|| held_out(found.rows));
+        self.tell(&source, &found, held_out);
         let name = run
             .and_then(Path::file_name)
             .unwrap_or_else(|| Path::new(&self.data[0]).file_stem().unwrap_or_default());
         let name = name.to_string_lossy();
-        let text = self.text(task, model, &source, &found, &plan, &name)?;
+        let text = self.text(task, model, &source, &found, held_out, &name)?;
         let place = Place::file(Path::new(&format!("the config for {}", self.data.join(", "))));
         Ok(ConfigFile::parse(&text, &name, &place)?)
     }
@@ -146,36 +147,29 @@ impl DataArgs {
         Err(first.err().unwrap_or_else(|| anyhow!("cannot be read")))
     }
 
-    fn tell(&self, task: NamedTask, source: &LabelledSource, found: &Found, plan: &Plan) {
+    fn tell(&self, source: &LabelledSource, found: &Found, held_out: Option<f64>) {
         let separated = source.delimiter.map(|delimiter| format!(", {}", columns_between(delimiter)));
         let quotes = if source.quoting == Some(false) { ", quotation marks read as text" } else { "" };
         let rows = grouped(found.rows as u64);
+        let held = held_out.map_or_else(String::new, |share| {
+            format!("; {:.0} % held out to choose the best model by", 100.0 * share)
+        });
         say(format_args!(
-            "data: {}{}{quotes}, {rows} rows{}",
+            "data: {}{}{quotes}, {rows} rows{}{held}",
             self.data.join(", "),
             separated.unwrap_or_default(),
             found.told
         ));
-        let held = plan.held_out.map_or_else(String::new, |share| {
-            format!(", {:.0} % held out to choose the best model by", 100.0 * share)
-        });
-        say(format_args!(
-            "{}: {} epochs of batches of {}, learning rate {:e}{held}; the run's config.toml has all of it, to be edited",
-            task.name(),
-            plan.epochs,
-            plan.batch_size,
-            plan.lr
-        ));
     }
 
-    /// The config's text.
+    /// The config's text; what it leaves out follows the size of the data.
     fn text(
         &self,
         task: NamedTask,
         model: &str,
         source: &LabelledSource,
         found: &Found,
-        plan: &Plan,
+        held_out: Option<f64>,
         name: &str,
     ) -> Result<String> {
         let table = |pairs: Vec<(&str, Value)>| {
@@ -185,7 +179,7 @@ impl DataArgs {
         let mut section = found.section.clone();
         section.insert("kind".into(), task.name().into());
         let mut data = vec![("train", Value::try_from(source)?)];
-        match plan.held_out {
+        match held_out {
             Some(share) => data.push(("dev_fraction", share.into())),
             None if self.dev.is_empty() => {}
             None => data.push(("dev", files(&self.dev))),
@@ -198,15 +192,6 @@ impl DataArgs {
             ("task".to_owned(), Value::Table(section)),
             ("model".to_owned(), table(vec![("path", model.into())])),
             ("data".to_owned(), table(data)),
-            (
-                "train".to_owned(),
-                table(vec![("epochs", plan.epochs.into()), ("batch_size", plan.batch_size.into())]),
-            ),
-            ("optimizer".to_owned(), table(vec![("lr", plan.lr.into()), ("weight_decay", 0.01.into())])),
-            (
-                "schedule".to_owned(),
-                table(vec![("kind", "linear".into()), ("warmup_steps", plan.warmup.into())]),
-            ),
         ]);
         toml::to_string(&config).context("the config made for the data")
     }
@@ -338,54 +323,12 @@ fn scheme<'t>(sentences: impl Iterator<Item = &'t [String]>) -> TagScheme {
     }
 }
 
-/// How long to train, and how fast.
-struct Plan {
-    epochs: i64,
-    batch_size: i64,
-    lr: f64,
-    warmup: i64,
-    held_out: Option<f64>,
-}
+/// Fewest rows that a model learns from.
+const FEWEST: usize = 20;
 
-impl Plan {
-    /// Rows that a model is fine-tuned on in all: some hundred updates, however few rows there are.
-    const ROWS: usize = 12_000;
-
-    /// For data of `rows` rows and an encoder of this width.
-    ///
-    /// # Errors
-    /// Fewer rows than a model learns from.
-    fn of(rows: usize, holds_out: bool, width: usize) -> Result<Self> {
-        if rows < 20 {
-            bail!("the data has {rows} rows; expected 20 at least to fine-tune on");
-        }
-        let held_out = holds_out.then_some(if rows < 1_000 { 0.2 } else { 0.1 });
-        let trained = (rows as f64 * (1.0 - held_out.unwrap_or(0.0))) as usize;
-        let (least, batch_size) = if trained < 5_000 { (3, 16) } else { (2, 32) };
-        let epochs = Self::ROWS.div_ceil(trained).clamp(least, 20);
-        let steps = epochs * trained.div_ceil(batch_size);
-        // Narrow encoders learn at higher rates.
-        let lr = (4e-5 * 768.0 / width as f64).clamp(2e-5, 2e-4);
-        let lr = format!("{lr:.0e}").parse().unwrap_or(lr);
-        Ok(Self {
-            epochs: epochs as i64,
-            batch_size: batch_size as i64,
-            lr,
-            warmup: steps.div_ceil(10) as i64,
-            held_out,
-        })
-    }
-}
-
-/// The width of a checkpoint's hidden states, or that of BERT-base where its config has none of the usual names.
-fn width(folder: &Path) -> Result<usize> {
-    let path = folder.join("config.json");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let config: Json = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
-    let named = ["hidden_size", "dim", "d_model", "n_embd", "emb_dim"]
-        .into_iter()
-        .find_map(|key| config[key].as_u64());
-    Ok(named.map_or(768, |width| width.clamp(1, 1 << 20) as usize))
+/// The share of rows that is held out to choose the best model by.
+fn held_out(rows: usize) -> f64 {
+    if rows < 1_000 { 0.2 } else { 0.1 }
 }
 
 #[cfg(test)]
@@ -402,18 +345,5 @@ mod tests {
         assert_eq!(of(&["I-PER", "I-PER", "O", "B-LOC"]), TagScheme::Iob1);
         assert_eq!(of(&["S-PER", "O", "B-LOC", "E-LOC"]), TagScheme::Bioes);
         assert_eq!(of(&["NOUN", "VERB"]), TagScheme::Words);
-    }
-
-    #[test]
-    fn few_rows_are_read_more_often() {
-        let plan = |rows| Plan::of(rows, true, 384).unwrap();
-        let updates = |plan: &Plan, rows: f64| plan.epochs as f64 * rows / plan.batch_size as f64;
-        assert!(updates(&plan(300), 240.0) >= 300.0);
-        assert!(updates(&plan(1_350), 1_215.0) >= 700.0);
-        assert_eq!((plan(67_000).epochs, plan(67_000).batch_size), (2, 32));
-        assert!(Plan::of(19, true, 384).is_err());
-        assert_eq!(Plan::of(500, false, 384).unwrap().held_out, None);
-        let rates = [128, 384, 768, 4_096].map(|width| Plan::of(500, true, width).unwrap().lr);
-        assert_eq!(rates, [2e-4, 8e-5, 4e-5, 2e-5]);
     }
 }

@@ -9,13 +9,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use cloze_trainer::engine::{Outcome, OverSeeds, RunOptions};
+use cloze_trainer::finetune::choose_absent;
 use cloze_trainer::metrics::progress::StderrProgress;
 use cloze_trainer::runs::{AnyPlan, KINDS, plan_of};
 
 use crate::failure::WrongUsage;
 use crate::memory;
 use crate::model;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::profile::Profiled;
 use crate::run_args::{For, RunArgs};
 use crate::stop;
@@ -42,8 +43,10 @@ const CACHE: &str = "cache";
 /// A configuration with [parallel] trains a translation model on sentence pairs.
 ///
 /// With a task in place of CONFIG (classification, regression, multi-label, tagging, answers, embedding), a configuration is
-/// made for --data: it detects the column delimiter, holds out a share of the rows, and fits the number of epochs and the
-/// learning rate to the number of rows. The run folder receives it as config.toml.
+/// made for --data: it detects the column delimiter and holds out a share of the rows.
+///
+/// The number of epochs, the batch size, the learning rate and the warm-up that a configuration for a checkpoint and
+/// labelled data leaves out follow the number of rows. What was chosen is printed, and is in the run folder's config.toml.
 ///
 /// Ctrl-C saves a checkpoint and stops; a second one stops at once. --resume continues from the last good
 /// checkpoint, however the run ended, and gives exactly the weights of an uninterrupted run.
@@ -57,7 +60,7 @@ const CACHE: &str = "cache";
 More examples:
   cloze train configs/bert-tiny-sample.toml
   cloze train configs/bert-tiny-sample.toml --set train.steps=500 --out runs/short
-  cloze train configs/sst2.toml --set run.seed=7
+  cloze train configs/sst2.toml --set run.seed=7 --set schedule.warmup_fraction=0.1
   cloze train configs/sst2.toml --seeds 1,2,3 --out runs/sst2-seeds
   cloze train configs/multi30k-transformer.toml
   cloze train configs/bert-base.toml --device cuda:0 --out runs/base
@@ -82,26 +85,34 @@ pub struct Args {
 
 /// Runs a configuration, once or for each seed.
 pub fn run(args: &Args) -> Result<()> {
-    let file = match NamedTask::of(&args.run.file.config) {
+    let mut file = match NamedTask::of(&args.run.file.config) {
         Some(task) => args.data.config(task, args.run.out.as_deref())?,
         None => {
             args.data.check_unused()?;
             args.run.file.open(For::Train)?
         }
     };
+    let folder = |path: &Path| model::folder(&path.to_string_lossy()).context("`model.path`");
+    if let Some(choice) = choose_absent(&file, &args.run.file.settings, folder)? {
+        choice.told.iter().for_each(|told| say(format_args!("{told}")));
+        file = choice.file;
+    }
     let mut plan = plan_of(&file, &args.run.file.settings, &KINDS).map_err(WrongUsage::new)?;
     let different: BTreeSet<u64> = args.seeds.iter().copied().collect();
     if different.len() < args.seeds.len() {
         return Err(WrongUsage::new(anyhow!("--seeds has a duplicate seed")).into());
     }
     if let Some(path) = plan.checkpoint_mut() {
-        *path = model::folder(&path.to_string_lossy()).context("`model.path`")?;
+        *path = folder(path)?;
     }
     let device = args.run.device.open()?;
     let stop = stop::on_ctrl_c()?;
-    let folder = args.run.folder(plan.name());
     let memory = memory::of(&device);
-    let options = RunOptions::new(device, folder).cache(CACHE).resume(args.resume).memory(memory).stop(&stop);
+    let options = RunOptions::new(device, args.run.folder(plan.name()))
+        .cache(CACHE)
+        .resume(args.resume)
+        .memory(memory)
+        .stop(&stop);
     #[cfg(feature = "mpi")]
     if let Some(ranks) = crate::ranks::all() {
         return together::run(args, &plan, options, ranks);

@@ -38,14 +38,24 @@ pub enum Named {
     /// As keys of a configuration, such as `on_bad_row`.
     #[default]
     Config,
+    /// As keys of a run's training data, such as `data.train.on_bad_row`.
+    TrainingData,
     /// As options of a command line, such as `--on-bad-row`.
     CommandLine,
 }
 
 impl Named {
+    /// What a key begins with.
+    fn section(self) -> &'static str {
+        match self {
+            Self::TrainingData => "data.train.",
+            Self::Config | Self::CommandLine => "",
+        }
+    }
+
     pub(super) fn column(self, field: &str) -> String {
         match self {
-            Self::Config => format!("`columns.{field}`"),
+            Self::Config | Self::TrainingData => format!("`{}columns.{field}`", self.section()),
             Self::CommandLine => format!("`--columns {field}=COLUMN`"),
         }
     }
@@ -53,7 +63,7 @@ impl Named {
     /// A setting by the name of its key.
     pub(super) fn setting(self, key: &str) -> String {
         match (self, key) {
-            (Self::Config, _) => format!("`{key}`"),
+            (Self::Config | Self::TrainingData, _) => format!("`{}{key}`", self.section()),
             (Self::CommandLine, "header") => "`--no-header`".into(),
             (Self::CommandLine, "format") => "`--input-format`".into(),
             (Self::CommandLine, _) => match key.strip_prefix("columns.") {
@@ -66,7 +76,9 @@ impl Named {
     fn delimiter(self, delimiter: char) -> String {
         match self {
             // As TOML has it.
-            Self::Config => format!("`delimiter = {:?}`", delimiter.to_string()),
+            Self::Config | Self::TrainingData => {
+                format!("`{}delimiter = {:?}`", self.section(), delimiter.to_string())
+            }
             Self::CommandLine if delimiter == '\t' => "`--input-format tsv`".into(),
             Self::CommandLine => format!("`--delimiter '{delimiter}'`"),
         }
@@ -74,7 +86,7 @@ impl Named {
 
     fn quoting(self, quoting: bool) -> String {
         match self {
-            Self::Config => format!("`quoting = {quoting}`"),
+            Self::Config | Self::TrainingData => format!("`{}quoting = {quoting}`", self.section()),
             Self::CommandLine => format!("`--quoting {quoting}`"),
         }
     }
@@ -82,6 +94,7 @@ impl Named {
     pub(super) fn max_line_bytes(self) -> &'static str {
         match self {
             Self::Config => "max_line_bytes",
+            Self::TrainingData => "data.train.max_line_bytes",
             Self::CommandLine => "--max-line-bytes",
         }
     }
@@ -89,9 +102,10 @@ impl Named {
     /// The error for a named column in a file without names.
     fn without_header(self, field: &str) -> String {
         match self {
-            Self::Config => {
-                format!("columns have no names if `header = false`: set `columns.{field}` to a number from 1")
-            }
+            Self::Config | Self::TrainingData => format!(
+                "columns have no names if `{section}header = false`: set `{section}columns.{field}` to a number from 1",
+                section = self.section()
+            ),
             Self::CommandLine => {
                 format!("columns have no names with `--no-header`: give `--columns {field}=NUMBER`, from 1")
             }

@@ -1,7 +1,7 @@
 //! Sentence encoders as a kind of task: checks for each loss, and the run from its data on.
 
 use super::super::config::Tuning;
-use super::super::kind::TaskKind;
+use super::super::kind::{DataSize, TaskKind};
 use super::super::model_folder::TASK_FILE;
 use super::super::saved_model::{OpenedModel, SavedModel};
 use super::super::task::{Encoded, bad_setting};
@@ -95,6 +95,17 @@ impl TaskKind for EmbeddingKind<'_> {
 
     fn models(&self) -> Vec<&Path> {
         self.0.loss.reference().into_iter().collect()
+    }
+
+    fn size(&self, data: &LabelledSource) -> Result<Option<DataSize>> {
+        let loss = &self.0.loss;
+        let examples = match loss {
+            LossSection::Softmax {} => classified_sentences(data, Path::new(""))?.0.examples,
+            _ => sentences(data, Path::new(""))?.examples,
+        };
+        let compares = loss.is_contrastive() || loss.orders_examples();
+        let rows = select(self.0, examples)?.len();
+        Ok(Some(DataSize { compares, ..DataSize::of_rows(rows) }))
     }
 
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {

@@ -1,7 +1,6 @@
 //! How often each class occurs in the splits, which is said before training.
 
-use super::reading::TaskData;
-use super::task::Task;
+use crate::metrics::progress::RunProgress;
 use cloze_data::labelled::LabelSet;
 use cloze_evaluation::table;
 
@@ -16,24 +15,16 @@ const NAMED: usize = 10;
 
 /// The classes of a run, with their examples in each split.
 #[derive(Debug)]
-pub(super) struct Classes {
+pub(crate) struct Classes {
     names: Vec<String>,
     /// The name of each split, and its counts in the order of the names.
     splits: Vec<(&'static str, Vec<u64>)>,
 }
 
 impl Classes {
-    /// The classes of a task's splits, the training data first; none if it has no classes.
-    pub fn of<T: Task>(task: &T, data: &TaskData<T>) -> Option<Self> {
-        let splits = [("train", Some(&data.train)), ("dev", data.dev.as_ref()), ("test", data.test.as_ref())];
-        let counts = splits
-            .into_iter()
-            .filter_map(|(split, data)| Some((split, task.class_counts(&data?.examples))))
-            .collect();
-        Self::new(counts)
-    }
-
-    fn new(counts: Vec<(&'static str, Vec<(String, u64)>)>) -> Option<Self> {
+    /// The classes by the number of examples that each has in each split, the training data first; none without
+    /// classes.
+    pub fn new(counts: Vec<(&'static str, Vec<(String, u64)>)>) -> Option<Self> {
         let (_, train) = counts.first()?;
         let names: Vec<String> = train.iter().map(|(name, _)| name.clone()).collect();
         let of = |counts: Vec<(String, u64)>| counts.into_iter().map(|(_, count)| count).collect();
@@ -41,8 +32,14 @@ impl Classes {
         (!names.is_empty()).then_some(Self { names, splits })
     }
 
+    /// Says how often each class occurs, and what is probably wrong; see [`warnings`](Self::warnings).
+    pub fn tell(&self, shots: Option<usize>, progress: &mut dyn RunProgress) {
+        progress.note(&self.table());
+        self.warnings(shots).iter().for_each(|warning| progress.note(warning));
+    }
+
     /// A row for each class, as text for a terminal; of many classes the most frequent ones.
-    pub fn table(&self) -> String {
+    fn table(&self) -> String {
         let train = &self.splits[0].1;
         let mut places: Vec<usize> = (0..self.names.len()).collect();
         let rest = places.len().saturating_sub(SHOWN);
@@ -64,7 +61,7 @@ impl Classes {
     }
 
     /// What is probably wrong with the classes. If a number of examples of each is drawn (`shots`), none is rare.
-    pub fn warnings(&self, shots: Option<usize>) -> Vec<String> {
+    fn warnings(&self, shots: Option<usize>) -> Vec<String> {
         let alike = self.alike().into_iter().map(|names| {
             format!(
                 "warning: {names} are different classes, though they differ in case, white space or Unicode form only; write \
