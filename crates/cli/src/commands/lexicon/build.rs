@@ -30,7 +30,7 @@ const NAMED: usize = 10;
 
 /// Make a vector for each word of a list with an encoder (Vulić et al. 2020).
 ///
-/// Example: cloze lexicon build --model google-bert/bert-base-uncased --words words.txt --layers 0-4 --out words
+/// Example: cloze lexicon build --model google-bert/bert-base-uncased --words words.txt --out words
 ///
 /// The vector of a word is the mean over its pieces of the mean over layers. Without --contexts, each word is read
 /// alone; with it, the vector is the mean over up to --per-word sentences of the corpus, drawn at random, in which the
@@ -41,7 +41,7 @@ const NAMED: usize = 10;
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 More examples:
-  cloze lexicon build --model MODEL --words simlex.csv --words analogies.csv --out words
+  cloze lexicon build --model MODEL --words simlex.csv --words analogies.csv --layers 0-4 --out words
   cloze lexicon build --model MODEL --words words.txt --contexts corpus.txt --per-word 10 --seed 2 --out words
   cloze lexicon build --model MODEL --words en-de.tsv --no-header --columns 1 --special all --out english")]
 pub struct Args {

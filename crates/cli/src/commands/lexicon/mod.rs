@@ -10,7 +10,7 @@ use clap::Subcommand;
 
 /// Make one vector for each word with an encoder, and evaluate word vectors.
 ///
-/// Example: cloze lexicon build --model google-bert/bert-base-uncased --words words.txt --layers 0-4 --out words
+/// Example: cloze lexicon build --model google-bert/bert-base-uncased --words words.txt --out words
 ///
 /// A word is read alone, or its vector is the mean over sentences of a corpus. Evaluation takes vectors of any source,
 /// also word2vec's and GloVe's.

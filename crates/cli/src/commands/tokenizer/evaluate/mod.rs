@@ -19,7 +19,7 @@ use parallel::LanguageFigures;
 
 /// Compare tokenizers: how many pieces they make of texts, and where they cut words.
 ///
-/// Example: cloze tokenizer evaluate --tokenizer my-tokenizer --tokenizer vocab.txt texts.txt
+/// Example: cloze tokenizer evaluate --tokenizer my-tokenizer --tokenizer runs/reviews/model texts.txt
 ///
 /// Words are those of data for tagging, with punctuation split off, and the same for all tokenizers. Special tokens
 /// around a text are not counted, and truncation is not applied. Prints, for each tokenizer: all tokens, tokens per
