@@ -11,6 +11,8 @@
 /// # use cloze_evaluation::segmentation::renyi_efficiency;
 /// assert_eq!(renyi_efficiency([5, 5, 0, 5, 5], 2.5), 1.0);
 /// assert!(renyi_efficiency([97, 1, 1, 1], 2.5) < 0.1);
+/// // The limit is the entropy of the most frequent piece.
+/// assert_eq!(renyi_efficiency([2, 1, 1], 1e300), 1.0 / 3_f64.log2());
 /// ```
 ///
 /// # Panics
@@ -26,7 +28,10 @@ pub fn renyi_efficiency(counts: impl IntoIterator<Item = u64>, alpha: f64) -> f6
     let entropy = if alpha == 1.0 {
         -shares.map(|share| share * share.log2()).sum::<f64>()
     } else {
-        shares.map(|share| share.powf(alpha)).sum::<f64>().log2() / (1.0 - alpha)
+        // Over the largest share, so that no power of all shares underflows.
+        let largest = counts.iter().copied().fold(0.0, f64::max) / total;
+        let sum: f64 = shares.map(|share| (share / largest).powf(alpha)).sum();
+        (alpha * largest.log2() + sum.log2()) / (1.0 - alpha)
     };
     entropy / (counts.len() as f64).log2()
 }
