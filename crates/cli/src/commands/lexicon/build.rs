@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn layers_are_numbers_and_ranges() {
         let found = |text: &str| layers(text).map(|layers| layers.0);
-        assert_eq!(found("all").unwrap(), []);
+        assert!(found("all").unwrap().is_empty());
         assert_eq!(found("0-4").unwrap(), [0, 1, 2, 3, 4]);
         assert_eq!(found("0, 6,-1").unwrap(), [0, 6, -1]);
         assert_eq!(found("3").unwrap(), [3]);
