@@ -151,3 +151,21 @@ fn what_cannot_be_read_is_told() {
     let ran = evaluate(place.path(), &["--tokenizer", "large", "bad.txt"], "");
     assert!(ran.error_line(1).contains("bad.txt, line 2: not UTF-8"), "{}", ran.err);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_does_not_depend_on_the_text() {
+    let place = place();
+    let line = "the old sailor sails the old sea ; sailing boats sail .\n";
+    let peak = |times: usize| {
+        let file = place.path().join("much.txt");
+        fs::write(&file, line.repeat(times)).unwrap();
+        let tokenizer = place.path().join("large");
+        let args =
+            ["tokenizer", "evaluate", "--tokenizer", tokenizer.to_str().unwrap(), file.to_str().unwrap()];
+        crate::peak::of(&args, None)
+    };
+    // 3 MB and 30 MB.
+    let (little, much) = (peak(50_000), peak(500_000));
+    assert!(much < little + 8_000, "{little} and {much} kB");
+}

@@ -56,12 +56,12 @@ fn show(json: bool, object: &impl Serialize, table: impl FnOnce() -> String) -> 
     output.finish()
 }
 
-/// A figure in a table, with three decimals in percent or none at all.
+/// A share in a table; a dash where there is nothing to divide by.
 fn percent(share: f64) -> String {
     if share.is_finite() { cloze_evaluation::table::percent(share) } else { "–".to_owned() }
 }
 
-/// A correlation in a table.
+/// A correlation or a mean in a table, likewise.
 fn decimals(number: f64) -> String {
     if number.is_finite() { format!("{number:.4}") } else { "–".to_owned() }
 }

@@ -1,7 +1,7 @@
 //! Counts pieces on all cores.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use cloze_tokenizer::{PieceCounts, Tokenizer, split_words};
@@ -50,9 +50,8 @@ impl<'a> Counter<'a> {
             let counts = &self.of_threads[rayon::current_thread_index().unwrap_or(0)];
             counts.lock().unwrap_or_else(PoisonError::into_inner)
         };
-        let work = |counts: &mut _, line: Line, _: &mut Vec<u8>| {
+        let work = |counts: &mut MutexGuard<Vec<PieceCounts>>, line: Line, _: &mut Vec<u8>| {
             let words = split_words(line.text);
-            let counts: &mut std::sync::MutexGuard<Vec<PieceCounts>> = counts;
             for (counts, tokenizer) in counts.iter_mut().zip(self.tokenizers) {
                 counts.add(tokenizer, line.text, &words)?;
             }
