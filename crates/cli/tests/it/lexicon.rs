@@ -204,7 +204,7 @@ fn relations_are_probed_on_other_words() {
         (0..40).map(|i| format!("w{i} {} {}\n", (i as f32 / 30.0).cos(), (i as f32 / 30.0).sin())).collect();
     fs::write(place.path().join("line.vec"), format!("40 2\n{words}")).unwrap();
     let pair = |i: usize| {
-        let (a, b) = (i * 7 % 40, i * i % 40);
+        let (a, b) = (i % 40, (i * 17 + i / 40 * 13) % 40);
         format!("w{a},w{b},{}\n", if b > a { "up" } else { "down" })
     };
     let rows: String = (0..500).map(pair).collect();

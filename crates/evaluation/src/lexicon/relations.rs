@@ -167,7 +167,7 @@ mod tests {
     /// Pairs of 60 words; the relation is whether the second word's number is greater.
     fn pairs() -> Vec<RelationPair> {
         let pair = |i: usize| {
-            let (first, second) = (i * 7 % 60, i * i % 60);
+            let (first, second) = (i % 60, (i * 17 + i / 60 * 13) % 60);
             RelationPair { first, second, relation: usize::from(second > first) }
         };
         (0..900).map(pair).collect()

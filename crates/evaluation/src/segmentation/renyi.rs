@@ -4,7 +4,8 @@
 /// and the Noiseless Channel", equation 11): the Rényi entropy `H_α = log₂(Σ p_i^α) / (1 − α)` of the shares `p_i`,
 /// over `log₂` of the number of pieces that occur. For `alpha` = 1 it is Shannon's entropy over the same.
 ///
-/// Equals `tokenization_scorer.score(text, metric="renyi", power=alpha)` of the package `tokenization-scorer` 1.1.8.
+/// Equals `tokenization_scorer.score(text, metric="renyi", power=alpha)` of the package `tokenization-scorer` 1.1.8, and
+/// its `metric="shannon_efficiency"` for `alpha` = 1, where the former fails.
 /// Counts of 0 are ignored. NaN if fewer than two pieces occur.
 ///
 /// ```
