@@ -25,7 +25,7 @@ fn place() -> tempfile::TempDir {
         tokenizer.save(&folder).unwrap();
     }
     for (name, text) in [
-        ("words.txt", "bank\nhill\nquickly\nbank\nNew York\nzürich\n中\n\nruns\n"),
+        ("words.txt", "bank\nhill\nquickly\nbank\nNew York\nmünich\n中\n\nruns\n"),
         ("corpus.txt", "The rich bank runs. A bank!\nNew York runs. Hill slopes.\n"),
         ("unknown.txt", "中\n文\n"),
         ("pairs.csv", "word1,word2,similarity\nbank,hill,1\nbank,runs,3\nhill,quickly,2\nabsent,hill,4\n"),
@@ -47,7 +47,7 @@ fn place() -> tempfile::TempDir {
 
 fn lexicon(place: &Path, args: &[&str]) -> Ran {
     let is_path = |arg: &str| {
-        ["model", "narrow", "out", "other"].contains(&arg)
+        ["model", "narrow", "out", "other", "made"].contains(&arg)
             || [".txt", ".csv", ".tsv", ".npy", ".vec"].iter().any(|end| arg.ends_with(end))
     };
     let path = |arg: &&str| match is_path(arg) {
@@ -95,10 +95,10 @@ fn a_vector_is_the_mean_over_pieces_layers_and_contexts() {
     ran.done();
     let found = vectors(&place.path().join("out.vec"));
     let words: Vec<&str> = found.iter().map(|(word, _)| word.as_str()).collect();
-    assert_eq!(words, ["bank", "hill", "quickly", "New_York", "zürich", "runs"]);
+    assert_eq!(words, ["bank", "hill", "quickly", "New_York", "münich", "runs"]);
     assert_eq!(
         fs::read_to_string(place.path().join("out.words")).unwrap(),
-        "bank\nhill\nquickly\nNew York\nzürich\nruns\n"
+        "bank\nhill\nquickly\nNew York\nmünich\nruns\n"
     );
     // The same by the states of each token and layer.
     let config = TokenEmbedConfig { layers: Layers::Listed(vec![0, 1, 2]), ..TokenEmbedConfig::default() };
@@ -123,7 +123,7 @@ fn a_vector_is_the_mean_over_pieces_layers_and_contexts() {
     let contexts = ["--layers", "0-2", "--contexts", "corpus.txt", "--out", "out"];
     let ran = build(place.path(), &contexts);
     assert!(
-        ran.err.contains("no sentence with 3 of the 7 words, which are left out: quickly, zürich, 中"),
+        ran.err.contains("no sentence with 3 of the 7 words, which are left out: quickly, münich, 中"),
         "{}",
         ran.err
     );
@@ -232,7 +232,7 @@ fn what_cannot_be_used_is_told_in_a_line() {
     fs::write(place.path().join("fewer.words"), "a\n").unwrap();
     let similarity =
         |vectors: &'static str, file: &'static str| vec!["eval", "similarity", "--vectors", vectors, file];
-    let words = |file: &'static str| vec!["build", "--model", "model", "--words", file, "--out", "x"];
+    let words = |file: &'static str| vec!["build", "--model", "model", "--words", file, "--out", "made"];
     let translation = vec![
         "eval",
         "translation",

@@ -97,13 +97,13 @@ fn languages_are_compared_with_the_first() {
     assert_eq!(languages[0]["parity"], 1.0);
     assert_eq!(languages[1]["parity"].as_f64().unwrap(), tokens(1) / tokens(0));
     for (args, expected) in [
-        (&["--parallel", "en=en", "--parallel", "de=short"][..], "1 lines, but"),
+        (&["--parallel", "en=en", "--parallel", "de=short"][..], "its number of lines is 1, and that of"),
         (&["--parallel", "en=en"], "--parallel: there is only \"en\"; expected two languages or more"),
         (&["--parallel", "en=en", "--parallel", "en=de"], "--parallel: \"en\" is given twice"),
         (&["--parallel", "en"], "expected LANGUAGE=FILE"),
     ] {
         let ran = evaluate(place.path(), &[&["--tokenizer", "large"], args].concat(), "");
-        let status = if expected.starts_with("1 lines") { 1 } else { 2 };
+        let status = if expected.starts_with("its number") { 1 } else { 2 };
         assert!(ran.error_line(status).contains(expected), "{}", ran.err);
     }
 }
@@ -111,12 +111,12 @@ fn languages_are_compared_with_the_first() {
 #[test]
 fn cuts_are_compared_with_morphemes() {
     let place = place();
-    let args = ["--tokenizer", "large", "--morphemes", "morphemes.tsv", "--json"];
+    let args = ["--tokenizer", "small", "--morphemes", "morphemes.tsv", "--json"];
     let found = json(evaluate(place.path(), &args, ""));
     let morphemes = &found["tokenizers"][0]["morphemes"];
     assert_eq!((&morphemes["all"]["words"], &morphemes["spelt"]["words"]), (&4.into(), &3.into()));
     // What the tokenizer makes of the words, counted here.
-    let tokenizer = Tokenizer::load(place.path().join("large")).unwrap();
+    let tokenizer = Tokenizer::load(place.path().join("small")).unwrap();
     let (mut hits, mut cuts, mut gold) = (0, 0, 0);
     for (word, places) in [("sailor", &[4][..]), ("boats", &[4]), ("sea", &[]), ("sinks", &[4])] {
         let encoding = tokenizer.encode(word, false).unwrap();
@@ -132,7 +132,7 @@ fn cuts_are_compared_with_morphemes() {
     assert!(missing.error_line(1).contains("one.tsv:2: "), "{}", missing.err);
     let empty = evaluate(place.path(), &["--tokenizer", "large", "--morphemes", "empty.tsv"], "");
     let expected =
-        "empty.tsv:1: there is no morphemes; expected a word, a tab and its morphemes between \" @@\"";
+        "empty.tsv:1: the morphemes are missing; expected a word, a tab and its morphemes between \" @@\"";
     assert!(empty.error_line(1).contains(expected), "{}", empty.err);
 }
 

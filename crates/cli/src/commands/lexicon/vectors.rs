@@ -95,12 +95,13 @@ fn text(path: &Path, most: usize) -> Result<Found> {
             found.line(number, line.text)?;
         }
     }
-    let TextVectors { words, values, width, announced, .. } = found;
+    let TextVectors { words, values, width, announced, lines: n_lines, .. } = found;
     if words.is_empty() {
         return Err(empty(path));
     }
-    if let Some(announced) = announced.filter(|announced| words.len() < most.min(*announced)) {
-        bail!("{}: it ends after {} of {announced} words; get the whole file", path.display(), words.len());
+    // A repeated word is a line, too.
+    if let Some(announced) = announced.filter(|announced| words.len() < most && n_lines < *announced) {
+        bail!("{}: it ends after {n_lines} of {announced} words; get the whole file", path.display());
     }
     Ok((words, values, width))
 }
@@ -115,6 +116,8 @@ struct TextVectors {
     width: usize,
     /// The number of words that the first line says.
     announced: Option<usize>,
+    /// Lines with a word.
+    lines: usize,
 }
 
 impl TextVectors {
@@ -151,6 +154,7 @@ impl TextVectors {
             let expected = if self.width == 0 { "one or more".to_owned() } else { self.width.to_string() };
             bail!("{}: {width} numbers for {word:?}; expected {expected}, as before", place());
         }
+        self.lines += 1;
         if self.seen.insert(word.to_owned()) {
             self.words.push(word.to_owned());
         } else {

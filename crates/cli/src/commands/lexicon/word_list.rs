@@ -81,7 +81,7 @@ impl WordColumns {
             named => named.iter().map(|name| column(name, true)).collect(),
         };
         let mut rows = records(&source, Path::new(""), columns)?;
-        while let Some(row) = rows.next().transpose().map_err(BadRowArgs::told)? {
+        while let Some(row) = rows.next().transpose().map_err(BadRowArgs::corrected)? {
             if row.cells.iter().all(Value::is_null) {
                 bail!(
                     "{file}:{}: no column of words; expected one of {}; name it with --columns",

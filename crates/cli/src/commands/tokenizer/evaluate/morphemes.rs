@@ -116,19 +116,14 @@ fn open(path: &Path) -> Result<Records> {
 fn next(rows: &mut Records, path: &Path) -> Result<Vec<Word>> {
     let mut words = Vec::new();
     while words.len() < BATCH
-        && let Some(row) = rows.next().transpose()?
+        && let Some(row) = rows.next().transpose().map_err(BadRowArgs::corrected)?
     {
         let place = || format!("{}:{}", path.display(), row.line);
-        let [Some(word), Some(joined)] = [0, 1].map(|at| row.cells[at].as_str().map(str::trim)) else {
-            bail!("{}: expected a word, a tab and its morphemes", place());
-        };
+        let [word, joined] = [0, 1].map(|at| row.cells[at].as_str().unwrap_or_default().trim());
         let morphemes: Vec<&str> = joined.split(" @@").map(str::trim).collect();
         if word.is_empty() || morphemes.iter().all(|morpheme| morpheme.is_empty()) {
-            let what = if word.is_empty() { "word" } else { "morphemes" };
-            bail!(
-                "{}: there is no {what}; expected a word, a tab and its morphemes between \" @@\"",
-                place()
-            );
+            let what = if word.is_empty() { "the word is" } else { "the morphemes are" };
+            bail!("{}: {what} missing; expected a word, a tab and its morphemes between \" @@\"", place());
         }
         let Some(gold) = morpheme_boundaries(word, &morphemes) else {
             bail!("{}: the word or its morphemes are too long to be aligned; take the row out", place());

@@ -65,7 +65,7 @@ pub fn evaluate(
         let found = counting::files(tokenizers, std::slice::from_ref(file), max_line_bytes)?;
         if let Some(first) = counts.first().filter(|first| first.lines != found.lines) {
             bail!(
-                "{}: {} lines, but {} has {}; expected the same sentences line by line",
+                "{}: its number of lines is {}, and that of {} is {}; expected the same sentences line by line",
                 file.display(),
                 grouped(found.lines as u64),
                 languages[0].1.display(),
