@@ -172,6 +172,16 @@ impl BadRowArgs {
         }
     }
 
+    /// Words the error of an unusable row for a command that cannot skip rows.
+    pub fn corrected(error: DataError) -> DataError {
+        match error {
+            DataError::BadRow { path, line, problem } => {
+                DataError::LabelledFile { path, line, problem: format!("{problem}; correct it") }
+            }
+            error => error,
+        }
+    }
+
     /// Words the error of an unusable row for the command line.
     pub fn told(error: impl Into<TrainerError>) -> TrainerError {
         match error.into() {

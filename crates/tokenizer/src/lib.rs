@@ -91,6 +91,7 @@ mod beginning;
 mod cache;
 mod char_level;
 mod config;
+mod counts;
 mod decoders;
 mod encoding;
 mod error;
@@ -119,6 +120,7 @@ mod words;
 
 pub use added::AddedToken;
 pub use config::TokenizerConfig;
+pub use counts::PieceCounts;
 pub use decoders::Decoder;
 pub use encoding::Encoding;
 pub use error::{Error, Result};

@@ -1,6 +1,6 @@
 //! The tokenizer pipeline.
 
-use std::path::Path;
+use std::{ops::Range, path::Path};
 
 use rand_pcg::{
     Pcg64Mcg,
@@ -772,30 +772,41 @@ impl Tokenizer {
     /// The pieces of the words in `splits`, before truncation and special tokens.
     pub(crate) fn pieces(&self, splits: &Splits, rng: Option<&mut dyn Rng>, sequence: u32) -> Encoding {
         let mut encoding = Encoding::with_capacity(splits.splits.len() * 5 / 4 + 2);
+        self.for_each_piece(splits, rng, |word, id, part| {
+            let text = splits.text.get(part.clone()).unwrap_or_default();
+            let token = if splits.splits[word].added.is_some() { text } else { self.model.token(id, text) };
+            encoding.push_piece(id, token, splits.original(part), word as u32);
+        });
+        encoding.complete(sequence);
+        encoding
+    }
+
+    /// Calls `each` with the index of a word in `splits`, the id of one of its pieces, and the range of the normalised
+    /// text that the piece stands for; with all pieces in order.
+    #[inline]
+    pub(crate) fn for_each_piece(
+        &self,
+        splits: &Splits,
+        rng: Option<&mut dyn Rng>,
+        mut each: impl FnMut(usize, u32, Range<usize>),
+    ) {
         self.with_words(splits, rng, |words| {
             for (word, split) in splits.splits.iter().enumerate() {
-                let word = word as u32;
                 let Split { range, added } = split;
                 if let Some(id) = added {
-                    let text = &splits.text[range.clone()];
-                    encoding.push_piece(*id, text, splits.original(range.clone()), word);
+                    each(word, *id, range.clone());
                     continue;
                 }
-                let text = &splits.text[range.clone()];
                 let mut part = 0..0;
                 words.pieces(split).for_each(|piece| {
                     // Pieces that end together stand for the same text.
                     if piece.end > part.end {
                         part = part.end..piece.end;
                     }
-                    let token = self.model.token(piece.id, text.get(part.clone()).unwrap_or_default());
-                    let offsets = splits.original(range.start + part.start..range.start + part.end);
-                    encoding.push_piece(piece.id, token, offsets, word);
+                    each(word, piece.id, range.start + part.start..range.start + part.end);
                 });
             }
         });
-        encoding.complete(sequence);
-        encoding
     }
 
     /// Truncates, and adds special tokens.

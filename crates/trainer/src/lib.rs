@@ -28,6 +28,7 @@ pub mod input;
 pub mod inspect;
 pub mod language_model;
 pub mod layer_decay;
+pub mod lexicon;
 pub mod memory;
 pub mod metrics;
 pub mod mining;

@@ -1,5 +1,9 @@
 //! Contextual vectors of tokens and words: a pretrained encoder's states, each with its position in the text.
 
+mod places;
+
+pub(crate) use places::{TokenPlaces, mean_of};
+
 use crate::embed::{batches, load_encoder};
 use crate::input::input;
 use crate::{Result, TrainerError};
@@ -30,6 +34,8 @@ pub enum Layers {
     All,
     /// These layers concatenated, in this order; negative numbers count from the last layer, −1.
     Listed(Vec<i32>),
+    /// The mean of these layers' states, numbered likewise; of the embeddings and all layers if there are none.
+    Mean(Vec<i32>),
 }
 
 impl Layers {
@@ -48,7 +54,8 @@ impl Layers {
             }
             Self::LastFourMean | Self::LastFourConcat => Ok((n_layers - 3..=n_layers).collect()),
             Self::All => Ok((0..=n_layers).collect()),
-            Self::Listed(numbers) => {
+            Self::Mean(numbers) if numbers.is_empty() => Ok((0..=n_layers).collect()),
+            Self::Listed(numbers) | Self::Mean(numbers) => {
                 let number = |number: &i32| {
                     let number = i64::from(*number);
                     let from_start = if number < 0 { number + n_layers as i64 + 1 } else { number };
@@ -73,7 +80,7 @@ impl fmt::Display for Layers {
             Self::LastFourMean => f.write_str("last-four-mean"),
             Self::LastFourConcat => f.write_str("last-four-concat"),
             Self::All => f.write_str("all"),
-            Self::Listed(numbers) => {
+            Self::Listed(numbers) | Self::Mean(numbers) => {
                 f.write_str(&numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(","))
             }
         }
@@ -123,6 +130,9 @@ pub struct TokenEmbedConfig {
     pub max_len: Option<usize>,
     /// Minimum tokens shared by consecutive windows. Default: a quarter of a window.
     pub overlap: Option<usize>,
+    /// Whether the special tokens around a text with tokens have vectors too. They belong to no word and have no
+    /// characters. Those of a text that is read in windows are of the first one. Default: no.
+    pub special: bool,
     /// See [`EmbedConfig`](crate::embed::EmbedConfig::language).
     pub language: Option<String>,
     /// Maximum tokens per batch. A longer window is a batch of its own.
@@ -138,6 +148,7 @@ impl Default for TokenEmbedConfig {
             words: None,
             max_len: None,
             overlap: None,
+            special: false,
             language: None,
             batch_tokens: 1024,
             int8: false,
@@ -159,7 +170,8 @@ pub struct Unit {
 /// The vectors of one text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenVectors {
-    /// The tokens or words in the order of the text, without special tokens.
+    /// The tokens or words in the order of the text, without special tokens unless
+    /// [`TokenEmbedConfig::special`] says so.
     pub units: Vec<Unit>,
     /// `[units · width]`
     pub values: Vec<f32>,
@@ -198,6 +210,7 @@ pub struct TokenEmbedder {
     words: Option<WordPooling>,
     max_len: usize,
     overlap: Option<usize>,
+    special: bool,
     batch_tokens: usize,
     width: usize,
     report: LoadReport,
@@ -224,7 +237,7 @@ impl TokenEmbedder {
         let (mut tokenizer, bert, model, report) =
             load_encoder(folder, config.language.as_deref(), config.int8, device)?;
         let numbers = config.layers.numbers(bert.n_layers)?;
-        let is_mean = config.layers == Layers::LastFourMean;
+        let is_mean = matches!(config.layers, Layers::LastFourMean | Layers::Mean(_));
         if let Some(max_len) = config.max_len.filter(|max_len| *max_len > bert.max_positions) {
             let expected = format!("at most {}, the model's positions", bert.max_positions);
             return Err(setting("max_len", max_len, expected));
@@ -246,6 +259,7 @@ impl TokenEmbedder {
             words: config.words,
             max_len,
             overlap: config.overlap,
+            special: config.special,
             batch_tokens: config.batch_tokens.max(1),
             report,
         })
@@ -254,6 +268,11 @@ impl TokenEmbedder {
     /// Width of a vector.
     pub fn width(&self) -> usize {
         self.width
+    }
+
+    /// The tokenizer, without truncation and padding.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
     }
 
     /// The maximum tokens of a window, special tokens included.
@@ -312,8 +331,15 @@ impl TokenEmbedder {
         for (text, (encoding, inner)) in encodings.iter().zip(&inner).enumerate() {
             windows.extend(self.windows(text, encoding, inner)?);
         }
-        let mut vectors: Vec<Vec<f32>> =
-            inner.iter().map(|inner| vec![0.0; inner.len() * self.width]).collect();
+        let kept: Vec<Range<usize>> = encodings
+            .iter()
+            .zip(&inner)
+            .map(|(encoding, inner)| match self.special && !inner.is_empty() {
+                true => 0..encoding.len(),
+                false => inner.clone(),
+            })
+            .collect();
+        let mut vectors: Vec<Vec<f32>> = kept.iter().map(|kept| vec![0.0; kept.len() * self.width]).collect();
         // The special tokens around a text are around each window.
         let around = |window: &Window| encodings[window.text].len() - inner[window.text].len();
         windows.sort_by_key(|window| window.tokens.len() + around(window));
@@ -323,19 +349,28 @@ impl TokenEmbedder {
             let (states, starts) = self.states(batch, encodings, &inner);
             for (window, start) in batch.iter().zip(starts) {
                 let Window { text, tokens, taken } = window;
-                let first = start + inner[*text].start + taken.start - tokens.start;
-                let found = &states[first * self.width..][..taken.len() * self.width];
-                vectors[*text][taken.start * self.width..][..found.len()].copy_from_slice(found);
+                let (inner, kept, width) = (&inner[*text], &kept[*text], self.width);
+                let mut copy = |from: usize, to: usize, n: usize| {
+                    let found = &states[(start + from) * width..][..n * width];
+                    vectors[*text][to * width..][..found.len()].copy_from_slice(found);
+                };
+                let first = inner.start + taken.start - tokens.start;
+                copy(first, inner.start - kept.start + taken.start, taken.len());
+                // The special tokens that are kept are the first window's.
+                if tokens.start == 0 {
+                    copy(0, 0, inner.start - kept.start);
+                    copy(inner.start + tokens.len(), inner.end - kept.start, kept.end - inner.end);
+                }
             }
         }
         if !vectors.iter().flatten().all(|value| value.is_finite()) {
             return Err(TrainerError::OutputNotFinite);
         }
-        let all = texts.iter().zip(encodings.iter().zip(inner)).zip(vectors);
+        let all = texts.iter().zip(encodings.iter().zip(kept)).zip(vectors);
         Ok(all
-            .map(|((text, (encoding, inner)), values)| match self.words {
-                None => TokenVectors { units: inner.map(|i| token(encoding, i)).collect(), values },
-                Some(pooling) => words(text, encoding, inner, &values, self.width, pooling),
+            .map(|((text, (encoding, kept)), values)| match self.words {
+                None => TokenVectors { units: kept.map(|i| token(encoding, i)).collect(), values },
+                Some(pooling) => words(text, encoding, kept, &values, self.width, pooling),
             })
             .collect())
     }
@@ -424,7 +459,7 @@ fn token(encoding: &Encoding, place: usize) -> Unit {
     Unit { text: encoding.tokens[place].clone(), chars: start..end, word: encoding.word_ids[place] }
 }
 
-/// A text's words, with their tokens' vectors `values` pooled.
+/// A text's words among the tokens in `inner`, with the tokens' vectors `values` pooled.
 fn words(
     text: &Sequence<'_>,
     encoding: &Encoding,
@@ -539,6 +574,8 @@ mod tests {
         assert_eq!(numbers("last-four-mean", 6).unwrap(), [3, 4, 5, 6]);
         assert_eq!(numbers("all", 2).unwrap(), [0, 1, 2]);
         assert_eq!(numbers("-1,0,2,-3", 2).unwrap(), [2, 0, 2, 0]);
+        assert_eq!(Layers::Mean(vec![]).numbers(2).unwrap(), [0, 1, 2]);
+        assert_eq!(Layers::Mean(vec![-1, 0]).numbers(2).unwrap(), [2, 0]);
         for (text, expected) in [
             (
                 "3",

@@ -96,6 +96,8 @@ const THEMES: [Theme; 6] = [
             job("measure a fine-tuned model", "eval", "fine-tune"),
             job("disambiguate word senses", "senses train", "senses"),
             job("see what layers know", "cloze probe probe.toml", "probe"),
+            job("make vectors of words", "lexicon build", "lexicon"),
+            job("evaluate word vectors", "lexicon eval similarity", "lexicon"),
         ],
     },
     Theme {
@@ -159,6 +161,7 @@ const THEMES: [Theme; 6] = [
         jobs: &[
             job("train a tokenizer", "tokenizer train", "tokenizers"),
             job("see how it splits texts", "tokenizer inspect", "tokenizers"),
+            job("compare tokenizers", "tokenizer evaluate", "tokenizers"),
         ],
     },
 ];

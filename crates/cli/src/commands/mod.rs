@@ -13,6 +13,7 @@ mod fill_mask;
 mod generate;
 mod inspect;
 mod jobs;
+mod lexicon;
 mod map;
 mod mine_negatives;
 mod perplexity;
@@ -104,6 +105,8 @@ pub enum Command {
     Generate(generate::Args),
     Embed(embed::Args),
     Inspect(inspect::Args),
+    #[command(subcommand)]
+    Lexicon(lexicon::Command),
     Map(map::Args),
     MineNegatives(mine_negatives::Args),
     Probe(probe::Args),
@@ -169,6 +172,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Lexicon(command) => lexicon::run(&command),
         Command::Map(args) => map::run(&args),
         Command::MineNegatives(args) => mine_negatives::run(&args),
         Command::Probe(args) => probe::run(&args),

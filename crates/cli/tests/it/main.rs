@@ -21,6 +21,8 @@ mod image_vectors;
 mod images;
 #[cfg(feature = "program")]
 mod inspect;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod lexicon;
 mod library;
 #[cfg(feature = "program")]
 mod limits;
@@ -74,5 +76,7 @@ mod served;
 mod server;
 #[cfg(feature = "program")]
 mod tables;
+#[cfg(feature = "program")]
+mod tokenizer_evaluate;
 #[cfg(all(feature = "program", feature = "flex"))]
 mod workplace;

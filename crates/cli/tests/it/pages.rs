@@ -73,6 +73,7 @@ pages! {
     use_images: "docs/src/use/images.md",
     use_inspect: "docs/src/use/inspect.md",
     use_language_models: "docs/src/use/language-models.md",
+    use_lexicon: "docs/src/use/lexicon.md",
     use_map: "docs/src/use/map.md",
     use_pretrain: "docs/src/use/pretrain.md",
     use_probe: "docs/src/use/probe.md",
@@ -340,6 +341,8 @@ impl Reader {
         for (name, text) in [
             ("texts.txt", lines(&english)),
             ("english.txt", lines(&english[..9])),
+            ("words.txt", "old\nnew\nsea\n".to_owned()),
+            ("simlex.csv", "word1,word2,similarity\nold,new,1.6\nold,sea,0.4\nnew,sea,0.5\n".to_owned()),
             ("test.de", lines(&german)),
             ("translations.de", lines(&german)),
             ("my/text/phrases.txt", documents.clone()),

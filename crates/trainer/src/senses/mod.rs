@@ -30,5 +30,6 @@ pub use sentences::{
 };
 pub use tagger::{Candidate, Choice, SenseTagger, WordNetFit};
 pub use target_vectors::TargetEmbedder;
+pub(crate) use target_vectors::with_spaces;
 pub use vectors::{LearnReport, SenseModel, SenseOrigin, SenseVectors, learn};
 pub use wordnet::{Pointer, Synset, SynsetId, WordNet};

@@ -13,6 +13,7 @@ mod hub;
 mod images;
 mod kills;
 mod labelled;
+mod lexicon;
 mod model_files;
 mod numbers;
 mod parallel;
@@ -48,7 +49,7 @@ pub struct Kind {
 }
 
 /// All of them, in the order of their first cases.
-pub const KINDS: [Kind; 39] = [
+pub const KINDS: [Kind; 42] = [
     Kind { name: "tokenizer-json", attack: tokenizers::json },
     Kind { name: "tokenizer-files", attack: tokenizers::files },
     Kind { name: "sentencepiece", attack: sentencepiece::attack },
@@ -80,6 +81,9 @@ pub const KINDS: [Kind; 39] = [
     Kind { name: "embeddings", attack: embeddings::attack },
     Kind { name: "retrieval", attack: embeddings::retrieval },
     Kind { name: "senses", attack: senses::attack },
+    Kind { name: "lexicon", attack: lexicon::attack },
+    Kind { name: "lexicon-build", attack: lexicon::build },
+    Kind { name: "tokenizers-compared", attack: lexicon::tokenizers },
     Kind { name: "probe", attack: probe::attack },
     Kind { name: "archives", attack: archives::attack },
     Kind { name: "reports", attack: reports::attack },

@@ -32,6 +32,7 @@ pub fn run(args: &Args) -> Result<()> {
         }),
         max_len: args.max_len,
         overlap: args.overlap,
+        special: false,
         language: args.language.clone(),
         batch_tokens: args.batch_tokens,
         int8: args.compute.int8,

@@ -2,6 +2,7 @@
 
 mod decode;
 mod encode;
+mod evaluate;
 mod inspect;
 mod train;
 
@@ -11,7 +12,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use cloze_tokenizer::Tokenizer;
 
-/// Train a tokenizer, encode and decode text with one, or inspect it.
+/// Train a tokenizer, encode and decode text with one, inspect it, or compare several.
 ///
 /// Example: cloze tokenizer train --model wordpiece --vocab-size 8192 --out my-tokenizer corpus/*.txt
 #[derive(Subcommand)]
@@ -20,6 +21,7 @@ pub enum Command {
     Encode(encode::Args),
     Decode(decode::Args),
     Inspect(inspect::Args),
+    Evaluate(evaluate::Args),
 }
 
 /// Runs `command`.
@@ -29,6 +31,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Encode(args) => encode::run(&args),
         Command::Decode(args) => decode::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Evaluate(args) => evaluate::run(&args),
     }
 }
 
