@@ -134,8 +134,8 @@ impl Active {
         banned
     }
 
-    /// Chooses the next tokens on a row; overwrites its logits.
-    pub fn choose(&self, row: usize, logits: &mut [f32]) -> Choice {
+    /// Chooses the next tokens on a row; overwrites its logits. `is_normalised`: whether these are log-probabilities.
+    pub fn choose(&self, row: usize, logits: &mut [f32], is_normalised: bool) -> Choice {
         let config = &self.config;
         let is_first = match &self.work {
             Work::Prefix(_) if self.n_forced < self.request.prefix.len() => return Choice::Forced,
@@ -174,11 +174,9 @@ impl Active {
         match &config.search {
             Search::Beam(beam) => {
                 let n = n_best_tokens(beam, config.stop_ids.len()) + banned.len();
-                let mut best = ops::best(logits, if penalises { 0 } else { n });
+                let best = best_of(logits, if penalises { 0 } else { n }, is_normalised);
+                let Some(mut best) = best else { return Choice::NotFinite };
                 let log_sum = best.log_sum;
-                if !log_sum.is_finite() {
-                    return Choice::NotFinite;
-                }
                 // A log-probability is at most 0.
                 for (text, penalty) in [(&self.request.input, of_input), (&history, of_text)] {
                     penalise(logits, text, penalty, |logit| log_sum + penalty * (logit - log_sum));
@@ -197,11 +195,9 @@ impl Active {
                 }
             }
             Search::Greedy if !penalises => {
-                let best = ops::best(logits, (1 + banned.len()).max(n_alternatives));
+                let best = best_of(logits, (1 + banned.len()).max(n_alternatives), is_normalised);
+                let Some(best) = best else { return Choice::NotFinite };
                 let log_sum = best.log_sum;
-                if !log_sum.is_finite() {
-                    return Choice::NotFinite;
-                }
                 let alternatives = alternatives(&best, n_alternatives);
                 match best.tokens.into_iter().find(|(token, _)| !is_banned(token)) {
                     Some((token, logit)) if logit.is_finite() => {
@@ -212,11 +208,9 @@ impl Active {
                 }
             }
             search => {
-                let best = ops::best(logits, n_alternatives);
+                let best = best_of(logits, n_alternatives, is_normalised);
+                let Some(best) = best else { return Choice::NotFinite };
                 let log_sum = best.log_sum;
-                if !log_sum.is_finite() {
-                    return Choice::NotFinite;
-                }
                 let alternatives = alternatives(&best, n_alternatives);
                 let original = penalises.then(|| logits.to_vec());
                 for (text, penalty) in [(&self.request.input, of_input), (&history, of_text)] {
@@ -344,6 +338,13 @@ impl Active {
         self.n_rows = lines.len();
         lines.into_iter().enumerate().map(|(row, line)| std::mem::replace(&mut line.row, row)).collect()
     }
+}
+
+/// The best tokens, whose normaliser is 0 if the logits are log-probabilities; none if these are not finite.
+fn best_of(logits: &[f32], n: usize, is_normalised: bool) -> Option<Best> {
+    let best = ops::best(logits, n);
+    let log_sum = if is_normalised { 0.0 } else { best.log_sum };
+    best.log_sum.is_finite().then_some(Best { log_sum, ..best })
 }
 
 /// The first `n` of the best tokens, with their log-probabilities.
