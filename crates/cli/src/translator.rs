@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use cloze_tokenizer::{Error as TokenizerError, Sequence};
 use cloze_model::generate::EnsembleMean;
+use cloze_tokenizer::{Error as TokenizerError, Sequence};
 use cloze_trainer::TrainerError;
 use cloze_trainer::translate::{self, TranslateConfig, Translation};
 

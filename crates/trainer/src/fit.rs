@@ -42,10 +42,7 @@ pub(crate) fn check_vocabulary(tokenizer: &Tokenizer, folder: &Path, vocab_size:
 ///
 /// # Errors
 /// [`TrainerError::DifferentPieces`] with the first piece that differs.
-pub(crate) fn check_same_pieces(
-    first: (&Tokenizer, &Path),
-    other: (&Tokenizer, &Path),
-) -> Result<()> {
+pub(crate) fn check_same_pieces(first: (&Tokenizer, &Path), other: (&Tokenizer, &Path)) -> Result<()> {
     let n = first.0.vocab_size().max(other.0.vocab_size());
     for id in 0..n as u32 {
         let [expected, found] = [first.0, other.0].map(|tokenizer| tokenizer.id_to_token(id));
@@ -71,7 +68,12 @@ pub(crate) fn check_same_ends(
         let mut ids = ids.to_vec();
         ids.sort_unstable();
         ids.dedup();
-        let name = |id: &i32| u32::try_from(*id).ok().and_then(|id| tokenizer.id_to_token(id)).map_or_else(|| id.to_string(), |piece| format!("{piece:?}"));
+        let name = |id: &i32| {
+            u32::try_from(*id)
+                .ok()
+                .and_then(|id| tokenizer.id_to_token(id))
+                .map_or_else(|| id.to_string(), |piece| format!("{piece:?}"))
+        };
         ids.iter().map(name).collect::<Vec<String>>().join(", ")
     };
     let ends = [first.0, other.0].map(names);

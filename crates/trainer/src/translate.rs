@@ -385,7 +385,8 @@ impl Translator {
     pub fn translate<'a>(&'a self, texts: &[Sequence<'a>], prefixes: &[&str]) -> Result<Translations<'a>> {
         assert!(prefixes.is_empty() || prefixes.len() == texts.len(), "a prefix for each text, or none");
         let encodings = self.source.encode_inputs(texts, true, OffsetUnit::Bytes)?;
-        let others = self.others.iter().map(|other| other.source.encode_inputs(texts, true, OffsetUnit::Bytes));
+        let others =
+            self.others.iter().map(|other| other.source.encode_inputs(texts, true, OffsetUnit::Bytes));
         let others: Vec<Vec<Encoding>> = others.collect::<std::result::Result<_, _>>()?;
         let prefixes = self.target.encode_ids_batch(prefixes, false)?;
         let request = |(i, encoding): (usize, &Encoding)| {

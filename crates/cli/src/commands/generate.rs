@@ -136,9 +136,8 @@ pub fn run(args: &Args) -> Result<()> {
     config.batch = args.batch;
     config.int8 = args.compute.int8;
     config.bidirectional_prompts = args.bidirectional_prompt;
-    let load = |model: &String| {
-        Generator::load(&model::folder(model)?, config.clone(), &device).map_err(by_option)
-    };
+    let load =
+        |model: &String| Generator::load(&model::folder(model)?, config.clone(), &device).map_err(by_option);
     let members: Vec<Generator> = args.model.iter().map(load).collect::<Result<_>>()?;
     let generator = Generator::ensemble(members, args.ensemble.mean())?;
     let mut output = Output::new();

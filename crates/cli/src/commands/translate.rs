@@ -183,7 +183,8 @@ pub fn run(args: &Args) -> Result<()> {
     config.int8 = args.compute.int8;
     let load = |model: &String| {
         let folder = model::folder(model)?;
-        Translator::load_with(&folder, config.clone(), &device, |search| args.change(search)).map_err(by_option)
+        Translator::load_with(&folder, config.clone(), &device, |search| args.change(search))
+            .map_err(by_option)
     };
     let members: Vec<Translator> = args.model.iter().map(load).collect::<Result<_>>()?;
     let translator = Translator::ensemble(members, args.ensemble.mean())?;

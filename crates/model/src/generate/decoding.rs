@@ -206,7 +206,8 @@ impl<'m> Decoding<'m> {
         let inputs = request.inputs();
         let (n_inputs, n_others) = (self.rows.n_inputs(), request.other_inputs.len());
         if n_others != 0 && n_others != n_inputs - 1 {
-            let (found, expected) = (n_others.to_string(), format!("none, or {}: one a further model", n_inputs - 1));
+            let (found, expected) =
+                (n_others.to_string(), format!("none, or {}: one a further model", n_inputs - 1));
             return Some(Err(ModelError::Setting { key: "other_inputs", found, expected }));
         }
         if let Err(error) = self.rows.check_inputs(&inputs) {
@@ -320,7 +321,8 @@ impl<'m> Decoding<'m> {
             active.iter().flat_map(|active| (0..active.n_rows).map(move |row| (active, row))).collect();
         assert_eq!(owners.len(), n_rows, "rows of logits, and texts");
         let rows = logits.par_chunks_exact_mut(vocab_size.max(1)).zip(owners);
-        let choices: Vec<Choice> = rows.map(|(logits, (active, row))| active.choose(row, logits, is_normalised)).collect();
+        let choices: Vec<Choice> =
+            rows.map(|(logits, (active, row))| active.choose(row, logits, is_normalised)).collect();
         let (mut choices, mut kept, mut first) = (choices.into_iter(), Vec::new(), 0);
         for mut one in std::mem::take(active) {
             let n_rows = one.n_rows;

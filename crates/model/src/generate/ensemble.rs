@@ -32,39 +32,30 @@ impl<'m> Ensemble<'m> {
         Self { members, mean }
     }
 
-    /// The outputs of the members as one.
-    fn combine(&self, mut outputs: Vec<RowLogits>) -> RowLogits {
-        let n_rows = outputs[0].n_rows;
-        let sizes: Vec<usize> = outputs.iter().map(|output| output.vocab_size).collect();
-        // Models may have more rows than there are tokens, rounded up for speed.
-        let vocab_size = sizes.iter().copied().min().unwrap_or_default();
-        let alignment = outputs[0].alignment.take();
-        let rows = outputs.iter().map(|output| {
-            assert_eq!(output.n_rows, n_rows, "all members have the same rows");
-            output.rows().collect::<Vec<_>>()
-        });
-        let rows: Vec<Vec<&[f32]>> = rows.collect();
-        let normalised: Vec<bool> = outputs.iter().map(|output| output.is_normalised).collect();
-        let mut logits = vec![0.0; n_rows * vocab_size];
-        logits.par_chunks_exact_mut(vocab_size.max(1)).enumerate().for_each(|(row, combined)| {
-            let of_members: Vec<MemberRow> = rows
-                .iter()
-                .zip(&normalised)
-                .map(|(rows, is_normalised)| MemberRow::new(rows[row], *is_normalised))
-                .collect();
-            match self.mean {
-                EnsembleMean::Log => mean_of_logs(&of_members, combined),
-                EnsembleMean::Probability => log_of_mean(&of_members, combined),
-            }
-        });
-        RowLogits { logits, n_rows, vocab_size, is_normalised: true, alignment }
-    }
-
     /// Each member with its inputs, of which there is one for each or one for all.
     fn with_inputs<'i>(&self, inputs: &Inputs<'i>) -> impl Iterator<Item = (&(dyn Rows + 'm), Inputs<'i>)> {
-        let inputs: Vec<Inputs<'i>> = (0..self.members.len()).map(|member| of_member(inputs, member)).collect();
+        let inputs: Vec<Inputs<'i>> =
+            (0..self.members.len()).map(|member| of_member(inputs, member)).collect();
         self.members.iter().map(|member| &**member).zip(inputs)
     }
+}
+
+/// The outputs of all members as one.
+fn combined(mean: EnsembleMean, mut outputs: Vec<RowLogits>) -> RowLogits {
+    let n_rows = outputs[0].n_rows;
+    assert!(outputs.iter().all(|output| output.n_rows == n_rows), "all members have the same rows");
+    // Models may have more rows than there are tokens, rounded up for speed.
+    let vocab_size = outputs.iter().map(|output| output.vocab_size).min().unwrap_or_default();
+    let alignment = outputs[0].alignment.take();
+    let mut logits = vec![0.0; n_rows * vocab_size];
+    logits.par_chunks_exact_mut(vocab_size.max(1)).enumerate().for_each(|(row, combined)| {
+        let members: Vec<MemberRow> = outputs.iter().map(|output| MemberRow::new(output, row)).collect();
+        match mean {
+            EnsembleMean::Log => mean_of_logs(&members, combined),
+            EnsembleMean::Probability => log_of_mean(&members, combined),
+        }
+    });
+    RowLogits { logits, n_rows, vocab_size, is_normalised: true, alignment }
 }
 
 /// The input of a member.
@@ -79,8 +70,9 @@ struct MemberRow<'a> {
 }
 
 impl<'a> MemberRow<'a> {
-    fn new(logits: &'a [f32], is_normalised: bool) -> Self {
-        let log_sum = if is_normalised { 0.0 } else { ops::best(logits, 0).log_sum };
+    fn new(output: &'a RowLogits, row: usize) -> Self {
+        let logits = &output.logits[row * output.vocab_size..][..output.vocab_size];
+        let log_sum = if output.is_normalised { 0.0 } else { ops::best(logits, 0).log_sum };
         Self { logits, log_sum }
     }
 }
@@ -157,8 +149,7 @@ impl Rows for Ensemble<'_> {
             let inputs: Vec<Inputs> = inputs.iter().map(|inputs| of_member(inputs, i)).collect();
             member.begin(&inputs)
         });
-        let outputs = outputs.collect();
-        self.combine(outputs)
+        combined(self.mean, outputs.collect())
     }
 
     fn join(&mut self, rows: &[usize], n_rows: usize) {
@@ -166,8 +157,7 @@ impl Rows for Ensemble<'_> {
     }
 
     fn step(&mut self, tokens: &[i32]) -> RowLogits {
-        let outputs = self.members.iter_mut().map(|member| member.step(tokens)).collect();
-        self.combine(outputs)
+        combined(self.mean, self.members.iter_mut().map(|member| member.step(tokens)).collect())
     }
 
     fn select(&mut self, rows: &[usize], n_rows: usize) {
@@ -179,21 +169,22 @@ impl Rows for Ensemble<'_> {
 mod tests {
     use super::*;
 
-    fn combined(mean: EnsembleMean, rows: &[&[f32]]) -> Vec<f32> {
-        let members: Vec<MemberRow> = rows.iter().map(|row| MemberRow::new(row, false)).collect();
-        let mut combined = vec![0.0; rows[0].len()];
-        match mean {
-            EnsembleMean::Log => mean_of_logs(&members, &mut combined),
-            EnsembleMean::Probability => log_of_mean(&members, &mut combined),
-        }
-        combined
+    fn row_of(mean: EnsembleMean, rows: &[&[f32]]) -> Vec<f32> {
+        let output = |row: &&[f32]| RowLogits {
+            logits: row.to_vec(),
+            n_rows: 1,
+            vocab_size: row.len(),
+            is_normalised: false,
+            alignment: None,
+        };
+        combined(mean, rows.iter().map(output).collect()).logits
     }
 
     #[test]
     fn unlikely_tokens_keep_their_order() {
         let rows: [&[f32]; 2] = [&[0.0, -200.0, -300.0, f32::NEG_INFINITY], &[0.0, -210.0, -250.0, -1.0]];
         for mean in [EnsembleMean::Log, EnsembleMean::Probability] {
-            let found = combined(mean, &rows);
+            let found = row_of(mean, &rows);
             let log_probs = |row: &[f32]| -> Vec<f64> {
                 let total: f64 = row.iter().map(|x| f64::from(*x).exp()).sum();
                 row.iter().map(|x| f64::from(*x) - total.ln()).collect()
@@ -214,7 +205,7 @@ mod tests {
     fn a_member_that_is_not_finite_is_told() {
         for mean in [EnsembleMean::Log, EnsembleMean::Probability] {
             for bad in [f32::NAN, f32::INFINITY] {
-                let found = combined(mean, &[&[0.0, 1.0, 2.0], &[0.0, bad, 1.0]]);
+                let found = row_of(mean, &[&[0.0, 1.0, 2.0], &[0.0, bad, 1.0]]);
                 assert!(!ops::best(&found, 1).log_sum.is_finite(), "{mean:?}: {found:?}");
             }
         }

@@ -1,10 +1,10 @@
 //! A type-erased model, as seen by decoding.
 
 use super::{LanguageModel, NextToken, Request, StepOutput};
-use crate::{ModelError, Result, Sequences};
 use crate::captions::CaptionDecoder;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use crate::vision::ImageStates;
+use crate::{ModelError, Result, Sequences};
 use burn::tensor::{DType, Device, Tensor};
 
 /// How a model reads inputs and begins to write.
@@ -193,11 +193,6 @@ impl RowLogits {
         let [n_rows, vocab_size] = output.logits.dims();
         let alignment = output.alignment.map(|alignment| (alignment.dims()[1], host(alignment)));
         Self { logits: host(output.logits), n_rows, vocab_size, is_normalised: false, alignment }
-    }
-
-    /// The logits of each row.
-    pub fn rows(&self) -> impl Iterator<Item = &[f32]> {
-        self.logits.chunks_exact(self.vocab_size.max(1))
     }
 }
 

@@ -675,7 +675,8 @@ fn an_ensemble_takes_the_likeliest_token_and_keeps_the_best_beams() {
             let (mut text, mut total) = (Vec::new(), 0.0);
             while text.len() < max_new && text.last() != Some(&STOP) {
                 let log_probs = combined(mean, &request, &text);
-                let best = (0..VOCAB).max_by(|a, b| log_probs[*a as usize].total_cmp(&log_probs[*b as usize]));
+                let best =
+                    (0..VOCAB).max_by(|a, b| log_probs[*a as usize].total_cmp(&log_probs[*b as usize]));
                 total += log_probs[best.unwrap() as usize];
                 text.push(best.unwrap());
             }
@@ -751,7 +752,8 @@ fn an_ensemble_of_a_model_and_itself_is_the_model() {
                 let found = InOrder::new(decoding, &config, [request.clone()].into_iter()).unwrap();
                 found.map(|found| found.unwrap()).next().unwrap()
             };
-            let nested = Decoding::ensemble(vec![together(&[TOY, TOY], mean), Decoding::new(&TOY, true)], mean);
+            let nested =
+                Decoding::ensemble(vec![together(&[TOY, TOY], mean), Decoding::new(&TOY, true)], mean);
             for found in [together(&[TOY], mean), together(&[TOY, TOY], mean), nested].map(decode) {
                 assert_eq!(found.len(), alone.len());
                 for (found, alone) in found.iter().zip(&alone) {

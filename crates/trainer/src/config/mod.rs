@@ -37,6 +37,7 @@ pub(crate) mod languages;
 pub(crate) mod layered;
 mod layers;
 mod objective;
+mod output;
 pub(crate) mod permutation;
 mod run;
 mod sections;
@@ -66,6 +67,7 @@ pub use language_model::{
 pub use layered::ConfigFile;
 use layers::{Node, TAG, Value};
 pub use objective::ObjectiveSection;
+pub use output::OutputSection;
 pub use permutation::{
     NewXlnet, PermutationConfig, PermutationRun, PretrainedXlnet, SegmentSection, XlnetSection,
 };

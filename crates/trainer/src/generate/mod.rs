@@ -11,8 +11,8 @@ use burn::tensor::Device;
 use cloze_model::awd_lstm::AwdLstmConfig;
 use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::generate::{
-    DecodeConfig, DecodeSettings, Decoding, EnsembleMean, Hypothesis, InOrder, LanguageModel, Request, Search,
-    TokenScore, WrittenToken,
+    DecodeConfig, DecodeSettings, Decoding, EnsembleMean, Hypothesis, InOrder, LanguageModel, Request,
+    Search, TokenScore, WrittenToken,
 };
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{DecodeOptions, Format, load_published, model_type, read_decode_settings};
