@@ -55,6 +55,7 @@ pub struct LanguageModelRun {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "a run has one section")]
 pub enum LanguageModelSection {
     /// A model with random weights.
     New(NewLanguageModel),

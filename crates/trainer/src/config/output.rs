@@ -6,12 +6,11 @@ use serde::{Deserialize, Serialize};
 
 /// `[model.output]`: how the next piece is predicted. With 100,000 words, a softmax over all of them takes most of a step; both
 /// alternatives expect ids in the order of frequency, as `tokenizer.kind = "train-words"` gives them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum OutputSection {
     /// A softmax over the whole vocabulary.
-    #[default]
     Whole {},
     /// In training, a softmax over a token's next piece and pieces drawn for the batch (Jean et al. 2015). Evaluation and the
     /// saved model have the softmax over the whole vocabulary. `train` figures of the loss are those of the drawn pieces.
@@ -35,6 +34,12 @@ pub enum OutputSection {
 
 fn divisor() -> f64 {
     4.0
+}
+
+impl Default for OutputSection {
+    fn default() -> Self {
+        Self::Whole {}
+    }
 }
 
 impl OutputSection {
