@@ -157,6 +157,28 @@ pub enum TrainerError {
         ends: Box<[String; 2]>,
     },
 
+    /// A line of a list of candidates that is not a piece.
+    #[error(
+        "{}, line {line}: {piece:?} is not a piece of the model's vocabulary; expected one piece per line, as `cloze tokenizer \
+         inspect` shows them",
+        path.display()
+    )]
+    Candidate {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// Its beginning.
+        piece: String,
+    },
+
+    /// A list of candidates without any.
+    #[error("{}: no pieces; expected one per line", path.display())]
+    NoCandidates {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// An empty text, with a tokenizer that has no begin-of-text piece.
     #[error("the text is empty, and the tokenizer has no begin-of-text piece; expected a text to continue")]
     EmptyPrompt,

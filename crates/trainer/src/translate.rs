@@ -1,7 +1,7 @@
 //! Translation with a trained encoder–decoder.
 
 use crate::fit::{check_same_ends, check_same_pieces, check_vocabulary};
-use crate::generate::{check_batch, check_request, of_search, search_of};
+use crate::generate::{check_batch, check_request, of_search, read_candidates, search_of};
 use crate::translation::{
     DecodingDefaults, TargetPieces, Vocabularies, load_vocabularies, read_translation_file,
 };
@@ -43,6 +43,9 @@ pub struct TranslateConfig {
     pub seed: u64,
     /// Whether linear layers multiply in 8 bits: faster and slightly less exact.
     pub int8: bool,
+    /// A file of the pieces that translations may have, one per line; default all. The piece that ends translations is
+    /// always allowed.
+    pub candidates: Option<PathBuf>,
 }
 
 impl Default for TranslateConfig {
@@ -56,6 +59,7 @@ impl Default for TranslateConfig {
             batch: 32,
             seed: 0,
             int8: false,
+            candidates: None,
         }
     }
 }
@@ -147,6 +151,8 @@ struct TokenLimits {
     folder: PathBuf,
     vocab_size: usize,
     never: Vec<i32>,
+    /// The only tokens that it generates, if not all others.
+    candidates: Option<Vec<i32>>,
 }
 
 impl TokenLimits {
@@ -164,7 +170,10 @@ impl TokenLimits {
         }
         let never = self.never.iter().filter(|id| !decode.stop_ids.contains(id)).copied();
         decode.forbidden_ids.extend(never.collect::<Vec<i32>>());
-        Ok(decode)
+        Ok(match &self.candidates {
+            Some(candidates) => decode.with_allowed_ids(candidates.iter().copied()),
+            None => decode,
+        })
     }
 
     /// The error for a token that the model does not have.
@@ -305,6 +314,11 @@ impl Translator {
             folder: folder.into(),
             vocab_size: shape.vocab_sizes().into_iter().last().unwrap_or_default(),
             never: never.into_iter().flatten().chain(suppressed).collect(),
+            candidates: config
+                .candidates
+                .as_deref()
+                .map(|file| read_candidates(file, &target))
+                .transpose()?,
         };
         if usize::try_from(begin).is_ok_and(|begin| begin >= limits.vocab_size) {
             return Err(limits.unknown(begin));

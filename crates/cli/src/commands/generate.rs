@@ -1,6 +1,7 @@
 //! `cloze generate`.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -65,6 +66,9 @@ pub struct Args {
     /// End a text where this is written, which is not part of it; may be repeated.
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     stop: Vec<String>,
+    /// Write only the pieces in this file, one per line, and what ends a text.
+    #[arg(long, value_name = "FILE")]
+    candidates: Option<PathBuf>,
     /// Ignore this key of the folder's generation_config.json; may be repeated.
     #[arg(long, value_name = "KEY")]
     ignore: Vec<String>,
@@ -135,6 +139,7 @@ pub fn run(args: &Args) -> Result<()> {
     config.seed = args.seed;
     config.batch = args.batch;
     config.int8 = args.compute.int8;
+    config.candidates.clone_from(&args.candidates);
     config.bidirectional_prompts = args.bidirectional_prompt;
     let load =
         |model: &String| Generator::load(&model::folder(model)?, config.clone(), &device).map_err(by_option);

@@ -1,6 +1,7 @@
 //! `cloze translate`.
 
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -90,6 +91,9 @@ pub struct Args {
     /// Let no sequence of N tokens occur twice; 0 for no limit (default: from the folder, else 0).
     #[arg(long, value_name = "N")]
     no_repeat_ngram: Option<usize>,
+    /// Write only the pieces in this file, one per line, and what ends a text.
+    #[arg(long, value_name = "FILE")]
+    candidates: Option<PathBuf>,
     /// Ignore this key of the folder's generation_config.json; may be repeated.
     #[arg(long, value_name = "KEY")]
     ignore: Vec<String>,
@@ -181,6 +185,7 @@ pub fn run(args: &Args) -> Result<()> {
     config.replace_unknown = args.replace_unknown;
     config.batch = args.batch;
     config.int8 = args.compute.int8;
+    config.candidates.clone_from(&args.candidates);
     let load = |model: &String| {
         let folder = model::folder(model)?;
         Translator::load_with(&folder, config.clone(), &device, |search| args.change(search))

@@ -441,6 +441,30 @@ fn several_models_write_together() {
 }
 
 #[test]
+fn only_the_candidates_are_written() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), "the\nsea\n").unwrap();
+    let args = ["--candidates", file.path().to_str().unwrap()];
+    for (command, folder, input, n_skipped) in
+        [("translate", translator(), "a red man\n", 0), ("generate", language_model(), "a red man\n", 3)]
+    {
+        let lines = done(command, &folder, &args, input);
+        let written: Vec<&str> = lines[0].split_whitespace().skip(n_skipped).collect();
+        assert!(written.iter().all(|word| ["the", "sea"].contains(word)), "{command}: {lines:?}");
+        assert_ne!(lines, done(command, &folder, &[], input));
+        fs::write(file.path(), "the\nwhale\n").unwrap();
+        let ran = run(command, &folder, &args, input.as_bytes());
+        let expected = format!("error: {}, line 2: \"whale\" is not a piece", file.path().display());
+        assert!(
+            ran.status == 1 && ran.err.starts_with(&expected) && ran.err.lines().count() == 1,
+            "{}",
+            ran.err
+        );
+        fs::write(file.path(), "the\nsea\n").unwrap();
+    }
+}
+
+#[test]
 fn models_that_cannot_write_together_are_named() {
     let (first, second) = (translator(), translator_of(5));
     let other_words = translator_of(5);

@@ -169,12 +169,22 @@ impl Active {
         let banned = self.banned(line, &history);
         let is_banned = |token: &u32| banned.binary_search(&(*token as i32)).is_ok();
         let n_alternatives = config.n_alternatives.unwrap_or(0);
+        let mut log_sum = is_normalised.then_some(0.0);
+        if let Some(allowed) = &config.allowed_ids {
+            // The probabilities of the others are not given to these.
+            let Some(whole) = best_of(logits, 0, log_sum) else { return Choice::NotFinite };
+            log_sum = Some(whole.log_sum);
+            forbid_others(logits, allowed);
+            if logits.iter().all(|logit| *logit == f32::NEG_INFINITY) {
+                return Choice::Forbidden;
+            }
+        }
         let penalises = config.repetition_penalty != 1.0 || config.input_repetition_penalty != 1.0;
         let [of_input, of_text] = [1.0 / config.input_repetition_penalty, config.repetition_penalty];
         match &config.search {
             Search::Beam(beam) => {
                 let n = n_best_tokens(beam, config.stop_ids.len()) + banned.len();
-                let best = best_of(logits, if penalises { 0 } else { n }, is_normalised);
+                let best = best_of(logits, if penalises { 0 } else { n }, log_sum);
                 let Some(mut best) = best else { return Choice::NotFinite };
                 let log_sum = best.log_sum;
                 // A log-probability is at most 0.
@@ -195,7 +205,7 @@ impl Active {
                 }
             }
             Search::Greedy if !penalises => {
-                let best = best_of(logits, (1 + banned.len()).max(n_alternatives), is_normalised);
+                let best = best_of(logits, (1 + banned.len()).max(n_alternatives), log_sum);
                 let Some(best) = best else { return Choice::NotFinite };
                 let log_sum = best.log_sum;
                 let alternatives = alternatives(&best, n_alternatives);
@@ -208,7 +218,7 @@ impl Active {
                 }
             }
             search => {
-                let best = best_of(logits, n_alternatives, is_normalised);
+                let best = best_of(logits, n_alternatives, log_sum);
                 let Some(best) = best else { return Choice::NotFinite };
                 let log_sum = best.log_sum;
                 let alternatives = alternatives(&best, n_alternatives);
@@ -340,11 +350,11 @@ impl Active {
     }
 }
 
-/// The best tokens, whose normaliser is 0 if the logits are log-probabilities; none if these are not finite.
-fn best_of(logits: &[f32], n: usize, is_normalised: bool) -> Option<Best> {
+/// The best tokens, with this normaliser if it is known; none if the logits are not finite.
+fn best_of(logits: &[f32], n: usize, log_sum: Option<f32>) -> Option<Best> {
     let best = ops::best(logits, n);
-    let log_sum = if is_normalised { 0.0 } else { best.log_sum };
-    best.log_sum.is_finite().then_some(Best { log_sum, ..best })
+    let is_finite = best.log_sum.is_finite();
+    is_finite.then(|| Best { log_sum: log_sum.unwrap_or(best.log_sum), ..best })
 }
 
 /// The first `n` of the best tokens, with their log-probabilities.
@@ -366,6 +376,22 @@ fn penalise(logits: &mut [f32], text: &[i32], penalty: f32, change: impl Fn(f32)
             *logit = change(*logit);
         }
     }
+}
+
+/// Forbids all tokens but these, which ascend.
+fn forbid_others(logits: &mut [f32], allowed: &[i32]) {
+    let mut rest = logits;
+    let mut start = 0;
+    for token in allowed {
+        let before = (*token as usize).saturating_sub(start);
+        if *token < 0 || before >= rest.len() {
+            continue;
+        }
+        let (forbidden, others) = rest.split_at_mut(before);
+        forbidden.fill(f32::NEG_INFINITY);
+        (rest, start) = (&mut others[1..], *token as usize + 1);
+    }
+    rest.fill(f32::NEG_INFINITY);
 }
 
 /// Forbids tokens.

@@ -362,6 +362,35 @@ fn settings_look_back_and_ahead() {
 }
 
 #[test]
+fn only_candidates_are_written_with_the_probabilities_that_they_have() {
+    let searches = [
+        Search::Greedy,
+        Search::Beam(BeamSearch::new(3)),
+        Search::Sample(Sampling { top_k: 3, ..Sampling::default() }),
+    ];
+    for search in searches {
+        for request in requests(7, 8) {
+            let all = config(search.clone());
+            let only = all.clone().with_allowed_ids([3, 0]);
+            assert_eq!(only.allowed_ids.as_deref(), Some(&[0, STOP, 3][..]));
+            let found = decode(&only, std::slice::from_ref(&request)).remove(0).remove(0);
+            // As if all others were forbidden.
+            let others = DecodeConfig { forbidden_ids: vec![1, 4], ..all };
+            let expected = decode(&others, std::slice::from_ref(&request)).remove(0).remove(0);
+            assert_eq!((&found.ids, found.ended), (&expected.ids, expected.ended), "{search:?}");
+            let written = [&found.ids[..], if found.ended { &[STOP][..] } else { &[] }].concat();
+            let total: f64 =
+                (0..written.len()).map(|i| log_probs(&request, &written[..i])[written[i] as usize]).sum();
+            assert!((found.log_prob - total).abs() < 1e-5, "{search:?}: {} {total}", found.log_prob);
+        }
+    }
+    // Ids beyond the vocabulary are no tokens.
+    let none = DecodeConfig::new(vec![]).with_allowed_ids([-1, 99]);
+    let error = in_order(&TOY, &none, requests(1, 3)).next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("`allowed_ids`"), "{error}");
+}
+
+#[test]
 fn a_request_that_cannot_be_decoded_stops_no_other() {
     let toy = Toy { limit: Some(4), ..TOY };
     let requests = [
@@ -796,7 +825,7 @@ fn models_of_different_architectures_translate_together() {
             let found = found.unwrap().remove(0);
             let log_softmax = |logits: Tensor<2>| -> Vec<f64> {
                 let last = logits.dims()[0] - 1;
-                let logits: Vec<f64> = logits.slice([last..last + 1]).into_data().iter::<f64>().collect();
+                let logits: Vec<f64> = logits.narrow(0, last, 1).into_data().iter::<f64>().collect();
                 let total: f64 = logits.iter().map(|x| x.exp()).sum();
                 logits.iter().map(|x| x - total.ln()).collect()
             };

@@ -1,7 +1,9 @@
 //! Text generation with a trained language model.
 
+mod candidates;
 mod stops;
 
+pub(crate) use candidates::read_candidates;
 pub(crate) use stops::Growing;
 
 use crate::fit::{check_same_ends, check_same_pieces, check_vocabulary};
@@ -45,6 +47,8 @@ pub struct GenerateConfig {
     /// Whether the prompt's tokens attend to one another bidirectionally: for models trained with prefixes
     /// (Raffel et al. 2020, §3.2.1). Generated tokens are causal in either case.
     pub bidirectional_prompts: bool,
+    /// A file of the pieces that may be generated, one per line; default all. The piece that ends texts is always allowed.
+    pub candidates: Option<PathBuf>,
 }
 
 impl GenerateConfig {
@@ -64,6 +68,7 @@ impl Default for GenerateConfig {
             batch: 16,
             int8: false,
             bidirectional_prompts: false,
+            candidates: None,
         }
     }
 }
@@ -351,7 +356,12 @@ impl Generator {
         let begin = of(&names.bos_token).or_else(|| of(&names.eos_token));
         let begin = begin.or_else(|| settings.stop_ids.first().and_then(|id| u32::try_from(*id).ok()));
         let search = config.search.clone().unwrap_or_else(|| settings.search(Search::Greedy));
-        let decode = settings.config(search).with_n_best(config.n);
+        let candidates = config.candidates.as_deref();
+        let candidates = candidates.map(|file| read_candidates(file, &tokenizer)).transpose()?;
+        let mut decode = settings.config(search).with_n_best(config.n);
+        if let Some(candidates) = candidates {
+            decode = decode.with_allowed_ids(candidates);
+        }
         check_batch(config.batch)?;
         decode.validate().map_err(of_search)?;
         // A tokenizer may end texts with what says that nothing follows.
@@ -437,6 +447,9 @@ impl Generator {
         let search = search.clone().unwrap_or_else(|| search_of(decoding, &whole, &self.defaults.search));
         let mut decode = whole.config(search).with_n_best(n.unwrap_or(self.config.n));
         decode.n_alternatives = *alternatives;
+        if let Some(allowed) = &self.defaults.allowed_ids {
+            decode = decode.with_allowed_ids(allowed.iter().copied());
+        }
         decode.validate().map_err(of_search)?;
         let ids = self.tokenizer.encode_ids(text, true)?;
         let prompt = self.prompt(ids, &whole, &Arc::new(decode), seed.unwrap_or(self.config.seed))?;
