@@ -133,7 +133,7 @@ fn table(rows: &[(&Output, Run, Option<f64>)]) -> String {
             format!("{:+.1} %", 100.0 * (run.perplexity / whole.perplexity - 1.0)),
         ]
     });
-    report::table(header, cells.collect())
+    report::table(header, cells)
 }
 
 /// The files that the config's patterns name, for the peer.

@@ -9,9 +9,10 @@ use rayon::prelude::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum EnsembleMean {
-    /// The mean of the log-probabilities, `1/K · Σₖ log Pₖ(y_t | y_<t, x)`, a token that one member excludes is excluded.
-    /// The sum over the tokens is below 1 where members disagree, and is not normalised: as OpenNMT-py does by default
-    /// and Marian up to the factor `1/K`, so a hypothesis on which the members agree scores higher.
+    /// The mean of the log-probabilities, `1/K · Σₖ log Pₖ(y_t | y_<t, x)`. A token that one member excludes is excluded.
+    ///
+    /// Where members disagree, the probabilities sum to less than 1. They are not normalised again, so a hypothesis on which
+    /// the members agree scores higher: as in OpenNMT-py, and up to the factor `1/K` in Marian.
     #[default]
     Log,
     /// The logarithm of the mean probability, `log(1/K · Σₖ Pₖ(y_t | y_<t, x))`: as fairseq, and as OpenNMT-py with
@@ -96,7 +97,7 @@ fn log_of_mean(members: &[MemberRow], combined: &mut [f32]) {
         probabilities.extend_from_slice(member.logits);
         let greatest = member.logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         ops::exponentials(&mut probabilities, 1.0);
-        // Of the normaliser, because a member of an ensemble may be one, whose sum is not 1.
+        // A member may be an ensemble itself, whose probabilities do not sum to 1.
         let scale = (greatest - member.log_sum).exp();
         combined.iter_mut().zip(&probabilities).for_each(|(sum, p)| *sum += p * scale);
     }
