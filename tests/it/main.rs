@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod activations;
+mod adaptive_softmax;
 mod awd_lstm;
 mod bert_parity;
 mod captions;

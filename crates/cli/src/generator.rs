@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use cloze_model::generate::EnsembleMean;
 use cloze_tokenizer::Error as TokenizerError;
 use cloze_trainer::TrainerError;
 use cloze_trainer::generate::{self, Continuation, GenerateConfig};
@@ -36,6 +37,25 @@ impl Generator {
     /// Those of [`load`](Self::load), and an invalid `config`.
     pub fn load_with(model: impl AsRef<Path>, config: GenerateConfig, device: &Device) -> Result<Self> {
         Ok(generate::Generator::load(&names::find(model)?, config, device)?.into())
+    }
+
+    /// Loads several models that write each text together: their probabilities of each next token are combined. They may be of
+    /// any architectures, but need one vocabulary.
+    ///
+    /// # Errors
+    /// Those of [`load_with`](Self::load_with), and vocabularies that differ.
+    ///
+    /// # Panics
+    /// If there is no model.
+    pub fn ensemble(
+        models: &[impl AsRef<Path>],
+        mean: EnsembleMean,
+        config: GenerateConfig,
+        device: &Device,
+    ) -> Result<Self> {
+        let load = |model| Ok(generate::Generator::load(&names::find(model)?, config.clone(), device)?);
+        let members: Vec<generate::Generator> = models.iter().map(load).collect::<Result<_>>()?;
+        Ok(generate::Generator::ensemble(members, mean)?.into())
     }
 
     /// The continuation of each text, in order: the best of several, or the first one sampled. Texts longer

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow};
+use clap::ValueEnum;
+use cloze_model::generate::EnsembleMean;
 use cloze_model::huggingface::unknown_settings;
 use cloze_search::ModelIdentity;
 
@@ -17,6 +19,36 @@ pub const HELP: &str = "A folder in Hugging Face's format (config.json, weights 
 #[cfg(not(feature = "hub"))]
 pub const HELP: &str =
     "A folder in Hugging Face's format (config.json, weights and a tokenizer), or a GGUF file";
+
+/// Help for `--model` where several models can work together.
+pub fn for_ensemble() -> String {
+    format!("{HELP}; may be repeated: the models then write together and need one target vocabulary")
+}
+
+/// How models work together.
+#[derive(Clone, Copy, clap::Args)]
+pub struct EnsembleArgs {
+    /// With several models, how their probabilities of each next token are combined.
+    #[arg(long, value_enum, default_value_t = Mean::Log)]
+    mean: Mean,
+}
+
+impl EnsembleArgs {
+    pub fn mean(self) -> EnsembleMean {
+        match self.mean {
+            Mean::Log => EnsembleMean::Log,
+            Mean::Probability => EnsembleMean::Probability,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Mean {
+    /// The mean of the log-probabilities, as in OpenNMT-py and Marian.
+    Log,
+    /// The logarithm of the mean probability, as in fairseq.
+    Probability,
+}
 
 /// The folder of the model named by `text`; see `cloze pull` for what is downloaded, and where to.
 ///

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use cloze_model::generate::EnsembleMean;
 use cloze_tokenizer::{Error as TokenizerError, Sequence};
 use cloze_trainer::TrainerError;
 use cloze_trainer::translate::{self, TranslateConfig, Translation};
@@ -35,6 +36,37 @@ impl Translator {
     /// Those of [`load`](Self::load), and an invalid `config`.
     pub fn load_with(model: impl AsRef<Path>, config: TranslateConfig, device: &Device) -> Result<Self> {
         Ok(translate::Translator::load(&names::find(model)?, config, device)?.into())
+    }
+
+    /// Loads several models that write each translation together: their probabilities of each next token are combined.
+    /// They may be of any architectures, but need one target vocabulary.
+    ///
+    /// ```no_run
+    /// use cloze::Translator;
+    /// use cloze_model::generate::EnsembleMean;
+    /// use cloze_trainer::translate::TranslateConfig;
+    ///
+    /// let device = cloze::device::open(None)?;
+    /// let folders = ["runs/seed-1/model", "runs/seed-2/model"];
+    /// let translator = Translator::ensemble(&folders, EnsembleMean::Log, TranslateConfig::default(), &device)?;
+    /// println!("{}", translator.translate(&["A man rides a bicycle."])?[0].text);
+    /// # Ok::<(), cloze::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`load_with`](Self::load_with), and target vocabularies that differ.
+    ///
+    /// # Panics
+    /// If there is no model.
+    pub fn ensemble(
+        models: &[impl AsRef<Path>],
+        mean: EnsembleMean,
+        config: TranslateConfig,
+        device: &Device,
+    ) -> Result<Self> {
+        let load = |model| Ok(translate::Translator::load(&names::find(model)?, config.clone(), device)?);
+        let members: Vec<translate::Translator> = models.iter().map(load).collect::<Result<_>>()?;
+        Ok(translate::Translator::ensemble(members, mean)?.into())
     }
 
     /// The best translation of each text, in order. Texts longer than [`max_len`](Self::max_len) are translated

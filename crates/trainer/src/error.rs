@@ -137,6 +137,61 @@ pub enum TrainerError {
         checkpoint: PathBuf,
     },
 
+    /// Models of an ensemble that do not write the same pieces.
+    #[error(
+        "{}: the piece {id} is {}, but in {} it is {}; the models of an ensemble write one vocabulary: train them with the same \
+         tokenizer",
+        folders[1].display(),
+        piece_name(&pieces[1]),
+        folders[0].display(),
+        piece_name(&pieces[0])
+    )]
+    DifferentPieces {
+        /// The folders of both models, that of the first one first.
+        folders: Box<[PathBuf; 2]>,
+        /// The first id whose pieces differ.
+        id: u32,
+        /// Their pieces; none where a vocabulary has ended.
+        pieces: Box<[Option<String>; 2]>,
+    },
+
+    /// Models of an ensemble that end texts differently.
+    #[error(
+        "{}: texts end with {}, but in {} they end with {}; set `eos_token_id` of its generation_config.json to the same",
+        folders[1].display(),
+        ends[1],
+        folders[0].display(),
+        ends[0]
+    )]
+    DifferentEnds {
+        /// The folders of both models, that of the first one first.
+        folders: Box<[PathBuf; 2]>,
+        /// The pieces that end their texts.
+        ends: Box<[String; 2]>,
+    },
+
+    /// A line of a list of candidates that is not a piece.
+    #[error(
+        "{}, line {line}: {piece:?} is not a piece of the model's vocabulary; expected one piece per line, as `cloze tokenizer \
+         inspect` shows them",
+        path.display()
+    )]
+    Candidate {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// Its beginning.
+        piece: String,
+    },
+
+    /// A list of candidates without any.
+    #[error("{}: no pieces; expected one per line", path.display())]
+    NoCandidates {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// An empty text, with a tokenizer that has no begin-of-text piece.
     #[error("the text is empty, and the tokenizer has no begin-of-text piece; expected a text to continue")]
     EmptyPrompt,
@@ -456,6 +511,11 @@ pub enum TrainerError {
     /// An evaluation error: tags, metrics. A report file that cannot be written is a [`TrainerError::Io`].
     #[error(transparent)]
     Evaluation(EvaluationError),
+}
+
+/// A piece in a message.
+fn piece_name(piece: &Option<String>) -> String {
+    piece.as_ref().map_or_else(|| "absent".into(), |piece| format!("{piece:?}"))
 }
 
 impl TrainerError {

@@ -1,7 +1,7 @@
 //! Translation with a trained encoder–decoder.
 
-use crate::fit::check_vocabulary;
-use crate::generate::{check_batch, check_request, of_search, search_of};
+use crate::fit::{check_same_ends, check_same_pieces, check_vocabulary};
+use crate::generate::{check_batch, check_request, of_search, read_candidates, search_of};
 use crate::translation::{
     DecodingDefaults, TargetPieces, Vocabularies, load_vocabularies, read_translation_file,
 };
@@ -9,7 +9,8 @@ use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::generate::{
-    BeamSearch, DecodeConfig, DecodeSettings, Decoding, Hypothesis, LengthPenalty, Request, Search, translate,
+    BeamSearch, DecodeConfig, DecodeSettings, Decoding, EnsembleMean, Hypothesis, InOrder, LengthPenalty,
+    Request, Search,
 };
 use cloze_model::huggingface::{DecodeOptions, read_decode_settings};
 use cloze_model::seq2seq::{
@@ -42,6 +43,9 @@ pub struct TranslateConfig {
     pub seed: u64,
     /// Whether linear layers multiply in 8 bits: faster and slightly less exact.
     pub int8: bool,
+    /// A file of the pieces that translations may have, one per line; default all. The piece that ends translations is
+    /// always allowed.
+    pub candidates: Option<PathBuf>,
 }
 
 impl Default for TranslateConfig {
@@ -55,6 +59,7 @@ impl Default for TranslateConfig {
             batch: 32,
             seed: 0,
             int8: false,
+            candidates: None,
         }
     }
 }
@@ -84,6 +89,7 @@ pub struct TranslateSettings {
 pub struct EncodedSource {
     text: String,
     encoding: Encoding,
+    is_cut: bool,
     pub(crate) request: Request,
     pub(crate) decode: Arc<DecodeConfig>,
     output: OutputSettings,
@@ -98,7 +104,7 @@ impl EncodedSource {
 
     /// Whether its end was dropped because it exceeds the model's maximum.
     pub fn is_cut(&self) -> bool {
-        self.encoding.truncated
+        self.is_cut
     }
 }
 
@@ -113,7 +119,7 @@ struct OutputSettings {
 /// times the translation's.
 const MAX_SOURCE_TOKENS: usize = 1_024;
 
-/// Tokenizers and a translation model from one folder.
+/// Tokenizers and a translation model from one folder, or [several](Self::ensemble) that translate together.
 ///
 /// The model multiplies in the precision of the caller's scope, [`with_precision`](cloze_ops::with_precision).
 #[derive(Debug)]
@@ -134,6 +140,9 @@ pub struct Translator {
     limits: TokenLimits,
     lengths: DecodingDefaults,
     max_len: usize,
+    /// The further members of an ensemble, of which only the model and the source's tokenizer are used.
+    others: Vec<Self>,
+    mean: EnsembleMean,
 }
 
 /// The model's vocabulary size, and the tokens that it never generates.
@@ -142,6 +151,8 @@ struct TokenLimits {
     folder: PathBuf,
     vocab_size: usize,
     never: Vec<i32>,
+    /// The only tokens that it generates, if not all others.
+    candidates: Option<Vec<i32>>,
 }
 
 impl TokenLimits {
@@ -159,7 +170,10 @@ impl TokenLimits {
         }
         let never = self.never.iter().filter(|id| !decode.stop_ids.contains(id)).copied();
         decode.forbidden_ids.extend(never.collect::<Vec<i32>>());
-        Ok(decode)
+        Ok(match &self.candidates {
+            Some(candidates) => decode.with_allowed_ids(candidates.iter().copied()),
+            None => decode,
+        })
     }
 
     /// The error for a token that the model does not have.
@@ -300,6 +314,11 @@ impl Translator {
             folder: folder.into(),
             vocab_size: shape.vocab_sizes().into_iter().last().unwrap_or_default(),
             never: never.into_iter().flatten().chain(suppressed).collect(),
+            candidates: config
+                .candidates
+                .as_deref()
+                .map(|file| read_candidates(file, &target))
+                .transpose()?,
         };
         if usize::try_from(begin).is_ok_and(|begin| begin >= limits.vocab_size) {
             return Err(limits.unknown(begin));
@@ -327,12 +346,44 @@ impl Translator {
             limits,
             lengths: defaults,
             max_len,
+            others: Vec::new(),
+            mean: EnsembleMean::default(),
         })
     }
 
-    /// The maximum tokens of a source, special tokens included; longer ones are truncated.
+    /// Translators that write each translation together, whose probabilities of each next token are
+    /// [combined](EnsembleMean). Their models may be of any architectures, and each tokenizes sources itself. The settings are
+    /// the first one's, and so are alignments.
+    ///
+    /// # Errors
+    /// [`TrainerError::DifferentPieces`] if the targets' vocabularies differ, [`TrainerError::DifferentEnds`] if their texts
+    /// end differently.
+    ///
+    /// # Panics
+    /// If there is no translator.
+    pub fn ensemble(translators: Vec<Self>, mean: EnsembleMean) -> Result<Self> {
+        let mut translators = translators.into_iter();
+        let mut first = translators.next().expect("an ensemble has a translator");
+        first.mean = mean;
+        for mut other in translators {
+            let folders = [&*first.limits.folder, &*other.limits.folder];
+            check_same_pieces((&first.target, folders[0]), (&other.target, folders[1]))?;
+            let ends = [&first, &other].map(|one| &one.settings.stop_ids[..]);
+            check_same_ends(&first.target, (ends[0], folders[0]), (ends[1], folders[1]))?;
+            // What one of them never writes, the others do not either.
+            first.limits.never.append(&mut other.limits.never);
+            first.limits.vocab_size = first.limits.vocab_size.min(other.limits.vocab_size);
+            first.others.append(&mut other.others);
+            first.others.push(other);
+        }
+        let forbidden = first.limits.decode(&first.settings, first.search.clone())?.forbidden_ids;
+        first.decode.forbidden_ids = forbidden;
+        Ok(first)
+    }
+
+    /// The maximum tokens of a source, special tokens included; longer ones are truncated. In an ensemble, the lowest maximum.
     pub fn max_len(&self) -> usize {
-        self.max_len
+        self.others.iter().map(|other| other.max_len).fold(self.max_len, usize::min)
     }
 
     /// Translates texts, including truncated ones ([`Sequence::Beginning`]): an iterator over the translations
@@ -348,14 +399,20 @@ impl Translator {
     pub fn translate<'a>(&'a self, texts: &[Sequence<'a>], prefixes: &[&str]) -> Result<Translations<'a>> {
         assert!(prefixes.is_empty() || prefixes.len() == texts.len(), "a prefix for each text, or none");
         let encodings = self.source.encode_inputs(texts, true, OffsetUnit::Bytes)?;
+        let others =
+            self.others.iter().map(|other| other.source.encode_inputs(texts, true, OffsetUnit::Bytes));
+        let others: Vec<Vec<Encoding>> = others.collect::<std::result::Result<_, _>>()?;
         let prefixes = self.target.encode_ids_batch(prefixes, false)?;
         let request = |(i, encoding): (usize, &Encoding)| {
             let prefix = prefixes.get(i).map_or(&[][..], Vec::as_slice);
-            self.request(encoding, prefix, &self.settings, &self.decode, self.config.seed)
+            let request = self.request(encoding, prefix, &self.settings, &self.decode, self.config.seed);
+            self.with_others(request, others.iter().map(|encodings| &encodings[i]))
         };
         let requests: Vec<Request> = encodings.iter().enumerate().map(request).collect();
-        let truncated = encodings.iter().filter(|encoding| encoding.truncated).count();
-        let found = translate(&self.model, self.start_id, &self.decode, &self.device, requests)?;
+        let is_cut = |i: &usize| std::iter::once(&encodings).chain(&others).any(|all| all[*i].truncated);
+        let truncated = (0..texts.len()).filter(is_cut).count();
+        let decoding = self.decoding(self.decode.needs_alignment());
+        let found = InOrder::new(decoding, &self.decode, requests.into_iter())?;
         let texts = texts.to_vec();
         let TranslateConfig { alignment, replace_unknown, batch, .. } = self.config;
         let output = OutputSettings { alignment, replace_unknown };
@@ -393,11 +450,27 @@ impl Translator {
         let encoding = self.source.encode(text, true)?;
         let prefix = self.target.encode_ids(prefix, false)?;
         let request = self.request(&encoding, &prefix, &whole, &decode, seed.unwrap_or(self.config.seed));
-        Ok(EncodedSource { text: text.into(), encoding, request, decode: Arc::new(decode), output })
+        let others = self.others.iter().map(|other| other.source.encode(text, true));
+        let others: Vec<Encoding> = others.collect::<std::result::Result<_, _>>()?;
+        let is_cut = std::iter::once(&encoding).chain(&others).any(|encoding| encoding.truncated);
+        let (request, decode) = (self.with_others(request, others.iter()), Arc::new(decode));
+        Ok(EncodedSource { text: text.into(), encoding, is_cut, request, decode, output })
     }
 
-    /// A decoder with this model, with or without its attention; [submit](Decoding::submit) sources to it.
+    /// A decoder with this model and those of an ensemble, with or without attention; [submit](Decoding::submit) sources to
+    /// it.
     pub(crate) fn decoding(&self, alignment: bool) -> Decoding<'_> {
+        match self.others.is_empty() {
+            true => self.decoding_alone(alignment),
+            false => {
+                let others = self.others.iter().map(|other| other.decoding_alone(false));
+                let members = std::iter::once(self.decoding_alone(alignment)).chain(others);
+                Decoding::ensemble(members.collect(), self.mean)
+            }
+        }
+    }
+
+    fn decoding_alone(&self, alignment: bool) -> Decoding<'_> {
         let mut options = seq2seq::DecodeOptions::default();
         if alignment {
             options = options.with_alignment();
@@ -434,6 +507,15 @@ impl Translator {
         let max_new = settings.max_new(1 + prefix.len());
         let max_new = max_new.unwrap_or_else(|| self.lengths.max_new(encoding.ids.len()));
         Request::new(input, max_new).with_prefix(prefix).with_seed(seed)
+    }
+
+    /// A request with the source as the other members' tokenizers cut it.
+    fn with_others<'e>(&self, request: Request, others: impl Iterator<Item = &'e Encoding>) -> Request {
+        if self.others.is_empty() || request.input.is_empty() {
+            return request;
+        }
+        let ids = |encoding: &Encoding| encoding.ids.iter().map(|id| *id as i32).collect();
+        request.with_other_inputs(others.map(ids).collect())
     }
 
     fn translation(&self, found: Hypothesis, source: &Source, output: OutputSettings) -> Result<Translation> {

@@ -27,6 +27,7 @@ mod serve;
 mod steps;
 mod train;
 mod translate;
+mod vocabulary;
 mod whole;
 
 use anyhow::Result;
@@ -82,6 +83,8 @@ enum What {
     Languages(languages::Args),
     /// Translation models beside one another and beside PyTorch's: how good, and how fast they are trained.
     Translate(translate::Args),
+    /// Language models of 100,000 words: a whole softmax, a sampled and an adaptive one, beside PyTorch's.
+    Vocabulary(vocabulary::Args),
     /// Decoding beside transformers' `generate` and CTranslate2, and nanoGPT's configuration beside PyTorch.
     Generate(generate::Args),
     /// Attention by length beside PyTorch's: how fast, and how much memory.
@@ -132,6 +135,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Objectives(args)) => objectives::run(args),
         Some(What::Languages(args)) => languages::run(args),
         Some(What::Translate(args)) => translate::run(args),
+        Some(What::Vocabulary(args)) => vocabulary::run(args),
         Some(What::Generate(args)) => generate::run(args),
         Some(What::Attention(args)) => attention::run(args),
         Some(What::Scaling(args)) => scaling::run(args),

@@ -74,8 +74,8 @@ pub struct Args {
 
 /// What a step costs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Pace {
-    ms: f64,
+pub(super) struct Pace {
+    pub ms: f64,
     gflop: f64,
 }
 
@@ -299,7 +299,7 @@ pub fn scaled(config: &str, steps: u64) -> Result<Vec<String>> {
 }
 
 /// The cost of a step by a printed profile: its row has calls, milliseconds, a share, and GFLOP a second.
-fn profiled(printed: &str) -> Option<Pace> {
+pub(super) fn profiled(printed: &str) -> Option<Pace> {
     let numbers: Vec<f64> = printed.lines().find_map(|line| {
         let mut words = line.split_whitespace();
         // A line of progress begins with the same word: `step 1/26 · loss …`.

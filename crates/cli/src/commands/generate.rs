@@ -1,6 +1,7 @@
 //! `cloze generate`.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use crate::compute::Compute;
 use crate::failure::by_option;
 use crate::lines::{self, BATCH, Batch, Lines, Longer};
-use crate::model;
+use crate::model::{self, EnsembleArgs};
 use crate::output::{Output, say};
 
 /// Generate text with a language model.
@@ -31,10 +32,13 @@ use crate::output::{Output, say};
 #[command(after_long_help = "\
 More examples:
   cloze generate --model openai-community/gpt2 --temperature 0.8 --top-p 0.95 --n-best 3 --seed 7 'Once upon a time'
-  cloze generate --model openai-community/gpt2 --json --max-new 20 < prompts.txt")]
+  cloze generate --model openai-community/gpt2 --json --max-new 20 < prompts.txt
+  cloze generate --model runs/seed-1/model --model runs/seed-2/model 'The old man sat by'")]
 pub struct Args {
-    #[arg(long, value_name = "MODEL", help = model::HELP)]
-    model: String,
+    #[arg(long, value_name = "MODEL", required = true, help = model::for_ensemble())]
+    model: Vec<String>,
+    #[command(flatten)]
+    ensemble: EnsembleArgs,
     /// Maximum number of new tokens (default: from the folder, else 64).
     #[arg(long, value_name = "N")]
     max_new: Option<usize>,
@@ -62,6 +66,9 @@ pub struct Args {
     /// End a text where this is written, which is not part of it; may be repeated.
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     stop: Vec<String>,
+    /// Write only the pieces in this file, one per line, and what ends a text.
+    #[arg(long, value_name = "FILE")]
+    candidates: Option<PathBuf>,
     /// Ignore this key of the folder's generation_config.json; may be repeated.
     #[arg(long, value_name = "KEY")]
     ignore: Vec<String>,
@@ -132,8 +139,12 @@ pub fn run(args: &Args) -> Result<()> {
     config.seed = args.seed;
     config.batch = args.batch;
     config.int8 = args.compute.int8;
+    config.candidates.clone_from(&args.candidates);
     config.bidirectional_prompts = args.bidirectional_prompt;
-    let generator = Generator::load(&model::folder(&args.model)?, config, &device).map_err(by_option)?;
+    let load =
+        |model: &String| Generator::load(&model::folder(model)?, config.clone(), &device).map_err(by_option);
+    let members: Vec<Generator> = args.model.iter().map(load).collect::<Result<_>>()?;
+    let generator = Generator::ensemble(members, args.ensemble.mean())?;
     let mut output = Output::new();
     let (mut count, mut told) = (0, Told::default());
     match &args.texts[..] {

@@ -1,6 +1,7 @@
 //! `cloze translate`.
 
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use crate::compute::Compute;
 use crate::failure::by_option;
 use crate::lines::{self, BATCH, Batch, Line, Lines, Longer};
-use crate::model;
+use crate::model::{self, EnsembleArgs};
 use crate::output::{Output, say};
 use crate::progress::Progress;
 use crate::ranks;
@@ -32,10 +33,13 @@ use crate::ranks;
 #[command(after_long_help = "\
 More examples:
   cloze translate --model runs/multi30k/model --beam 5 --n-best 5 --json < source.en
-  cloze translate --model runs/multi30k/model --alignment < source.en")]
+  cloze translate --model runs/multi30k/model --alignment < source.en
+  cloze translate --model runs/seed-1/model --model runs/seed-2/model < source.en")]
 pub struct Args {
-    #[arg(long, value_name = "MODEL", help = model::HELP)]
-    model: String,
+    #[arg(long, value_name = "MODEL", required = true, help = model::for_ensemble())]
+    model: Vec<String>,
+    #[command(flatten)]
+    ensemble: EnsembleArgs,
     /// Beam size; 1 is greedy decoding (default: from the folder, else 5).
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
     beam: Option<usize>,
@@ -87,6 +91,9 @@ pub struct Args {
     /// Let no sequence of N tokens occur twice; 0 for no limit (default: from the folder, else 0).
     #[arg(long, value_name = "N")]
     no_repeat_ngram: Option<usize>,
+    /// Write only the pieces in this file, one per line, and what ends a text.
+    #[arg(long, value_name = "FILE")]
+    candidates: Option<PathBuf>,
     /// Ignore this key of the folder's generation_config.json; may be repeated.
     #[arg(long, value_name = "KEY")]
     ignore: Vec<String>,
@@ -178,9 +185,14 @@ pub fn run(args: &Args) -> Result<()> {
     config.replace_unknown = args.replace_unknown;
     config.batch = args.batch;
     config.int8 = args.compute.int8;
-    let folder = model::folder(&args.model)?;
-    let translator = Translator::load_with(&folder, config, &device, |search| args.change(search));
-    let translator = translator.map_err(by_option)?;
+    config.candidates.clone_from(&args.candidates);
+    let load = |model: &String| {
+        let folder = model::folder(model)?;
+        Translator::load_with(&folder, config.clone(), &device, |search| args.change(search))
+            .map_err(by_option)
+    };
+    let members: Vec<Translator> = args.model.iter().map(load).collect::<Result<_>>()?;
+    let translator = Translator::ensemble(members, args.ensemble.mean())?;
     // The lines of texts, each with its number.
     let part = |texts: &[(usize, String, bool)]| {
         let sequences: Vec<Sequence<'_>> =

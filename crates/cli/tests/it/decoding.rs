@@ -20,10 +20,15 @@ const NAMES: [&str; 12] =
 
 /// A tokenizer of words, which ends texts with a piece if it is given.
 fn words(end: Option<&str>) -> Tokenizer {
+    words_of(NAMES, end)
+}
+
+/// [`words`] of other names.
+fn words_of(names: [&str; 12], end: Option<&str>) -> Tokenizer {
     let vocab: serde_json::Map<String, Value> =
-        (0..).zip(NAMES).map(|(id, name)| (name.into(), json!(id))).collect();
+        (0..).zip(names).map(|(id, name)| (name.into(), json!(id))).collect();
     let special = |id: usize| {
-        json!({ "id": id, "content": NAMES[id], "single_word": false, "lstrip": false, "rstrip": false,
+        json!({ "id": id, "content": names[id], "single_word": false, "lstrip": false, "rstrip": false,
                 "normalized": false, "special": true })
     };
     let post_processor = end.map(|end| {
@@ -57,12 +62,17 @@ fn done(command: &str, folder: &TempDir, args: &[&str], input: &str) -> Vec<Stri
 }
 
 fn language_model() -> TempDir {
+    language_model_of(3)
+}
+
+/// A language model with the weights of this seed.
+fn language_model_of(seed: u64) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     words(Some("</s>")).save(folder.path()).unwrap();
     let mut config = GptConfig::gpt2(12, 2, 32);
     config.max_positions = 24;
     (config.begin_token_id, config.end_token_id, config.init_std) = (Some(3), Some(1), 0.7);
-    let model = config.init(&mut ParamInit::new(&Device::flex(), 3).with_std(0.7));
+    let model = config.init(&mut ParamInit::new(&Device::flex(), seed).with_std(0.7));
     save_published(folder.path(), &model, &config, FloatType::F32).unwrap();
     folder
 }
@@ -180,12 +190,17 @@ fn long_texts_and_wrong_settings() {
 }
 
 fn translator() -> TempDir {
+    translator_of(3)
+}
+
+/// A translator with the weights of this seed.
+fn translator_of(seed: u64) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     words(Some("</s>")).save(folder.path()).unwrap();
     let config = TransformerConfig::new(12, 2, 16).with_d_ff(24);
     let config =
         config.with_heads(2).with_max_positions(16).with_tokens(SpecialTokens::new(0, 1).with_bos(3));
-    let model = config.init(&mut ParamInit::new(&Device::flex(), 3).with_std(0.7));
+    let model = config.init(&mut ParamInit::new(&Device::flex(), seed).with_std(0.7));
     save_published(folder.path(), &model, &config, FloatType::F32).unwrap();
     folder
 }
@@ -361,6 +376,134 @@ fn lists_of_the_best_and_alignments() {
             let row: Vec<f64> = row.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
             assert!(row.len() == 3 && row.iter().sum::<f64>() <= 1.0 + 1e-5);
         }
+    }
+}
+
+/// Runs a command with several models.
+fn run_together(command: &str, folders: &[&TempDir], args: &[&str], input: &str) -> Ran {
+    let models = folders.iter().flat_map(|folder| ["--model", folder.path().to_str().unwrap()]);
+    ran::run(&[&[command][..], &models.collect::<Vec<&str>>(), args].concat(), input.as_bytes())
+}
+
+/// The texts, and their scores.
+fn scored(command: &str, folders: &[&TempDir], args: &[&str], input: &str) -> Vec<(String, f64)> {
+    let ran = run_together(command, folders, &[&["--json"], args].concat(), input);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let answers = ran.out.lines().map(|line| {
+        let answer: Value = serde_json::from_str(line).unwrap();
+        let texts = if command == "translate" { "translations" } else { "continuations" };
+        (answer[texts][0]["text"].as_str().unwrap().to_owned(), answer[texts][0]["score"].as_f64().unwrap())
+    });
+    answers.collect()
+}
+
+#[test]
+fn several_models_write_together() {
+    // The second model has a tokenizer of its own for sources.
+    let other = translator_of(5);
+    for (side, names) in [
+        ("target", NAMES),
+        ("source", {
+            let mut names = NAMES;
+            names[4..].reverse();
+            names
+        }),
+    ] {
+        let side = other.path().join(side);
+        fs::create_dir(&side).unwrap();
+        words_of(names, Some("</s>")).save(&side).unwrap();
+    }
+    fs::write(other.path().join("translation.json"), json!({ "source": "en", "target": "de" }).to_string())
+        .unwrap();
+    for (command, input, first, second) in [
+        ("translate", SOURCES, translator(), other),
+        ("generate", PROMPTS, language_model(), language_model_of(5)),
+    ] {
+        let alone = [&first, &second].map(|folder| scored(command, &[folder], &[], input));
+        let mut means = Vec::new();
+        for mean in ["log", "probability"] {
+            let args = ["--mean", mean];
+            let twice = scored(command, &[&first, &first], &args, input);
+            for ((text, score), (expected, expected_score)) in twice.iter().zip(&alone[0]) {
+                assert_eq!(text, expected);
+                assert!((score - expected_score).abs() < 1e-4, "{score} {expected_score}");
+            }
+            let both = scored(command, &[&first, &second], &args, input);
+            assert!(both != alone[0] && both != alone[1], "{both:?}");
+            for batch in ["1", "3"] {
+                let args = [&args[..], &["--batch", batch]].concat();
+                assert_eq!(scored(command, &[&first, &second], &args, input), both);
+            }
+            means.push(both);
+        }
+        assert_ne!(means[0], means[1]);
+    }
+}
+
+#[test]
+fn only_the_candidates_are_written() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), "the\nsea\n").unwrap();
+    let args = ["--candidates", file.path().to_str().unwrap()];
+    for (command, folder, input, n_skipped) in
+        [("translate", translator(), "a red man\n", 0), ("generate", language_model(), "a red man\n", 3)]
+    {
+        let lines = done(command, &folder, &args, input);
+        let written: Vec<&str> = lines[0].split_whitespace().skip(n_skipped).collect();
+        assert!(written.iter().all(|word| ["the", "sea"].contains(word)), "{command}: {lines:?}");
+        assert_ne!(lines, done(command, &folder, &[], input));
+        fs::write(file.path(), "the\nwhale\n").unwrap();
+        let ran = run(command, &folder, &args, input.as_bytes());
+        let expected = format!("error: {}, line 2: \"whale\" is not a piece", file.path().display());
+        assert!(
+            ran.status == 1 && ran.err.starts_with(&expected) && ran.err.lines().count() == 1,
+            "{}",
+            ran.err
+        );
+        fs::write(file.path(), "the\nsea\n").unwrap();
+    }
+}
+
+#[test]
+fn models_that_cannot_write_together_are_named() {
+    let (first, second) = (translator(), translator_of(5));
+    let other_words = translator_of(5);
+    let mut names = NAMES;
+    (names[10], names[11]) = ("whale", "sea");
+    words_of(names, Some("</s>")).save(other_words.path()).unwrap();
+    let other_end = translator_of(5);
+    fs::write(other_end.path().join("generation_config.json"), json!({ "eos_token_id": 11 }).to_string())
+        .unwrap();
+    let (writer, other_writer) = (language_model(), language_model_of(5));
+    words_of(names, Some("</s>")).save(other_writer.path()).unwrap();
+    let missing = tempfile::tempdir().unwrap();
+    let name = |folder: &TempDir| folder.path().display().to_string();
+    let pieces = |first: &TempDir, second: &TempDir| {
+        format!("{}: the piece 10 is \"whale\", but in {} it is \"sea\"", name(second), name(first))
+    };
+    for (command, folders, expected) in [
+        ("translate", [&first, &other_words], pieces(&first, &other_words)),
+        ("generate", [&writer, &other_writer], pieces(&writer, &other_writer)),
+        (
+            "translate",
+            [&first, &other_end],
+            format!(
+                "{}: texts end with \".\", but in {} they end with \"</s>\"",
+                name(&other_end),
+                name(&first)
+            ),
+        ),
+        ("translate", [&first, &writer], "`model_type` is \"gpt2\", expected a translation model's".into()),
+        ("generate", [&writer, &second], "`model_type` is ".into()),
+        ("translate", [&first, &missing], name(&missing)),
+    ] {
+        let ran = run_together(command, &folders, &[], "the sea\n");
+        assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{}", ran.err);
+        assert!(
+            ran.err.lines().count() == 1 && ran.err.contains(&expected),
+            "{}, expected {expected}",
+            ran.err
+        );
     }
 }
 

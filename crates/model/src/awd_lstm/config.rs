@@ -1,5 +1,5 @@
 use super::{AwdLstm, AwdLstmEncoder};
-use crate::blocks::Embedding;
+use crate::blocks::{AdaptiveSoftmaxConfig, Embedding};
 use crate::recurrent::{Cell, RecurrentLayer};
 use crate::sizes::check_recurrent_sizes;
 use crate::{ModelError, ParamInit, Result};
@@ -70,13 +70,16 @@ pub struct AwdLstmConfig {
     pub n_layers: usize,
     /// The dropouts.
     pub dropout: AwdLstmDropout,
+    /// An adaptive softmax, for large vocabularies, in place of the output layer tied to the embeddings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<AdaptiveSoftmaxConfig>,
 }
 
 impl AwdLstmConfig {
     /// The paper's model: three layers, embeddings of 400 features, states of 1,150.
     pub fn new(vocab_size: usize) -> Self {
         let dropout = AwdLstmDropout::default();
-        Self { vocab_size, d_embedding: 400, d_hidden: 1150, n_layers: 3, dropout }
+        Self { vocab_size, d_embedding: 400, d_hidden: 1150, n_layers: 3, dropout, output: None }
     }
 
     /// # Errors
@@ -88,6 +91,9 @@ impl AwdLstmConfig {
             ("d_hidden", self.d_hidden),
             ("n_layers", self.n_layers),
         ])?;
+        if let Some(output) = &self.output {
+            output.validate(self.vocab_size, self.d_embedding)?;
+        }
         self.dropout.validate()
     }
 
@@ -103,7 +109,13 @@ impl AwdLstmConfig {
     /// # Panics
     /// If the configuration is not [valid](Self::validate).
     pub fn init(&self, init: &mut ParamInit) -> AwdLstm {
-        AwdLstm { encoder: self.init_encoder(init), output_bias: init.zeros([self.vocab_size]) }
+        let encoder = self.init_encoder(init);
+        let adaptive = self.output.as_ref();
+        AwdLstm {
+            encoder,
+            output_bias: adaptive.is_none().then(|| init.zeros([self.vocab_size])),
+            adaptive: adaptive.map(|output| output.init(self.vocab_size, self.d_embedding, init)),
+        }
     }
 
     /// The language model without its output layer.

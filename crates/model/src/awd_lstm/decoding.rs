@@ -20,7 +20,7 @@ impl NextToken for AwdLstm {
     type State = AwdLstmState;
 
     fn step(&self, tokens: &[i32], state: &mut AwdLstmState) -> StepOutput {
-        let device = self.output_bias.val().device();
+        let device = self.device();
         let tokens: Sequences = tokens.iter().map(std::slice::from_ref).collect();
         let output = self.forward(&tokens, Some(std::mem::take(&mut state.0)), &device);
         state.0 = output.last;
@@ -29,7 +29,7 @@ impl NextToken for AwdLstm {
 
     fn select(&self, state: &mut AwdLstmState, rows: &[usize]) {
         let rows: Vec<i32> = rows.iter().map(|row| *row as i32).collect();
-        let device = self.output_bias.val().device();
+        let device = self.device();
         let rows = Tensor::<1, Int>::from_data(rows.as_slice(), &device);
         state.change(|state| state.select(rows.clone()));
     }

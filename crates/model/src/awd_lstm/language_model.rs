@@ -1,4 +1,5 @@
 use super::{AwdLstmEncoder, AwdLstmOutput};
+use crate::blocks::{AdaptiveSoftmax, SampledSoftmax};
 use crate::ops::{self, Packing};
 use crate::recurrent::RecurrentState;
 use crate::{HasBackbone, Sequences, linear_maps};
@@ -15,11 +16,13 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 pub struct AwdLstm {
     /// Embeddings and layers.
     pub encoder: AwdLstmEncoder,
-    /// The output layer's bias, `[vocab_size]`.
-    pub output_bias: Param<Tensor<1>>,
+    /// The bias of an output layer that is the embedding table, `[vocab_size]`.
+    pub output_bias: Option<Param<Tensor<1>>>,
+    /// The adaptive softmax in place of the embedding table, if there is one.
+    pub adaptive: Option<AdaptiveSoftmax>,
 }
 
-linear_maps!(AwdLstm { encoder });
+linear_maps!(AwdLstm { encoder, adaptive });
 
 impl AwdLstm {
     /// The states of all tokens; see [`AwdLstmEncoder::forward`].
@@ -35,9 +38,34 @@ impl AwdLstm {
         self.encoder.forward(sequences, initial, device)
     }
 
-    /// The logits of states, `[n, d_embedding]` → `[n, vocab_size]`.
+    /// The device of the parameters.
+    pub fn device(&self) -> Device {
+        self.encoder.embedding.weight.lazy_device()
+    }
+
+    /// The logits of states, `[n, d_embedding]` → `[n, vocab_size]`; the log-probabilities, if the output is
+    /// [adaptive](Self::adaptive).
     pub fn project(&self, states: Tensor<2>) -> Tensor<2> {
-        ops::linear_tied(states, self.encoder.embedding.weight.val(), Some(self.output_bias.val()))
+        match &self.adaptive {
+            Some(adaptive) => adaptive.log_probs(states),
+            None => ops::linear_tied(states, self.encoder.embedding.weight.val(), self.bias()),
+        }
+    }
+
+    fn bias(&self) -> Option<Tensor<1>> {
+        self.output_bias.as_ref().map(Param::val)
+    }
+
+    /// [`losses`](Self::losses) among pieces drawn for the batch, for training with a large vocabulary.
+    ///
+    /// # Panics
+    /// Those of [`losses`](Self::losses); with an [adaptive](Self::adaptive) output, and if `sampled` is not
+    /// [valid](SampledSoftmax::validate).
+    pub fn sampled_losses(&self, sampled: SampledSoftmax, states: Tensor<2>, next: &[i32]) -> Tensor<1> {
+        assert!(self.adaptive.is_none(), "an adaptive output is not sampled");
+        let table = &self.encoder.embedding.weight;
+        let vocab_size = table.lazy_shape().dims::<2>()[0];
+        sampled.losses(states, next, vocab_size, |ids| table.val().select(0, ids), self.bias())
     }
 
     /// The cross-entropy of the token that follows each token, `−log P(x_t | x_<t)`, in nats.
@@ -50,6 +78,9 @@ impl AwdLstm {
     /// If the numbers of ids and states differ.
     pub fn losses(&self, states: Tensor<2>, next: &[i32]) -> Tensor<1> {
         assert_eq!(next.len(), states.dims()[0], "the ids that follow, and the tokens");
+        if let Some(adaptive) = &self.adaptive {
+            return adaptive.losses(states, next);
+        }
         let next = TensorData::new(next.to_vec(), [next.len()]);
         let next = Tensor::<1, Int>::from_data(next, &states.device());
         ops::cross_entropy(self.project(states), next)

@@ -1,6 +1,7 @@
 //! The building blocks of Transformers and convolutional models, one per file.
 
 mod activation;
+mod adaptive_softmax;
 mod attention;
 mod attention_input;
 mod decoder;
@@ -32,12 +33,14 @@ mod residual_convolution;
 mod rms_norm;
 mod rotary;
 mod rounded;
+mod sampled_softmax;
 mod scalar_mix;
 mod stochastic_depth;
 mod sub_layer;
 mod transformer_xl;
 
 pub use activation::Activation;
+pub use adaptive_softmax::{AdaptiveSoftmax, AdaptiveSoftmaxConfig, AdaptiveTail};
 pub use attention::{MultiHeadAttention, MultiHeadAttentionConfig};
 pub use attention_input::{Attention, AttentionInput, AttentionOutput, WantedTokens};
 pub use decoder::{Decoder, DecoderOutput};
@@ -75,6 +78,7 @@ pub use residual_convolution::{ResidualConvolution, ResidualConvolutionConfig};
 pub use rms_norm::RmsNorm;
 pub use rotary::{RotaryConfig, RotaryScaling};
 pub use rounded::{RoundedInputs, with_rounded_inputs};
+pub use sampled_softmax::{Proposal, SampledSoftmax};
 pub use scalar_mix::{ScalarMix, ScalarMixConfig};
 pub use sub_layer::NormPlacement;
 pub(crate) use transformer_xl::of_other_segments;

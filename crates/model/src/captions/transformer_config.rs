@@ -44,7 +44,8 @@ impl TransformerCaptionConfig {
             && !gpt.gated
             && gpt.attention_bias
             && gpt.attention_output_bias
-            && gpt.feed_forward_bias;
+            && gpt.feed_forward_bias
+            && gpt.output.is_none();
         only("decoder", is_gpt2, "another left-to-right model".into(), "the switches of GPT-2")
     }
 

@@ -134,8 +134,8 @@ impl Active {
         banned
     }
 
-    /// Chooses the next tokens on a row; overwrites its logits.
-    pub fn choose(&self, row: usize, logits: &mut [f32]) -> Choice {
+    /// Chooses the next tokens on a row; overwrites its logits. `is_normalised`: whether these are log-probabilities.
+    pub fn choose(&self, row: usize, logits: &mut [f32], is_normalised: bool) -> Choice {
         let config = &self.config;
         let is_first = match &self.work {
             Work::Prefix(_) if self.n_forced < self.request.prefix.len() => return Choice::Forced,
@@ -169,16 +169,24 @@ impl Active {
         let banned = self.banned(line, &history);
         let is_banned = |token: &u32| banned.binary_search(&(*token as i32)).is_ok();
         let n_alternatives = config.n_alternatives.unwrap_or(0);
+        let mut log_sum = is_normalised.then_some(0.0);
+        if let Some(allowed) = &config.allowed_ids {
+            // The probabilities of the others are not given to these.
+            let Some(whole) = best_of(logits, 0, log_sum) else { return Choice::NotFinite };
+            log_sum = Some(whole.log_sum);
+            forbid_others(logits, allowed);
+            if logits.iter().all(|logit| *logit == f32::NEG_INFINITY) {
+                return Choice::Forbidden;
+            }
+        }
         let penalises = config.repetition_penalty != 1.0 || config.input_repetition_penalty != 1.0;
         let [of_input, of_text] = [1.0 / config.input_repetition_penalty, config.repetition_penalty];
         match &config.search {
             Search::Beam(beam) => {
                 let n = n_best_tokens(beam, config.stop_ids.len()) + banned.len();
-                let mut best = ops::best(logits, if penalises { 0 } else { n });
+                let best = best_of(logits, if penalises { 0 } else { n }, log_sum);
+                let Some(mut best) = best else { return Choice::NotFinite };
                 let log_sum = best.log_sum;
-                if !log_sum.is_finite() {
-                    return Choice::NotFinite;
-                }
                 // A log-probability is at most 0.
                 for (text, penalty) in [(&self.request.input, of_input), (&history, of_text)] {
                     penalise(logits, text, penalty, |logit| log_sum + penalty * (logit - log_sum));
@@ -197,11 +205,9 @@ impl Active {
                 }
             }
             Search::Greedy if !penalises => {
-                let best = ops::best(logits, (1 + banned.len()).max(n_alternatives));
+                let best = best_of(logits, (1 + banned.len()).max(n_alternatives), log_sum);
+                let Some(best) = best else { return Choice::NotFinite };
                 let log_sum = best.log_sum;
-                if !log_sum.is_finite() {
-                    return Choice::NotFinite;
-                }
                 let alternatives = alternatives(&best, n_alternatives);
                 match best.tokens.into_iter().find(|(token, _)| !is_banned(token)) {
                     Some((token, logit)) if logit.is_finite() => {
@@ -212,11 +218,9 @@ impl Active {
                 }
             }
             search => {
-                let best = ops::best(logits, n_alternatives);
+                let best = best_of(logits, n_alternatives, log_sum);
+                let Some(best) = best else { return Choice::NotFinite };
                 let log_sum = best.log_sum;
-                if !log_sum.is_finite() {
-                    return Choice::NotFinite;
-                }
                 let alternatives = alternatives(&best, n_alternatives);
                 let original = penalises.then(|| logits.to_vec());
                 for (text, penalty) in [(&self.request.input, of_input), (&history, of_text)] {
@@ -346,6 +350,13 @@ impl Active {
     }
 }
 
+/// The best tokens, with this normaliser if it is known; none if the logits are not finite.
+fn best_of(logits: &[f32], n: usize, log_sum: Option<f32>) -> Option<Best> {
+    let best = ops::best(logits, n);
+    let is_finite = best.log_sum.is_finite();
+    is_finite.then(|| Best { log_sum: log_sum.unwrap_or(best.log_sum), ..best })
+}
+
 /// The first `n` of the best tokens, with their log-probabilities.
 fn alternatives(best: &Best, n: usize) -> Arc<[(i32, f64)]> {
     let log_prob = |(token, logit): &(u32, f32)| (*token as i32, f64::from(*logit) - f64::from(best.log_sum));
@@ -365,6 +376,22 @@ fn penalise(logits: &mut [f32], text: &[i32], penalty: f32, change: impl Fn(f32)
             *logit = change(*logit);
         }
     }
+}
+
+/// Forbids all tokens but these, which ascend.
+fn forbid_others(logits: &mut [f32], allowed: &[i32]) {
+    let mut rest = logits;
+    let mut start = 0;
+    for token in allowed {
+        let before = (*token as usize).saturating_sub(start);
+        if *token < 0 || before >= rest.len() {
+            continue;
+        }
+        let (forbidden, others) = rest.split_at_mut(before);
+        forbidden.fill(f32::NEG_INFINITY);
+        (rest, start) = (&mut others[1..], *token as usize + 1);
+    }
+    rest.fill(f32::NEG_INFINITY);
 }
 
 /// Forbids tokens.

@@ -1,5 +1,6 @@
 use super::LengthPenalty;
 use crate::{ModelError, Result};
+use std::sync::Arc;
 
 /// The largest coverage penalty and diversity that a search accepts: scores of any length are finite up to it.
 const MAX_PENALTY: f64 = 1_000.0;
@@ -27,6 +28,9 @@ pub struct DecodeConfig {
     pub forbidden_words: Vec<Vec<i32>>,
     /// The ids that are not written first.
     pub forbidden_first: Vec<i32>,
+    /// The only ids that are written, ascending, besides what is forced; none: all may be. They keep their probabilities, which
+    /// are not normalised again. See [`with_allowed_ids`](Self::with_allowed_ids).
+    pub allowed_ids: Option<Arc<[i32]>>,
     /// The token that is always written first, if a single token precedes it: the one that begins targets.
     /// Its log-probability counts as 0, and it counts in lengths.
     pub forced_first: Option<i32>,
@@ -177,6 +181,7 @@ impl DecodeConfig {
             forbidden_ids: Vec::new(),
             forbidden_words: Vec::new(),
             forbidden_first: Vec::new(),
+            allowed_ids: None,
             forced_first: None,
             forced_last: Vec::new(),
             min_new: 0,
@@ -195,6 +200,15 @@ impl DecodeConfig {
     /// Sets how tokens are chosen.
     pub fn with_search(mut self, search: Search) -> Self {
         self.search = search;
+        self
+    }
+
+    /// Lets texts have only these tokens, and those that end them.
+    pub fn with_allowed_ids(mut self, ids: impl IntoIterator<Item = i32>) -> Self {
+        let mut ids: Vec<i32> = ids.into_iter().chain(self.stop_ids.iter().copied()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        self.allowed_ids = Some(ids.into());
         self
     }
 
@@ -239,6 +253,7 @@ impl DecodeConfig {
             ("forbidden_ids", !self.forbidden_ids.is_empty()),
             ("forbidden_words", !self.forbidden_words.is_empty()),
             ("forbidden_first", !self.forbidden_first.is_empty()),
+            ("allowed_ids", self.allowed_ids.is_some()),
             ("min_new", self.min_new > 0),
             ("min_length", self.min_length > 0),
             ("no_repeat_ngram", self.no_repeat_ngram > 0),

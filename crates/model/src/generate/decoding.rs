@@ -1,13 +1,14 @@
 use super::active::{Active, Choice, Listener};
 use super::beam::Line;
-use super::read_input::{Continuing, Describing, ReadInput, Rows, Running, Translating};
-use super::{DecodeConfig, Hypothesis, LanguageModel, Request, StepOutput};
+use super::ensemble::Ensemble;
+use super::read_input::{Continuing, Describing, Inputs, ReadInput, RowLogits, Rows, Running, Translating};
+use super::{DecodeConfig, EnsembleMean, Hypothesis, LanguageModel, Request};
 use crate::captions::CaptionDecoder;
 use crate::ops;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use crate::vision::ImageStates;
-use crate::{ModelError, Result, Sequences};
-use burn::tensor::{DType, Device, Tensor};
+use crate::{ModelError, Result};
+use burn::tensor::Device;
 use rayon::prelude::*;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -103,6 +104,47 @@ impl<'m> Decoding<'m> {
         Self::new(Continuing { model, device }, true)
     }
 
+    /// Decodes with several models at once, whose probabilities of each next token are combined: of any kinds and
+    /// architectures, also of other crates, on any devices. Token ids must mean the same to all of them. If they have
+    /// different numbers of tokens, those that all have are written.
+    ///
+    /// All members read a request's input, unless it has [one for each](Request::with_other_inputs). Alignments are the first
+    /// member's; so are the number of concurrent requests and the listener.
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use cloze_model::ParamInit;
+    /// use cloze_model::generate::{DecodeConfig, Decoding, EnsembleMean, InOrder, Request};
+    /// use cloze_model::gpt::GptConfig;
+    ///
+    /// let device = Device::default();
+    /// let gpt = GptConfig::gpt2(100, 2, 32).init(&mut ParamInit::new(&device, 0));
+    /// let llama = GptConfig::llama(100, 1, 16).init(&mut ParamInit::new(&device, 1));
+    /// let members = vec![Decoding::continuing(&gpt, &device), Decoding::continuing(&llama, &device)];
+    /// let decoding = Decoding::ensemble(members, EnsembleMean::Probability);
+    /// let requests = [Request::new(vec![1, 2, 3], 5), Request::new(vec![4], 5)];
+    /// for texts in InOrder::new(decoding, &DecodeConfig::new(vec![0]), requests.into_iter())? {
+    ///     println!("{:?}", texts?[0].ids);
+    /// }
+    /// # Ok::<(), cloze_model::ModelError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no member, or one has a request.
+    pub fn ensemble(members: Vec<Self>, mean: EnsembleMean) -> Self {
+        assert!(members.iter().all(Self::is_empty), "the members of an ensemble have no requests");
+        let mut rows = Vec::with_capacity(members.len());
+        let mut first = None;
+        for Self { rows: own, aligns, batch, listener, .. } in members {
+            rows.push(own);
+            first.get_or_insert((aligns, batch, listener));
+        }
+        let (aligns, batch, listener) = first.expect("an ensemble has a member");
+        let rows = Box::new(Ensemble::new(rows, mean));
+        let (waiting, active, done) = Default::default();
+        Self { rows, aligns, batch, waiting, active, done, listener }
+    }
+
     /// `aligns`: whether requests may ask for the model's attention.
     pub(super) fn new(reader: impl ReadInput + 'm, aligns: bool) -> Self {
         Self {
@@ -136,7 +178,8 @@ impl<'m> Decoding<'m> {
     ///
     /// # Errors
     /// Those of [`DecodeConfig::validate`]; [`ModelError::InputTooLong`]; [`ModelError::Setting`] if the request needs an
-    /// alignment and the [options](DecodeOptions) do not.
+    /// alignment and the [options](DecodeOptions) do not, or if it has [inputs](Request::with_other_inputs) for more or
+    /// fewer models than there are.
     ///
     /// # Panics
     /// If a request with this id already exists.
@@ -151,7 +194,7 @@ impl<'m> Decoding<'m> {
         match self.without_steps(&mut request) {
             Some(result) => self.done.push((id, Ok(result?))),
             None => {
-                let before = self.rows.before(&request.input);
+                let before = self.rows.before(&request.inputs());
                 self.waiting.push_back(Active::new(id, request, config.clone(), &before));
             }
         }
@@ -160,14 +203,21 @@ impl<'m> Decoding<'m> {
 
     /// The result of a request that needs no step; limits the length of any other to the available room.
     pub(super) fn without_steps(&self, request: &mut Request) -> Option<Result<Vec<Hypothesis>>> {
-        let tokens = request.input.len();
-        if let Some(max) = self.rows.max_input().filter(|max| tokens > *max) {
-            return Some(Err(ModelError::InputTooLong { tokens, max }));
+        let inputs = request.inputs();
+        let (n_inputs, n_others) = (self.rows.n_inputs(), request.other_inputs.len());
+        if n_others != 0 && n_others != n_inputs - 1 {
+            let (found, expected) =
+                (n_others.to_string(), format!("none, or {}: one a further model", n_inputs - 1));
+            return Some(Err(ModelError::Setting { key: "other_inputs", found, expected }));
         }
-        let room = self.rows.room(&request.input);
+        if let Err(error) = self.rows.check_inputs(&inputs) {
+            return Some(Err(error));
+        }
+        let is_empty = inputs.iter().any(|input| input.is_empty());
+        let room = self.rows.room(&inputs);
         let room = room.map_or(usize::MAX, |room| room.saturating_sub(request.prefix.len()));
         request.max_new = request.max_new.min(room);
-        let is_empty = tokens == 0 || request.max_new == 0;
+        let is_empty = is_empty || request.max_new == 0;
         is_empty.then(|| Ok(vec![Line::new().end(&request.prefix, 0.0, false)]))
     }
 
@@ -241,10 +291,11 @@ impl<'m> Decoding<'m> {
         if new.is_empty() {
             return;
         }
-        let inputs: Sequences = new.iter().map(|active| &active.request.input[..]).collect();
+        let inputs: Vec<Inputs> = new.iter().map(|active| active.request.inputs()).collect();
         let output = self.rows.begin(&inputs);
+        let n_new = inputs.len();
         let rows = self.advance(&mut new, output);
-        self.rows.join(&rows, inputs.len());
+        self.rows.join(&rows, n_new);
         self.active.append(&mut new);
     }
 
@@ -264,21 +315,20 @@ impl<'m> Decoding<'m> {
 
     /// Adds a token to each text, by its row's logits. Finished requests leave; the others return the rows that they
     /// continue.
-    fn advance(&mut self, active: &mut VecDeque<Active>, output: StepOutput) -> Vec<usize> {
-        let [n_rows, vocab_size] = output.logits.dims();
-        let mut logits = host(output.logits);
-        let alignment = output.alignment.map(|alignment| (alignment.dims()[1], host(alignment)));
+    fn advance(&mut self, active: &mut VecDeque<Active>, output: RowLogits) -> Vec<usize> {
+        let RowLogits { mut logits, n_rows, vocab_size, is_normalised, alignment } = output;
         let owners: Vec<(&Active, usize)> =
             active.iter().flat_map(|active| (0..active.n_rows).map(move |row| (active, row))).collect();
         assert_eq!(owners.len(), n_rows, "rows of logits, and texts");
         let rows = logits.par_chunks_exact_mut(vocab_size.max(1)).zip(owners);
-        let choices: Vec<Choice> = rows.map(|(logits, (active, row))| active.choose(row, logits)).collect();
+        let choices: Vec<Choice> =
+            rows.map(|(logits, (active, row))| active.choose(row, logits, is_normalised)).collect();
         let (mut choices, mut kept, mut first) = (choices.into_iter(), Vec::new(), 0);
         for mut one in std::mem::take(active) {
             let n_rows = one.n_rows;
             let attention = (first..first + n_rows).map(|row| {
                 let (width, all) = alignment.as_ref()?;
-                let seen = self.rows.seen(&one.request.input, *width);
+                let seen = self.rows.seen(&one.request.inputs(), *width);
                 Some(all[row * width..][..seen].into())
             });
             let attention: Vec<Option<Arc<[f32]>>> = attention.collect();
@@ -294,11 +344,4 @@ impl<'m> Decoding<'m> {
         }
         kept
     }
-}
-
-/// The values of a tensor, as FP32.
-fn host(x: Tensor<2>) -> Vec<f32> {
-    let data = x.into_data();
-    let data = if data.dtype() == DType::F32 { data } else { data.convert_dtype(DType::F32) };
-    data.try_into_vec().expect("32-bit floats")
 }

@@ -6,6 +6,9 @@ use std::sync::Arc;
 pub struct Request {
     /// The source of an encoder–decoder, or the prompt of a language model.
     pub input: Vec<i32>,
+    /// The inputs of the further members of an [ensemble](super::Decoding::ensemble), in their order, if they differ from
+    /// [`input`](Self::input); else empty.
+    pub other_inputs: Vec<Vec<i32>>,
     /// The prefix of the text. It does not count in scores or lengths.
     pub prefix: Vec<i32>,
     /// The maximum number of tokens after the prefix, including the one that ends the text; fewer if the model's
@@ -25,6 +28,13 @@ impl Request {
     /// Sets the prefix of the text.
     pub fn with_prefix(mut self, prefix: Vec<i32>) -> Self {
         self.prefix = prefix;
+        self
+    }
+
+    /// Sets the inputs of the further members of an [ensemble](super::Decoding::ensemble): the source as each one's own
+    /// tokenizer cuts it. If one of them is empty, so is the text.
+    pub fn with_other_inputs(mut self, inputs: Vec<Vec<i32>>) -> Self {
+        self.other_inputs = inputs;
         self
     }
 

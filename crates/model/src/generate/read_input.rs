@@ -1,11 +1,11 @@
 //! A type-erased model, as seen by decoding.
 
-use super::{LanguageModel, NextToken, StepOutput};
-use crate::Sequences;
+use super::{LanguageModel, NextToken, Request, StepOutput};
 use crate::captions::CaptionDecoder;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use crate::vision::ImageStates;
-use burn::tensor::Device;
+use crate::{ModelError, Result, Sequences};
+use burn::tensor::{DType, Device, Tensor};
 
 /// How a model reads inputs and begins to write.
 pub(super) trait ReadInput: Send {
@@ -167,31 +167,72 @@ impl<B: ReadInput> Running<B> {
     }
 }
 
-/// [`Running`] without its type.
+/// The inputs of a request: one for each member of an ensemble, or one for all. At least one.
+pub(super) type Inputs<'r> = Vec<&'r [i32]>;
+
+impl Request {
+    pub(super) fn inputs(&self) -> Inputs<'_> {
+        std::iter::once(&self.input).chain(&self.other_inputs).map(Vec::as_slice).collect()
+    }
+}
+
+/// A step's output on the host.
+pub(super) struct RowLogits {
+    /// `[n_rows, vocab_size]`
+    pub logits: Vec<f32>,
+    pub n_rows: usize,
+    pub vocab_size: usize,
+    /// Whether the logits are log-probabilities, from which no normaliser is subtracted.
+    pub is_normalised: bool,
+    /// `[n_rows, longest source]`, and the longest source.
+    pub alignment: Option<(usize, Vec<f32>)>,
+}
+
+impl RowLogits {
+    fn new(output: StepOutput) -> Self {
+        let [n_rows, vocab_size] = output.logits.dims();
+        let alignment = output.alignment.map(|alignment| (alignment.dims()[1], host(alignment)));
+        Self { logits: host(output.logits), n_rows, vocab_size, is_normalised: false, alignment }
+    }
+}
+
+/// The values of a tensor, as FP32.
+fn host(x: Tensor<2>) -> Vec<f32> {
+    let data = x.into_data();
+    let data = if data.dtype() == DType::F32 { data } else { data.convert_dtype(DType::F32) };
+    data.try_into_vec().expect("32-bit floats")
+}
+
+/// [`Running`] without its type, or several of them.
 pub(super) trait Rows: Send {
+    /// The number of inputs that a request may have.
+    fn n_inputs(&self) -> usize {
+        1
+    }
+
     /// See [`ReadInput::device`].
     fn device(&self) -> &Device;
 
-    /// See [`ReadInput::max_input`].
-    fn max_input(&self) -> Option<usize>;
+    /// Rejects inputs that are longer than [`ReadInput::max_input`].
+    fn check_inputs(&self, inputs: &Inputs) -> Result<()>;
 
     /// See [`ReadInput::before`].
-    fn before(&self, input: &[i32]) -> Vec<i32>;
+    fn before(&self, inputs: &Inputs) -> Vec<i32>;
 
     /// See [`ReadInput::seen`].
-    fn seen(&self, input: &[i32], longest: usize) -> usize;
+    fn seen(&self, inputs: &Inputs, longest: usize) -> usize;
 
     /// See [`ReadInput::room`].
-    fn room(&self, input: &[i32]) -> Option<usize>;
+    fn room(&self, inputs: &Inputs) -> Option<usize>;
 
     /// Reads inputs, whose rows [`join`](Self::join) then adds to the others.
-    fn begin(&mut self, inputs: &Sequences) -> StepOutput;
+    fn begin(&mut self, inputs: &[Inputs]) -> RowLogits;
 
     /// Adds these of the `n_rows` new rows.
     fn join(&mut self, rows: &[usize], n_rows: usize);
 
     /// Reads one more token per row.
-    fn step(&mut self, tokens: &[i32]) -> StepOutput;
+    fn step(&mut self, tokens: &[i32]) -> RowLogits;
 
     /// Keeps these of the `n_rows` rows, in this order.
     fn select(&mut self, rows: &[usize], n_rows: usize);
@@ -202,26 +243,31 @@ impl<B: ReadInput> Rows for Running<B> {
         self.reader.device()
     }
 
-    fn max_input(&self) -> Option<usize> {
-        self.reader.max_input()
+    fn check_inputs(&self, inputs: &Inputs) -> Result<()> {
+        let tokens = inputs[0].len();
+        match self.reader.max_input().filter(|max| tokens > *max) {
+            Some(max) => Err(ModelError::InputTooLong { tokens, max }),
+            None => Ok(()),
+        }
     }
 
-    fn before(&self, input: &[i32]) -> Vec<i32> {
-        self.reader.before(input).to_vec()
+    fn before(&self, inputs: &Inputs) -> Vec<i32> {
+        self.reader.before(inputs[0]).to_vec()
     }
 
-    fn seen(&self, input: &[i32], longest: usize) -> usize {
-        self.reader.seen(input, longest)
+    fn seen(&self, inputs: &Inputs, longest: usize) -> usize {
+        self.reader.seen(inputs[0], longest)
     }
 
-    fn room(&self, input: &[i32]) -> Option<usize> {
-        self.reader.room(input)
+    fn room(&self, inputs: &Inputs) -> Option<usize> {
+        self.reader.room(inputs[0])
     }
 
-    fn begin(&mut self, inputs: &Sequences) -> StepOutput {
-        let (state, output) = self.reader.begin(inputs);
+    fn begin(&mut self, inputs: &[Inputs]) -> RowLogits {
+        let inputs: Sequences = inputs.iter().map(|inputs| inputs[0]).collect();
+        let (state, output) = self.reader.begin(&inputs);
         self.new = Some(state);
-        output
+        RowLogits::new(output)
     }
 
     fn join(&mut self, rows: &[usize], n_rows: usize) {
@@ -236,9 +282,9 @@ impl<B: ReadInput> Rows for Running<B> {
         }
     }
 
-    fn step(&mut self, tokens: &[i32]) -> StepOutput {
+    fn step(&mut self, tokens: &[i32]) -> RowLogits {
         let state = self.state.as_mut().expect("a step needs a row");
-        self.reader.model().step(tokens, state)
+        RowLogits::new(self.reader.model().step(tokens, state))
     }
 
     fn select(&mut self, rows: &[usize], n_rows: usize) {

@@ -7,7 +7,10 @@ use super::read_input::ReadInput;
 use super::*;
 use crate::blocks::pack_weights;
 use crate::gpt::GptConfig;
-use crate::seq2seq::{DecodeOptions, TransformerConfig};
+use crate::seq2seq::{
+    ConvolutionalEncoderDecoderConfig, DecodeOptions, EncoderDecoder, RecurrentEncoderDecoderConfig,
+    TransformerConfig,
+};
 use crate::{ParamInit, Result, Sequences};
 use burn::tensor::{Device, Tensor, TensorData};
 use std::collections::BTreeMap;
@@ -20,14 +23,15 @@ const STOP: i32 = 2;
 /// A model whose logits are random, as a function of everything that its row has read.
 struct Toy {
     limit: Option<usize>,
+    seed: u64,
 }
 
-const TOY: Toy = Toy { limit: None };
+const TOY: Toy = Toy { limit: None, seed: 11 };
 
 impl Toy {
     fn logits(&self, history: &[i32]) -> Vec<f32> {
         let parts: Vec<u64> = history.iter().map(|id| *id as u64).collect();
-        let mut random = Random::new(11, &parts);
+        let mut random = Random::new(self.seed, &parts);
         (0..VOCAB).map(|_| (random.unit() * 4.0) as f32).collect()
     }
 
@@ -125,17 +129,31 @@ fn requests(n: usize, max_new: usize) -> Vec<Request> {
 
 /// The log-probability of each next token.
 fn log_probs(request: &Request, written: &[i32]) -> Vec<f64> {
-    let logits = TOY.logits(&[&request.input[..], &[-1], &request.prefix, written].concat());
+    log_probs_of(&TOY, &request.input, request, written)
+}
+
+/// The log-probability of each next token by a model that reads this input.
+fn log_probs_of(toy: &Toy, input: &[i32], request: &Request, written: &[i32]) -> Vec<f64> {
+    let logits = toy.logits(&[input, &[-1], &request.prefix, written].concat());
     let total: f64 = logits.iter().map(|x| f64::from(*x).exp()).sum();
     logits.iter().map(|x| f64::from(*x) - total.ln()).collect()
 }
 
 /// Every possible text with its score, best first.
 fn all_texts(request: &Request, score: &dyn Fn(f64, &[i32]) -> f64) -> Vec<(Vec<i32>, f64)> {
+    all_texts_by(request, &|written| log_probs(request, written), score)
+}
+
+/// [`all_texts`] by these log-probabilities of the next tokens.
+fn all_texts_by(
+    request: &Request,
+    log_probs: &dyn Fn(&[i32]) -> Vec<f64>,
+    score: &dyn Fn(f64, &[i32]) -> f64,
+) -> Vec<(Vec<i32>, f64)> {
     let mut done = Vec::new();
     let mut open = vec![(Vec::new(), 0.0)];
     while let Some((written, log_prob)) = open.pop() {
-        for (token, p) in (0..).zip(log_probs(request, &written)) {
+        for (token, p) in (0..).zip(log_probs(&written)) {
             let text = [&written[..], &[token]].concat();
             if token == STOP || text.len() == request.max_new {
                 let score = score(log_prob + p, &text);
@@ -344,8 +362,37 @@ fn settings_look_back_and_ahead() {
 }
 
 #[test]
+fn only_candidates_are_written_with_the_probabilities_that_they_have() {
+    let searches = [
+        Search::Greedy,
+        Search::Beam(BeamSearch::new(3)),
+        Search::Sample(Sampling { top_k: 3, ..Sampling::default() }),
+    ];
+    for search in searches {
+        for request in requests(7, 8) {
+            let all = config(search.clone());
+            let only = all.clone().with_allowed_ids([3, 0]);
+            assert_eq!(only.allowed_ids.as_deref(), Some(&[0, STOP, 3][..]));
+            let found = decode(&only, std::slice::from_ref(&request)).remove(0).remove(0);
+            // As if all others were forbidden.
+            let others = DecodeConfig { forbidden_ids: vec![1, 4], ..all };
+            let expected = decode(&others, std::slice::from_ref(&request)).remove(0).remove(0);
+            assert_eq!((&found.ids, found.ended), (&expected.ids, expected.ended), "{search:?}");
+            let written = [&found.ids[..], if found.ended { &[STOP][..] } else { &[] }].concat();
+            let total: f64 =
+                (0..written.len()).map(|i| log_probs(&request, &written[..i])[written[i] as usize]).sum();
+            assert!((found.log_prob - total).abs() < 1e-5, "{search:?}: {} {total}", found.log_prob);
+        }
+    }
+    // Ids beyond the vocabulary are no tokens.
+    let none = DecodeConfig::new(vec![]).with_allowed_ids([-1, 99]);
+    let error = in_order(&TOY, &none, requests(1, 3)).next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("`allowed_ids`"), "{error}");
+}
+
+#[test]
 fn a_request_that_cannot_be_decoded_stops_no_other() {
-    let toy = Toy { limit: Some(4) };
+    let toy = Toy { limit: Some(4), ..TOY };
     let requests = [
         Request::new(vec![1], 9),
         Request::new(vec![], 9),
@@ -584,4 +631,245 @@ fn a_packed_transformer_writes_the_same_bits_among_any_others() {
             assert_eq!(decode(&mixed, batch), alone);
         }
     }
+}
+
+const THREE: [Toy; 3] = [TOY, Toy { limit: None, seed: 12 }, Toy { limit: None, seed: 13 }];
+
+const MEANS: [EnsembleMean; 2] = [EnsembleMean::Log, EnsembleMean::Probability];
+
+fn together(members: &[Toy], mean: EnsembleMean) -> Decoding<'_> {
+    Decoding::ensemble(members.iter().map(|toy| Decoding::new(toy, true)).collect(), mean)
+}
+
+/// Requests whose inputs differ between the members.
+fn requests_of_three(n: usize, max_new: usize) -> Vec<Request> {
+    let request = |(i, request): (usize, Request)| {
+        let others = vec![vec![4; 1 + i % 3], request.input.iter().rev().copied().collect()];
+        request.with_other_inputs(others).with_prefix(vec![3; i % 2])
+    };
+    requests(n, max_new).into_iter().enumerate().map(request).collect()
+}
+
+/// The combined log-probabilities of the next tokens, from each member run alone.
+fn combined(mean: EnsembleMean, request: &Request, written: &[i32]) -> Vec<f64> {
+    let of_members: Vec<Vec<f64>> = THREE
+        .iter()
+        .zip(request.inputs())
+        .map(|(toy, input)| log_probs_of(toy, input, request, written))
+        .collect();
+    let token = |token: usize| {
+        let logs = of_members.iter().map(|log_probs| log_probs[token]);
+        match mean {
+            EnsembleMean::Log => logs.sum::<f64>() / 3.0,
+            EnsembleMean::Probability => (logs.map(f64::exp).sum::<f64>() / 3.0).ln(),
+        }
+    };
+    (0..VOCAB as usize).map(token).collect()
+}
+
+#[test]
+fn an_ensemble_finds_what_its_members_find_together() {
+    for mean in MEANS {
+        let search = beam(700).with_length_penalty(LengthPenalty::Power(0.7));
+        let wide = config(Search::Beam(search)).with_n_best(20);
+        let requests = requests_of_three(4, 4);
+        let found = InOrder::new(together(&THREE, mean), &wide, requests.clone().into_iter()).unwrap();
+        for (found, request) in found.zip(&requests) {
+            let found = found.unwrap();
+            let by_hand = |written: &[i32]| combined(mean, request, written);
+            let score = |log_prob: f64, text: &[i32]| log_prob / LengthPenalty::Power(0.7).at(text.len());
+            let expected = all_texts_by(request, &by_hand, &score);
+            assert_eq!(found.len(), 20);
+            for (found, (text, score)) in found.iter().zip(expected) {
+                let ended = text.last() == Some(&STOP);
+                let text = [&request.prefix[..], &text[..text.len() - usize::from(ended)]].concat();
+                assert_eq!((&found.ids, found.ended), (&text, ended));
+                assert!((found.score - score).abs() < 1e-5, "{mean:?}: {} {score}", found.score);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_ensemble_takes_the_likeliest_token_and_keeps_the_best_beams() {
+    let (beams, max_new) = (3, 6);
+    for mean in MEANS {
+        for request in requests_of_three(9, max_new) {
+            let decode = |search: Search| {
+                let config = config(search);
+                let requests = [request.clone()].into_iter();
+                InOrder::new(together(&THREE, mean), &config, requests).unwrap().next().unwrap().unwrap()
+            };
+            let greedy = decode(Search::Greedy).remove(0);
+            let (mut text, mut total) = (Vec::new(), 0.0);
+            while text.len() < max_new && text.last() != Some(&STOP) {
+                let log_probs = combined(mean, &request, &text);
+                let best =
+                    (0..VOCAB).max_by(|a, b| log_probs[*a as usize].total_cmp(&log_probs[*b as usize]));
+                total += log_probs[best.unwrap() as usize];
+                text.push(best.unwrap());
+            }
+            let stripped = text.strip_suffix(&[STOP]).unwrap_or(&text);
+            assert_eq!(greedy.ids, [&request.prefix[..], stripped].concat());
+            assert!((greedy.log_prob - total).abs() < 1e-5);
+
+            // A slow beam search.
+            let mut live = vec![(Vec::new(), 0.0)];
+            let mut finished: Vec<(Vec<i32>, f64)> = Vec::new();
+            for length in 1..=max_new {
+                let mut candidates: Vec<(Vec<i32>, f64)> = Vec::new();
+                for (text, log_prob) in &live {
+                    let next = (0..).zip(combined(mean, &request, text));
+                    candidates.extend(next.map(|(token, p)| ([&text[..], &[token]].concat(), log_prob + p)));
+                }
+                candidates.sort_by(|a, b| b.1.total_cmp(&a.1));
+                candidates.truncate(2 * beams);
+                live.clear();
+                for (rank, (text, log_prob)) in candidates.into_iter().enumerate() {
+                    if text.last() == Some(&STOP) || length == max_new {
+                        if rank < beams {
+                            finished.push((text, log_prob / length as f64));
+                        }
+                    } else if live.len() < beams {
+                        live.push((text, log_prob));
+                    }
+                }
+                finished.sort_by(|a, b| b.1.total_cmp(&a.1));
+                finished.truncate(beams);
+            }
+            let found = decode(Search::Beam(beam(beams))).remove(0);
+            let (text, score) = &finished[0];
+            let stripped = text.strip_suffix(&[STOP]).unwrap_or(text);
+            assert_eq!(found.ids, [&request.prefix[..], stripped].concat(), "{mean:?}");
+            assert!((found.score - score).abs() < 1e-5);
+        }
+    }
+}
+
+#[test]
+fn an_ensemble_writes_the_same_bits_in_any_batch() {
+    let searches = [
+        Search::Greedy,
+        Search::Beam(BeamSearch::new(4)),
+        Search::Sample(Sampling { temperature: 0.9, top_k: 3, ..Sampling::default() }),
+    ];
+    for (mean, search) in MEANS.into_iter().flat_map(|mean| searches.clone().map(|search| (mean, search))) {
+        let config = config(search).with_alignment();
+        let requests = requests_of_three(23, 9);
+        let decode = |batch: usize, window: usize| -> Vec<Vec<Hypothesis>> {
+            let found = InOrder::new(together(&THREE, mean), &config, requests.clone().into_iter()).unwrap();
+            found.with_batch(batch).with_window(window).map(|found| found.unwrap()).collect()
+        };
+        let alone = decode(1, 1);
+        for (batch, window) in [(2, 3), (7, 100), (64, 1)] {
+            assert_eq!(decode(batch, window), alone);
+        }
+        // The attention is the first member's.
+        for (request, texts) in requests.iter().zip(&alone).filter(|(request, _)| request.prefix.is_empty()) {
+            assert_eq!(texts[0].alignment[0][..], TOY.attention(&[&request.input[..], &[-1]].concat()));
+        }
+    }
+}
+
+#[test]
+fn an_ensemble_of_a_model_and_itself_is_the_model() {
+    for mean in MEANS {
+        for one in mixed() {
+            let alone = alone(&one);
+            let (request, config) = one;
+            let decode = |decoding: Decoding| {
+                let found = InOrder::new(decoding, &config, [request.clone()].into_iter()).unwrap();
+                found.map(|found| found.unwrap()).next().unwrap()
+            };
+            let nested =
+                Decoding::ensemble(vec![together(&[TOY, TOY], mean), Decoding::new(&TOY, true)], mean);
+            for found in [together(&[TOY], mean), together(&[TOY, TOY], mean), nested].map(decode) {
+                assert_eq!(found.len(), alone.len());
+                for (found, alone) in found.iter().zip(&alone) {
+                    assert_eq!((&found.ids, found.ended), (&alone.ids, alone.ended));
+                    assert_eq!(found.alignment, alone.alignment);
+                    assert!((found.score - alone.score).abs() < 1e-5, "{} {}", found.score, alone.score);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn models_of_different_architectures_translate_together() {
+    let device = Device::flex();
+    let transformer = TransformerConfig::new(40, 2, 32).init(&mut ParamInit::new(&device, 4).with_std(0.3));
+    let recurrent = RecurrentEncoderDecoderConfig::new(40, 16, 16);
+    let recurrent = recurrent.init(&mut ParamInit::new(&device, 5).with_std(0.5));
+    // Three more rows than there are tokens, and another vocabulary of sources.
+    let convolutional = ConvolutionalEncoderDecoderConfig::new(43, 16, 16).with_source_vocab(50);
+    let convolutional = convolutional.init(&mut ParamInit::new(&device, 6).with_std(0.5));
+    let request = |i: i32| {
+        let source: Vec<i32> = (0..3 + i % 4).map(|k| (7 * k + 5 * i) % 40).collect();
+        let finer = source.iter().flat_map(|id| [*id, 49 - id]).collect();
+        let others = vec![source.iter().rev().copied().collect(), finer];
+        Request::new(source, 8).with_other_inputs(others)
+    };
+    let requests: Vec<Request> = (0..5).map(request).collect();
+    let starts = [1, 2, 3];
+    for mean in MEANS {
+        let options = DecodeOptions::default();
+        let members = vec![
+            Decoding::translating(&transformer, starts[0], options, &device),
+            Decoding::translating(&recurrent, starts[1], options, &device),
+            Decoding::translating(&convolutional, starts[2], options, &device),
+        ];
+        let config = DecodeConfig::new(vec![0]).with_alternatives(40);
+        let found = InOrder::new(Decoding::ensemble(members, mean), &config, requests.clone().into_iter());
+        for (found, request) in found.unwrap().zip(&requests) {
+            let found = found.unwrap().remove(0);
+            let log_softmax = |logits: Tensor<2>| -> Vec<f64> {
+                let last = logits.dims()[0] - 1;
+                let logits: Vec<f64> = logits.narrow(0, last, 1).into_data().iter::<f64>().collect();
+                let total: f64 = logits.iter().map(|x| x.exp()).sum();
+                logits.iter().map(|x| x - total.ln()).collect()
+            };
+            for (i, score) in found.scores.iter().enumerate() {
+                let inputs = request.inputs();
+                let source = |member: usize| -> Sequences { [inputs[member]].into_iter().collect() };
+                let target = |member: usize| -> Sequences {
+                    [&[&starts[member..=member], &found.ids[..i]].concat()[..]].into_iter().collect()
+                };
+                let of_members = [
+                    log_softmax(transformer.logits(&source(0), &target(0), &device)),
+                    log_softmax(recurrent.logits(&source(1), &target(1), &device)),
+                    log_softmax(convolutional.logits(&source(2), &target(2), &device)),
+                ];
+                assert_eq!(score.best.len(), 40);
+                for (token, log_prob) in score.best.iter() {
+                    let logs = of_members.iter().map(|log_probs| log_probs[*token as usize]);
+                    let expected = match mean {
+                        EnsembleMean::Log => logs.sum::<f64>() / 3.0,
+                        EnsembleMean::Probability => (logs.map(f64::exp).sum::<f64>() / 3.0).ln(),
+                    };
+                    assert!((log_prob - expected).abs() < 1e-4, "{log_prob} {expected}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn inputs_that_an_ensemble_cannot_read_are_refused() {
+    let toys = [TOY, Toy { limit: Some(4), seed: 12 }];
+    let config = Arc::new(config(Search::Greedy));
+    let mut decoding = together(&toys, EnsembleMean::Log);
+    let mut submit = |request: Request| decoding.submit(0, request, &config).unwrap_err().to_string();
+    assert_eq!(submit(Request::new(vec![1; 5], 3)), "5 tokens are too many: the model takes at most 4");
+    let many = Request::new(vec![1], 3).with_other_inputs(vec![vec![1], vec![2]]);
+    assert!(submit(many).contains("`other_inputs` is 2, expected none, or 1"), "other inputs");
+    // The first may read more than the second.
+    let long = Request::new(vec![1; 5], 9).with_other_inputs(vec![vec![1]]);
+    decoding.submit(0, long, &config).unwrap();
+    decoding.submit(1, Request::new(vec![1], 9).with_other_inputs(vec![vec![]]), &config).unwrap();
+    let mut found = BTreeMap::new();
+    while !decoding.is_empty() {
+        found.extend(decoding.step().into_iter().map(|(id, texts)| (id, texts.unwrap().remove(0).ids.len())));
+    }
+    assert!((1..=4).contains(&found[&0]) && found[&1] == 0, "{found:?}");
 }

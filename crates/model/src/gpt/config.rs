@@ -1,7 +1,7 @@
 use super::{Gpt, GptLayer};
 use crate::blocks::{
-    Activation, Embedding, FeedForwardConfig, LearnedPositions, Linear, MultiHeadAttentionConfig, Norm,
-    NormKind, NormPlacement, RotaryConfig,
+    Activation, AdaptiveSoftmaxConfig, Embedding, FeedForwardConfig, LearnedPositions, Linear,
+    MultiHeadAttentionConfig, Norm, NormKind, NormPlacement, RotaryConfig,
 };
 use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
@@ -54,6 +54,9 @@ pub struct GptConfig {
     pub feed_forward_bias: bool,
     /// Whether the projection onto the vocabulary is the embedding table.
     pub tied: bool,
+    /// An adaptive softmax, for large vocabularies, in place of the projection onto the vocabulary, which is then not tied. Such a
+    /// model is saved in a format of this project's own.
+    pub output: Option<AdaptiveSoftmaxConfig>,
     /// Dropout on the embeddings.
     pub embedding_dropout: f64,
     /// Dropout on each sub-layer's output.
@@ -94,6 +97,7 @@ impl GptConfig {
             attention_output_bias: true,
             feed_forward_bias: true,
             tied: true,
+            output: None,
             embedding_dropout: 0.1,
             hidden_dropout: 0.1,
             attention_dropout: 0.1,
@@ -154,6 +158,16 @@ impl GptConfig {
         }
         if let Some(rotary) = &self.rotary {
             rotary.validate(self.d_head)?;
+        }
+        if let Some(output) = &self.output {
+            if self.tied {
+                return refuse(
+                    "tied",
+                    "true".into(),
+                    "false: an adaptive output has weights of its own".into(),
+                );
+            }
+            output.validate(self.vocab_size, self.d_model)?;
         }
         if let Some(layers) = &self.window_layers {
             if layers.len() != self.n_layers {
@@ -246,7 +260,9 @@ impl GptConfig {
             positions,
             layers,
             final_norm: (self.norm == NormPlacement::Pre).then(|| norm(init)),
-            output: (!self.tied).then(|| Linear::without_bias(d_model, vocab_size, init)),
+            output: (!self.tied && self.output.is_none())
+                .then(|| Linear::without_bias(d_model, vocab_size, init)),
+            adaptive: self.output.as_ref().map(|output| output.init(vocab_size, d_model, init)),
             recompute: false,
             bidirectional_prompts: false,
             dropout: self.embedding_dropout,

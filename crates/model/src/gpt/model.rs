@@ -1,8 +1,8 @@
 use super::GptLayer;
 use crate::Sequences;
 use crate::blocks::{
-    Embedding, InferenceWeight, LearnedPositions, Linear, LinearMap, LinearMaps, Norm, is_attention_observed,
-    is_recording, recorded,
+    AdaptiveSoftmax, Embedding, InferenceWeight, LearnedPositions, Linear, LinearMap, LinearMaps, Norm,
+    SampledSoftmax, is_attention_observed, is_recording, recorded,
 };
 use crate::ops::{self, AttentionMask, Sight, TokenPositions};
 use burn::module::{Module, Param};
@@ -28,6 +28,8 @@ pub struct Gpt {
     pub final_norm: Option<Norm>,
     /// The projection onto the vocabulary, if it is not the embedding table.
     pub output: Option<Linear>,
+    /// The adaptive softmax in place of a projection, if there is one.
+    pub adaptive: Option<AdaptiveSoftmax>,
     /// Whether training [recomputes](ops::recompute) each layer in the backward pass.
     pub recompute: bool,
     /// Whether the tokens of a prompt see one another, like a prefix, when text is generated.
@@ -41,9 +43,12 @@ pub struct Gpt {
 
 impl LinearMaps for Gpt {
     fn linear_maps_mut(&mut self) -> Vec<LinearMap<'_>> {
-        let Self { tokens, layers, output, inference_table, .. } = self;
-        let output = LinearMap::of_output(output, ("tokens", tokens), inference_table);
-        LinearMap::of("layers", layers).chain(output).collect()
+        let Self { tokens, layers, output, adaptive, inference_table, .. } = self;
+        let maps = LinearMap::of("layers", layers);
+        if adaptive.is_some() {
+            return maps.chain(LinearMap::of("adaptive", adaptive)).collect();
+        }
+        maps.chain(LinearMap::of_output(output, ("tokens", tokens), inference_table)).collect()
     }
 
     fn tables_mut(&mut self) -> Vec<(&'static str, &mut Embedding)> {
@@ -122,8 +127,42 @@ impl Gpt {
     /// Those of [`states`](Self::states), and if the numbers of ids and tokens differ.
     pub fn losses(&self, sequences: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
         assert_eq!(next.len(), sequences.n_tokens(), "the ids that follow, and the tokens");
-        let next = Tensor::<1, Int>::from_data(TensorData::new(next.to_vec(), [next.len()]), device);
-        ops::cross_entropy(self.logits(sequences, device), next)
+        self.losses_of(self.states(sequences, device), next)
+    }
+
+    /// [`losses`](Self::losses) among pieces drawn for the batch, for training with a large vocabulary.
+    ///
+    /// # Shapes
+    /// - as in [`losses`](Self::losses)
+    ///
+    /// # Panics
+    /// Those of [`losses`](Self::losses); with an [adaptive](Self::adaptive) output, and if `sampled` is not
+    /// [valid](SampledSoftmax::validate).
+    pub fn sampled_losses(
+        &self,
+        sampled: SampledSoftmax,
+        sequences: &Sequences,
+        next: &[i32],
+        device: &Device,
+    ) -> Tensor<1> {
+        assert!(self.adaptive.is_none(), "an adaptive output is not sampled");
+        let states = self.states(sequences, device);
+        let vocab_size = self.tokens.weight.lazy_shape().dims::<2>()[0];
+        let rows = |ids: Tensor<1, Int>| match &self.output {
+            Some(output) => output.weight.val().select(1, ids).transpose(),
+            None => self.tokens.weight.val().select(0, ids),
+        };
+        sampled.losses(states, next, vocab_size, rows, None)
+    }
+
+    /// The cross-entropy of the token after each state.
+    fn losses_of(&self, states: Tensor<2>, next: &[i32]) -> Tensor<1> {
+        if let Some(adaptive) = &self.adaptive {
+            return adaptive.losses(states, next);
+        }
+        let next = TensorData::new(next.to_vec(), [next.len()]);
+        let next = Tensor::<1, Int>::from_data(next, &states.device());
+        ops::cross_entropy(self.project(states), next)
     }
 
     /// [`losses`](Self::losses) of some tokens; only their logits are computed.
@@ -144,8 +183,7 @@ impl Gpt {
         assert_eq!(next.len(), wanted.len(), "the ids that follow, and the wanted tokens");
         let vector =
             |ids: &[i32]| Tensor::<1, Int>::from_data(TensorData::new(ids.to_vec(), [ids.len()]), device);
-        let states = self.states(sequences, device).select(0, vector(wanted));
-        ops::cross_entropy(self.project(states), vector(next))
+        self.losses_of(self.states(sequences, device).select(0, vector(wanted)), next)
     }
 
     /// The cross-entropy of the tokens after each sequence's prefix, `−log P(x_t | x_<t)` for `t > p`, in
@@ -176,14 +214,17 @@ impl Gpt {
         let wanted: Vec<usize> = wanted.collect();
         let vector =
             |values: Vec<i32>| Tensor::<1, Int>::from_data(TensorData::new(values, [wanted.len()]), device);
-        let next = vector(wanted.iter().map(|token| next[*token]).collect());
+        let next: Vec<i32> = wanted.iter().map(|token| next[*token]).collect();
         let wanted = vector(wanted.iter().map(|token| *token as i32).collect());
-        let states = self.prefix_states(sequences, prefixes, device).select(0, wanted);
-        ops::cross_entropy(self.project(states), next)
+        self.losses_of(self.prefix_states(sequences, prefixes, device).select(0, wanted), &next)
     }
 
-    /// The logits of states, `[n, d_model]` → `[n, vocab_size]`.
+    /// The logits of states, `[n, d_model]` → `[n, vocab_size]`; the log-probabilities, if the output is
+    /// [adaptive](Self::adaptive).
     pub fn project(&self, states: Tensor<2>) -> Tensor<2> {
+        if let Some(adaptive) = &self.adaptive {
+            return adaptive.log_probs(states);
+        }
         match (&self.output, &self.inference_table) {
             (Some(output), _) => output.forward(states),
             (None, Some(table)) => table.forward(states, None),

@@ -7,6 +7,7 @@ use crate::language_model::{figure, sequences};
 use burn::tensor::{Device, Tensor};
 use cloze_data::StreamBatch;
 use cloze_model::awd_lstm::{StreamedAwdLstm, activation_squares, temporal_squares};
+use cloze_model::blocks::SampledSoftmax;
 
 /// The mean cross-entropy of each token given the previous tokens of its stream, in nats, plus AWD-LSTM's
 /// regularisers (Merity et al. 2018, §3.5).
@@ -19,6 +20,8 @@ pub struct StreamedLeftToRight {
     pub regularisation: RegularisationSection,
     /// Width of the last layer's states.
     pub d_model: usize,
+    /// How pieces are drawn in training; none: the softmax is over the whole vocabulary.
+    pub sampled: Option<SampledSoftmax>,
 }
 
 impl Objective for StreamedLeftToRight {
@@ -50,7 +53,11 @@ impl Objective for StreamedLeftToRight {
         let before = (!batch.begins).then(|| memory.read(batch.first, n_streams));
         let output = model.forward(&tokens, before, device);
         memory.write(batch.first, &output.last);
-        let loss = model.losses(output.dropped.clone(), &batch.tokens.next).sum();
+        let (states, next) = (output.dropped.clone(), &batch.tokens.next);
+        let loss = match self.sampled {
+            Some(sampled) => model.sampled_losses(sampled, states, next).sum(),
+            None => model.losses(states, next).sum(),
+        };
         match self.regularisation.is_on() {
             true => {
                 let temporal = temporal_squares(output.states, &tokens.packing());
@@ -108,7 +115,7 @@ mod tests {
         let model = StreamedAwdLstm { model, memory };
         let mut regularisation = RegularisationSection::default();
         (regularisation.activation, regularisation.temporal) = (2.0, 1.0);
-        let objective = StreamedLeftToRight { regularisation, d_model: 6 };
+        let objective = StreamedLeftToRight { regularisation, d_model: 6, sampled: None };
         let sums = |batch: &StreamBatch| -> Vec<f64> {
             let sums = objective.sums(&model, batch, &device).into_iter();
             sums.map(|sum| sum.into_data().iter::<f64>().sum()).collect()
@@ -129,7 +136,7 @@ mod tests {
         assert_eq!(objective.terms(1), expected);
         // A token of each stream has none after it.
         assert_eq!(objective.counts(&batch(0..5, true)), [10.0, 60.0, 48.0]);
-        let plain = StreamedLeftToRight { regularisation: RegularisationSection::default(), d_model: 6 };
+        let plain = StreamedLeftToRight { regularisation: RegularisationSection::default(), ..objective };
         assert_eq!((plain.terms(1).len(), plain.counts(&batch(0..5, true))), (1, vec![10.0]));
     }
 }

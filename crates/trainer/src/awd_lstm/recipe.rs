@@ -88,8 +88,8 @@ impl<'a> AwdLstmRecipe<'a> {
         tokenizer: &'a Tokenizer,
         tokenizer_path: PathBuf,
     ) -> Self {
-        let objective =
-            StreamedLeftToRight { regularisation: run.regularisation, d_model: shape.d_embedding };
+        let (regularisation, sampled) = (run.regularisation, run.model.output.sampled());
+        let objective = StreamedLeftToRight { regularisation, d_model: shape.d_embedding, sampled };
         Self { splits, run, objective, shape, tokenizer, tokenizer_path }
     }
 }
@@ -180,7 +180,7 @@ impl Recipe for AwdLstmRecipe<'_> {
     }
 
     fn load(&self, model: StreamedAwdLstm, folder: &Path) -> Result<StreamedAwdLstm> {
-        let device = model.model.output_bias.val().device();
+        let device = model.model.device();
         let (saved, _) = load_published_as(&self.shape, folder, &mut ParamInit::new(&device, 0))?;
         Ok(StreamedAwdLstm { model: saved, ..model })
     }

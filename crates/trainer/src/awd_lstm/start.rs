@@ -4,7 +4,7 @@ use crate::Result;
 use crate::config::AwdLstmRunConfig;
 use crate::engine::RunOptions;
 use crate::fit::check_vocabulary;
-use crate::running_text::initial::InitialModel;
+use crate::running_text::initial::{InitialModel, check, check_sampled};
 use cloze_data::derive_seed;
 use cloze_model::ParamInit;
 use cloze_model::awd_lstm::AwdLstmConfig;
@@ -29,7 +29,8 @@ pub(super) fn initial_model(
     let section = &config.model;
     let Some(path) = &section.path else {
         let shape = section.shape(tokenizer.vocab_size());
-        shape.validate()?;
+        check(&shape)?;
+        check_sampled(&section.output, shape.vocab_size)?;
         return Ok(InitialModel::new(shape, &mut init));
     };
     let mut shape: AwdLstmConfig = read_published(path)?;

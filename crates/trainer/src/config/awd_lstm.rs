@@ -5,7 +5,8 @@ use super::layered::ConfigFile;
 use super::objective::Trained;
 use super::validate::{self, Check, at_least, ensure, not_negative};
 use super::{
-    LanguageModelEval, ObjectiveSection, Run, TokenizerSection, TrainSection, language_model, layered,
+    LanguageModelEval, ObjectiveSection, OutputSection, Run, TokenizerSection, TrainSection, language_model,
+    layered,
 };
 use crate::error::Result;
 use cloze_data::{CorpusConfig, StreamConfig};
@@ -72,6 +73,9 @@ pub struct AwdLstmSection {
     /// paper's. Default the paper's, or the checkpoint's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropout: Option<AwdLstmDropout>,
+    /// How the next piece is predicted. Default by a softmax over the whole vocabulary, or as the checkpoint does.
+    #[serde(default, skip_serializing_if = "OutputSection::is_whole")]
+    pub output: OutputSection,
     /// Each layer's learning rate is this times that of the layer above it (Howard & Ruder 2018, §3.2: 1 /
     /// 2.6); requires `path`. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,6 +90,7 @@ impl AwdLstmSection {
         config.d_hidden = self.d_hidden.unwrap_or(config.d_hidden);
         config.n_layers = self.n_layers.unwrap_or(config.n_layers);
         config.dropout = self.dropout.unwrap_or(config.dropout);
+        config.output = self.output.adaptive();
         config
     }
 }
@@ -167,13 +172,16 @@ fn model(model: &AwdLstmSection) -> Check {
     for (key, size) in sizes {
         ensure(model.path.is_none() || size.is_none(), key, size.unwrap_or(0), own)?;
     }
+    let output = &model.output;
+    ensure(model.path.is_none() || output.is_whole(), "model.output.kind", output.kind(), own)?;
+    output.check()?;
     if let Some(decay) = model.layer_decay {
         let key = "model.layer_decay";
         ensure(decay > 0.0 && decay <= 1.0, key, decay, "a number above 0, at most 1")?;
         ensure(model.path.is_some(), key, decay, "it to be absent: it requires `model.path`")?;
     }
     // It is so with any vocabulary.
-    model.shape(1).validate().map_err(|error| match error {
+    model.shape(output.smallest_vocabulary()).validate().map_err(|error| match error {
         ModelError::Setting { key, found, expected } => {
             validate::Complaint { key: format!("model.{key}"), found, expected }
         }

@@ -134,9 +134,9 @@ fn denoising(denoising: &DenoisingConfig) -> Check {
 
 fn tokenizer(config: &DenoisingRunConfig) -> Check {
     let kind = config.tokenizer.kind();
-    let is_of_characters = config.tokenizer == TokenizerSection::TrainCharacters {};
+    let has_none = config.tokenizer.is_for_language_models();
     ensure(
-        !is_of_characters,
+        !has_none,
         "tokenizer.kind",
         kind,
         "a tokenizer with mask and padding tokens, such as `train-wordpiece`",

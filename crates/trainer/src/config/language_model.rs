@@ -5,8 +5,8 @@ use super::layers::Node;
 use super::objective::Trained;
 use super::validate::{self, Check, Complaint, at_least, below_one, ensure, positive, share};
 use super::{
-    NEW, ObjectiveSection, PRETRAINED, Run, TokenizerSection, TrainSection, complete_model, layered,
-    mark_model, strict,
+    NEW, ObjectiveSection, OutputSection, PRETRAINED, Run, TokenizerSection, TrainSection, complete_model,
+    layered, mark_model, strict,
 };
 use crate::error::Result;
 use cloze_data::{BlockConfig, CorpusConfig};
@@ -55,6 +55,7 @@ pub struct LanguageModelRun {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "a run has one section")]
 pub enum LanguageModelSection {
     /// A model with random weights.
     New(NewLanguageModel),
@@ -127,9 +128,12 @@ pub struct NewLanguageModel {
     /// Added to the variance or the mean square in normalisations. Default the architecture's: 1e-5 or 1e-6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm_eps: Option<f64>,
-    /// Whether the output projection shares the embedding table. Default true.
+    /// Whether the output projection shares the embedding table; an adaptive `output` has weights of its own. Default true.
     #[serde(default = "yes")]
     pub tied: bool,
+    /// How the next piece is predicted. Default by a softmax over the whole vocabulary.
+    #[serde(default, skip_serializing_if = "OutputSection::is_whole")]
+    pub output: OutputSection,
     /// Dropout of embeddings and of each sublayer's output, for GPT-2's architecture. Default 0.
     #[serde(default)]
     pub hidden_dropout: f64,
@@ -172,7 +176,8 @@ impl NewLanguageModel {
         config.window = self.window;
         config.activation = self.activation.unwrap_or(config.activation);
         config.norm_eps = self.norm_eps.unwrap_or(config.norm_eps);
-        config.tied = self.tied;
+        config.output = self.output.adaptive();
+        config.tied = self.tied && config.output.is_none();
         config.embedding_dropout = self.hidden_dropout;
         config.hidden_dropout = self.hidden_dropout;
         config.attention_dropout = self.attention_dropout;
@@ -244,7 +249,7 @@ impl Default for LanguageModelEval {
 }
 
 /// The keys of a [`NewLanguageModel`] that a checkpoint determines.
-const NEW_KEYS: [&str; 14] = [
+const NEW_KEYS: [&str; 15] = [
     "shape",
     "n_layers",
     "d_model",
@@ -258,6 +263,7 @@ const NEW_KEYS: [&str; 14] = [
     "activation",
     "norm_eps",
     "tied",
+    "output",
     "init_std",
 ];
 
@@ -298,6 +304,11 @@ fn validate(config: &LanguageModelConfig) -> Check {
     at_least(1, "blocks.seq_len", config.blocks.seq_len)?;
     share("blocks.prefix_share", config.blocks.prefix_share)?;
     model(config)?;
+    if let LanguageModelSection::New(model) = &config.model {
+        let expected = "\"whole\" or \"adaptive\", or a `blocks.prefix_share` of 0";
+        let is_sampled = model.output.sampled().is_some() && config.blocks.prefix_share > 0.0;
+        ensure(!is_sampled, "model.output.kind", model.output.kind(), expected)?;
+    }
     validate::train(&config.train, config.blocks.seq_len)?;
     config.common.check(config.train.steps)?;
     eval(&config.eval)
@@ -350,8 +361,9 @@ fn of_shape(model: &NewLanguageModel, seq_len: usize) -> Check {
     let expected = format!("at most {longest}, which is `model.max_positions`");
     ensure(seq_len <= longest, "blocks.seq_len", seq_len, expected)?;
     positive("model.init_std", model.init_std)?;
+    model.output.check()?;
     // What could not be saved is not trained. It is so with any vocabulary.
-    check_published(&model.gpt(1)).map_err(|error| match error {
+    check_published(&model.gpt(model.output.smallest_vocabulary())).map_err(|error| match error {
         ModelError::Setting { key, found, expected } => {
             let key = if key == "embedding_dropout" { "hidden_dropout" } else { key };
             Complaint { key: format!("model.{key}"), found, expected }

@@ -39,6 +39,7 @@ pub(crate) mod layered;
 mod layers;
 mod mistakes;
 mod objective;
+mod output;
 pub(crate) mod permutation;
 mod run;
 mod sections;
@@ -68,6 +69,7 @@ pub use language_model::{
 pub use layered::ConfigFile;
 use layers::{Node, TAG, Value};
 pub use objective::ObjectiveSection;
+pub use output::OutputSection;
 pub use permutation::{
     NewXlnet, PermutationConfig, PermutationRun, PretrainedXlnet, SegmentSection, XlnetSection,
 };

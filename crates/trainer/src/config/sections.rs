@@ -50,6 +50,18 @@ pub enum TokenizerSection {
     },
     /// A vocabulary of the corpus's characters, one piece each: for small language models, and only for them.
     TrainCharacters {},
+    /// The corpus's most frequent words and punctuation marks, in this order, for language models only; other words are
+    /// `<unk>`. Texts are cut at white space and around punctuation, and written with spaces between the pieces.
+    TrainWords {
+        /// Vocabulary size, special tokens included.
+        vocab_size: usize,
+        /// Whether text is lower-cased. Default false.
+        #[serde(default)]
+        lowercase: bool,
+        /// How often a word must occur. Default 2.
+        #[serde(default = "defaults::min_frequency")]
+        min_frequency: u64,
+    },
     /// An existing tokenizer.
     Load {
         /// A `tokenizer.json`, a `vocab.txt` or a folder with either, relative to the current directory.
@@ -66,6 +78,7 @@ impl TokenizerSection {
             Self::TrainWordpiece { .. } => "train-wordpiece",
             Self::TrainByteBpe { .. } => "train-byte-bpe",
             Self::TrainCharacters {} => "train-characters",
+            Self::TrainWords { .. } => "train-words",
             Self::Load { .. } => "load",
             Self::Checkpoint {} => "checkpoint",
         }
@@ -78,8 +91,14 @@ impl TokenizerSection {
             Self::TrainWordpiece { .. }
             | Self::TrainByteBpe { .. }
             | Self::TrainCharacters {}
+            | Self::TrainWords { .. }
             | Self::Checkpoint {} => None,
         }
+    }
+
+    /// Whether it is one for language models only, without mask and padding pieces.
+    pub(crate) fn is_for_language_models(&self) -> bool {
+        matches!(self, Self::TrainCharacters {} | Self::TrainWords { .. })
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) fn validate(config: &RunConfig) -> Check {
     config.objective.check(Trained::Encoder)?;
     languages::check(config)?;
     let expected = "a tokenizer with a mask token, such as `train-wordpiece`";
-    let has_mask = config.tokenizer != TokenizerSection::TrainCharacters {};
+    let has_mask = !config.tokenizer.is_for_language_models();
     ensure(has_mask, "tokenizer.kind", config.tokenizer.kind(), expected)?;
     tokenizer(&config.tokenizer)?;
     goes_with_the_model(&config.tokenizer, matches!(config.model, ModelSection::New(_)))?;
@@ -117,6 +117,8 @@ pub(super) fn tokenizer(tokenizer: &TokenizerSection) -> Check {
         TokenizerSection::TrainByteBpe { vocab_size, .. } => {
             at_least(261, "tokenizer.vocab_size", vocab_size)
         }
+        // Both special pieces, and a word.
+        TokenizerSection::TrainWords { vocab_size, .. } => at_least(3, "tokenizer.vocab_size", vocab_size),
         TokenizerSection::TrainCharacters {}
         | TokenizerSection::Load { .. }
         | TokenizerSection::Checkpoint {} => Ok(()),

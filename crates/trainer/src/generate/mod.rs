@@ -1,18 +1,20 @@
 //! Text generation with a trained language model.
 
+mod candidates;
 mod stops;
 
+pub(crate) use candidates::read_candidates;
 pub(crate) use stops::Growing;
 
-use crate::fit::check_vocabulary;
+use crate::fit::{check_same_ends, check_same_pieces, check_vocabulary};
 use crate::requests::Listener;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_model::awd_lstm::AwdLstmConfig;
 use cloze_model::blocks::{pack_weights, quantize_int8};
 use cloze_model::generate::{
-    DecodeConfig, DecodeSettings, Decoding, Hypothesis, InOrder, LanguageModel, Request, Search, TokenScore,
-    WrittenToken,
+    DecodeConfig, DecodeSettings, Decoding, EnsembleMean, Hypothesis, InOrder, LanguageModel, Request,
+    Search, TokenScore, WrittenToken,
 };
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{DecodeOptions, Format, load_published, model_type, read_decode_settings};
@@ -20,7 +22,7 @@ use cloze_model::{ModelError, ParamInit};
 use cloze_tokenizer::Tokenizer;
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How texts are continued.
@@ -45,6 +47,8 @@ pub struct GenerateConfig {
     /// Whether the prompt's tokens attend to one another bidirectionally: for models trained with prefixes
     /// (Raffel et al. 2020, §3.2.1). Generated tokens are causal in either case.
     pub bidirectional_prompts: bool,
+    /// A file of the pieces that may be generated, one per line; default all. The piece that ends texts is always allowed.
+    pub candidates: Option<PathBuf>,
 }
 
 impl GenerateConfig {
@@ -64,6 +68,7 @@ impl Default for GenerateConfig {
             batch: 16,
             int8: false,
             bidirectional_prompts: false,
+            candidates: None,
         }
     }
 }
@@ -114,12 +119,14 @@ impl EncodedPrompt {
 /// Called as each continuation grows: the text's index, the continuation's, and the added text.
 pub type TextListener<'a> = Box<dyn FnMut(usize, usize, &str) + Send + 'a>;
 
-/// A tokenizer and a language model from one folder.
+/// A tokenizer and a language model from one folder, or [several models](Self::ensemble) that write together.
 ///
 /// The model multiplies in the precision of the caller's scope, [`with_precision`](cloze_ops::with_precision).
 #[derive(Debug)]
 pub struct Generator {
     tokenizer: Tokenizer,
+    /// None for an existing model.
+    folder: Option<PathBuf>,
     model: Box<dyn AnyLanguageModel>,
     device: Device,
     config: GenerateConfig,
@@ -208,6 +215,24 @@ trait AnyLanguageModel: Debug + Send + Sync {
     fn most_tokens(&self) -> Option<usize>;
 }
 
+/// Models that write together, each with its device.
+#[derive(Debug)]
+struct Together {
+    members: Vec<(Box<dyn AnyLanguageModel>, Device)>,
+    mean: EnsembleMean,
+}
+
+impl AnyLanguageModel for Together {
+    fn decoding<'a>(&'a self, _: &'a Device) -> Decoding<'a> {
+        let members = self.members.iter().map(|(model, device)| model.decoding(device));
+        Decoding::ensemble(members.collect(), self.mean)
+    }
+
+    fn most_tokens(&self) -> Option<usize> {
+        self.members.iter().filter_map(|(model, _)| model.most_tokens()).min()
+    }
+}
+
 impl<M: LanguageModel + Debug + Send> AnyLanguageModel for M {
     fn decoding<'a>(&'a self, device: &'a Device) -> Decoding<'a> {
         Decoding::continuing(self, device)
@@ -261,7 +286,40 @@ impl Generator {
             let end = end.and_then(|end| tokenizer.token_to_id(&end.content));
             settings.stop_ids.extend(end.map(|id| id as i32));
         }
-        Self::with_settings(tokenizer, model, settings, config, device)
+        let generator = Self::with_settings(tokenizer, model, settings, config, device)?;
+        Ok(Self { folder: Some(folder.into()), ..generator })
+    }
+
+    /// Generators that write each text together, whose models' probabilities of each next token are
+    /// [combined](EnsembleMean). Their models may be of any architectures. The settings and the tokenizer are the first one's.
+    ///
+    /// # Errors
+    /// [`TrainerError::DifferentPieces`] if the vocabularies differ, [`TrainerError::DifferentEnds`] if their texts end
+    /// differently.
+    ///
+    /// # Panics
+    /// If there is no generator.
+    pub fn ensemble(generators: Vec<Self>, mean: EnsembleMean) -> Result<Self> {
+        let mut generators = generators.into_iter();
+        let mut first = generators.next().expect("an ensemble has a generator");
+        if generators.len() == 0 {
+            return Ok(first);
+        }
+        let name = |folder: &Option<PathBuf>, number: usize| {
+            folder.clone().unwrap_or_else(|| format!("model {number}").into())
+        };
+        let of_first = name(&first.folder, 1);
+        let mut others = Vec::with_capacity(generators.len());
+        for (i, other) in generators.enumerate() {
+            let folder = name(&other.folder, i + 2);
+            check_same_pieces((&first.tokenizer, &of_first), (&other.tokenizer, &folder))?;
+            let ends = [&first, &other].map(|one| &one.settings.stop_ids[..]);
+            check_same_ends(&first.tokenizer, (ends[0], &of_first), (ends[1], &folder))?;
+            others.push((other.model, other.device));
+        }
+        let members = std::iter::once((first.model, first.device.clone())).chain(others).collect();
+        first.model = Box::new(Together { members, mean });
+        Ok(first)
     }
 
     /// A generator with an existing model, and its end-of-text ids. The model itself decides how it reads
@@ -298,13 +356,19 @@ impl Generator {
         let begin = of(&names.bos_token).or_else(|| of(&names.eos_token));
         let begin = begin.or_else(|| settings.stop_ids.first().and_then(|id| u32::try_from(*id).ok()));
         let search = config.search.clone().unwrap_or_else(|| settings.search(Search::Greedy));
-        let decode = settings.config(search).with_n_best(config.n);
+        let candidates = config.candidates.as_deref();
+        let candidates = candidates.map(|file| read_candidates(file, &tokenizer)).transpose()?;
+        let mut decode = settings.config(search).with_n_best(config.n);
+        if let Some(candidates) = candidates {
+            decode = decode.with_allowed_ids(candidates);
+        }
         check_batch(config.batch)?;
         decode.validate().map_err(of_search)?;
         // A tokenizer may end texts with what says that nothing follows.
         let end = tokenizer.encode_ids("", true)?.last().copied();
         Ok(Self {
             tokenizer,
+            folder: None,
             model: Box::new(model),
             device: device.clone(),
             stops: config.stops.as_slice().into(),
@@ -383,6 +447,9 @@ impl Generator {
         let search = search.clone().unwrap_or_else(|| search_of(decoding, &whole, &self.defaults.search));
         let mut decode = whole.config(search).with_n_best(n.unwrap_or(self.config.n));
         decode.n_alternatives = *alternatives;
+        if let Some(allowed) = &self.defaults.allowed_ids {
+            decode = decode.with_allowed_ids(allowed.iter().copied());
+        }
         decode.validate().map_err(of_search)?;
         let ids = self.tokenizer.encode_ids(text, true)?;
         let prompt = self.prompt(ids, &whole, &Arc::new(decode), seed.unwrap_or(self.config.seed))?;

@@ -41,7 +41,8 @@ pub fn train_language_model(
     recompute::check(config.train.recompute, &options.device)?;
     if let LanguageModelSection::New(section) = &config.model {
         // With the smallest vocabulary: what is too large by itself is refused before one is trained.
-        start::check_memory(config, &section.gpt(1), options)?;
+        let smallest = section.gpt(section.output.smallest_vocabulary());
+        start::check_memory(config, &smallest, options)?;
     }
     let folder = RunFolder::open(&options.folder, config, options.resume)?;
     let request = TokenizerRequest {
@@ -65,7 +66,12 @@ pub fn train_language_model(
     start::check_memory(config, &initial.config, options)?;
     let InitialModel { config: gpt, mut model, .. } = initial;
     model.recompute = config.train.recompute;
-    let recipe = TextRecipe::new(LeftToRight, splits, &config.train, gpt, &tokenizer, folder.tokenizer());
+    let sampled = match &config.model {
+        LanguageModelSection::New(section) => section.output.sampled(),
+        LanguageModelSection::Pretrained(_) => None,
+    };
+    let objective = LeftToRight { sampled };
+    let recipe = TextRecipe::new(objective, splits, &config.train, gpt, &tokenizer, folder.tokenizer());
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
 }
 

@@ -9,6 +9,7 @@ use crate::metrics::progress::RunProgress;
 use crate::running_text::{TextObjective, TextParts, TextRecipe, TextSize, TextSource, TextSplits, figure};
 use burn::tensor::{Device, Tensor};
 use cloze_data::{BlockBatch, TextBlocks};
+use cloze_model::blocks::SampledSoftmax;
 use cloze_model::gpt::{Gpt, GptConfig};
 use cloze_tokenizer::Tokenizer;
 
@@ -46,7 +47,11 @@ impl TextSplits<TextBlocks> {
 /// The mean cross-entropy of each token given the previous ones, in nats; for a sequence with a prefix, only of
 /// the tokens after the prefix, whose own tokens attend to one another (Raffel et al. 2020, §3.2.1).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct LeftToRight;
+pub struct LeftToRight {
+    /// How pieces are drawn in training; none: the softmax is over the whole vocabulary, as it always is in evaluation. Batches
+    /// then have no prefixes.
+    pub sampled: Option<SampledSoftmax>,
+}
 
 impl Objective for LeftToRight {
     type Model = Gpt;
@@ -61,7 +66,11 @@ impl Objective for LeftToRight {
     }
 
     fn sums(&self, model: &Gpt, batch: &BlockBatch, device: &Device) -> Vec<Tensor<1>> {
-        vec![self.losses(model, batch, device).sum()]
+        let losses = match self.sampled {
+            Some(sampled) => model.sampled_losses(sampled, &sequences(batch), &batch.next, device),
+            None => self.losses(model, batch, device),
+        };
+        vec![losses.sum()]
     }
 }
 

@@ -4,7 +4,7 @@ use crate::config::{LanguageModelConfig, LanguageModelSection};
 use crate::engine::RunOptions;
 use crate::fit::check_vocabulary;
 use crate::memory::{self, Keys, Load, MemoryEstimate, Sizes};
-use crate::running_text::initial::{InitialModel, check};
+use crate::running_text::initial::{InitialModel, check, check_sampled};
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::{SpecialPieces, derive_seed};
@@ -36,6 +36,7 @@ pub(super) fn initial_model(
             gpt.begin_token_id = special.begin.map(|id| id as usize);
             gpt.end_token_id = special.end.map(|id| id as usize);
             check(&gpt)?;
+            check_sampled(&section.output, gpt.vocab_size)?;
             check_memory(config, &gpt, options)?;
             let mut init = init.with_std(gpt.init_std);
             Ok(InitialModel::new(gpt, &mut init))
@@ -65,7 +66,11 @@ pub(super) fn memory(config: &LanguageModelConfig, gpt: &GptConfig, device: &Dev
     let model = gpt.init(&mut ParamInit::new(device, 0).deferred());
     let parameters = memory::n_parameters(&model);
     // An encoder that keeps as much: its last layer works on some tokens alone, this one's on all.
-    let mut encoder = BertConfig::new(gpt.vocab_size, gpt.n_layers + 1, gpt.d_model);
+    let n_logits = match &config.model {
+        LanguageModelSection::New(section) => section.output.n_logits(gpt.vocab_size),
+        LanguageModelSection::Pretrained(_) => gpt.vocab_size,
+    };
+    let mut encoder = BertConfig::new(n_logits, gpt.n_layers + 1, gpt.d_model);
     encoder.n_heads = gpt.n_heads;
     encoder.d_ff = if gpt.gated { gpt.d_ff.saturating_mul(3) / 2 } else { gpt.d_ff };
     let train = &config.train;

@@ -14,8 +14,8 @@ use crate::{Result, TrainerError};
 use cloze_data::{CorpusConfig, Sentinels, corpus_checksum, file_checksum, sampled_texts};
 use cloze_evaluation::table;
 use cloze_files::write_atomic;
-use cloze_tokenizer::Tokenizer;
-use cloze_tokenizer::train::{BpeTrainer, WordCounts, WordPieceTrainer};
+use cloze_tokenizer::train::{BpeTrainer, WordCounts, WordLevelTrainer, WordPieceTrainer};
+use cloze_tokenizer::{Normalizer, Tokenizer};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -227,6 +227,18 @@ fn make_tokenizer(
                 alphabet.extend(text?.chars());
             }
             Tokenizer::characters(alphabet, [UNKNOWN, END_OF_TEXT], Some(UNKNOWN))?
+        }
+        TokenizerSection::TrainWords { vocab_size, lowercase, min_frequency } => {
+            let trainer = WordLevelTrainer {
+                vocab_size,
+                min_frequency,
+                special_tokens: [UNKNOWN, END_OF_TEXT].map(String::from).into(),
+                unk_token: UNKNOWN.into(),
+                normalizer: lowercase.then_some(Normalizer::Lowercase),
+                ..Default::default()
+            };
+            let words = merged(replicas, trainer.count(own(texts), &mut report)?)?;
+            trainer.train_counted(&words, &mut report)?
         }
         TokenizerSection::Load { ref path } => Tokenizer::load(path)?,
         TokenizerSection::Checkpoint {} => {

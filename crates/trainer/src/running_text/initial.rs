@@ -1,5 +1,6 @@
 //! A run's initial weights: random, or a checkpoint's.
 
+use crate::config::OutputSection;
 use crate::{Result, TrainerError};
 use cloze_model::huggingface::{LoadReport, Published, check_floats, check_published, load_published_as};
 use cloze_model::{ModelError, ParamInit};
@@ -37,6 +38,17 @@ pub(crate) fn check<C: Published>(config: &C) -> Result<()> {
     check_published(config).map_err(|error| match error {
         ModelError::Setting { key, found, expected } => {
             let key = if key == "embedding_dropout" { "hidden_dropout" } else { key };
+            TrainerError::Setting { key: format!("model.{key}"), found, expected }
+        }
+        other => other.into(),
+    })
+}
+
+/// Rejects more drawn pieces than a vocabulary has for them.
+pub(crate) fn check_sampled(output: &OutputSection, vocab_size: usize) -> Result<()> {
+    let Some(sampled) = output.sampled() else { return Ok(()) };
+    sampled.validate(vocab_size).map_err(|error| match error {
+        ModelError::Setting { key, found, expected } => {
             TrainerError::Setting { key: format!("model.{key}"), found, expected }
         }
         other => other.into(),

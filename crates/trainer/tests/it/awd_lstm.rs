@@ -153,6 +153,8 @@ fn a_run_is_the_same_wherever_it_is_stopped() {
                 "average={ kind = \"ema\", decay = 0.5 }",
             ],
         ),
+        ("sampled", &["model.output={ kind = \"sampled\", samples = 5 }"]),
+        ("adaptive", &["model.output={ kind = \"adaptive\", cutoffs = [6, 12], divisor = 2.0 }"]),
         // Several epochs.
         ("epochs", &["streams.seq_len=500", "train.workers=2"]),
     ] {
@@ -220,6 +222,23 @@ fn a_classifier_begins_with_the_language_model() {
     assert_eq!(stopped, Outcome::Stopped { step: 37 });
     fine_tune(&config, &options.resume(true), &mut Silent).unwrap();
     assert!(bench.weights("stopped") == bench.weights("tuned"), "other weights after a stop");
+}
+
+#[test]
+fn a_classifier_leaves_an_adaptive_output_behind() {
+    let _generator = crate::generator();
+    let bench = Bench::new();
+    let sets = ["train.steps=200", "eval.every=1000", "model.output={ kind = \"adaptive\", cutoffs = [8] }"];
+    let untrained = figure(&bench.run("untrained", &["train.steps=1"]).unwrap(), "heldout", "loss");
+    let trained = figure(&bench.run("lm", &sets).unwrap(), "heldout", "loss");
+    assert!(trained < 0.7 * untrained, "{trained} from {untrained}");
+    let names = |out: &str| -> Vec<String> {
+        read_tensors(&bench.path(out).join("model/model.safetensors")).unwrap().into_keys().collect()
+    };
+    assert!(names("lm").iter().any(|name| name.starts_with("adaptive.")), "{:?}", names("lm"));
+    let tuned = fine_tune(&bench.task(&["train.epochs=1"]), &bench.options("tuned"), &mut Silent).unwrap();
+    assert!(matches!(tuned, Outcome::Done { .. }));
+    assert!(names("tuned").iter().all(|name| !name.starts_with("adaptive.")), "{:?}", names("tuned"));
 }
 
 #[test]

@@ -25,6 +25,10 @@ eval = { every = 4, heldout_fraction = 0.2, max_blocks = 40 }
 log.every = 1
 "#;
 
+const WORDS: &str = r#"tokenizer={ kind = "train-words", vocab_size = 40, min_frequency = 1 }"#;
+const ADAPTIVE: &str = r#"model.output={ kind = "adaptive", cutoffs = [6, 12], divisor = 2.0 }"#;
+const SAMPLED: &str = r#"model.output={ kind = "sampled", samples = 12 }"#;
+
 fn bench() -> Bench<LanguageModelConfig> {
     Bench::new(CONFIG, |i| format!("The ship number {i} sailed.\nNo ship sank.\n"))
 }
@@ -41,6 +45,8 @@ fn a_stopped_run_ends_with_the_same_bits() {
         vec!["blocks.prefix_share=1", "blocks.documents=apart", "model.shape=llama"],
         vec![r#"tokenizer={ kind = "train-byte-bpe", vocab_size = 270 }"#],
         vec![r#"tokenizer={ kind = "train-wordpiece", vocab_size = 60 }"#],
+        vec![WORDS, ADAPTIVE, "train.accumulate=2", "model.hidden_dropout=0.1"],
+        vec![WORDS, SAMPLED, "train.accumulate=2", "train.workers=2", "model.tied=false"],
     ]
     .into_iter()
     .enumerate()
@@ -89,6 +95,45 @@ fn a_model_learns_its_text_and_is_gone_on_with() {
     let refused = |sets: &[&str]| bench.run("third", sets).unwrap_err().to_string();
     let long = [&path, "tokenizer={ kind = \"checkpoint\" }", "blocks.seq_len=40"];
     assert_eq!(refused(&long), "`blocks.seq_len` is 40; expected at most 32, the positions of `model.path`");
+}
+
+#[test]
+fn outputs_for_large_vocabularies_learn_the_same_text() {
+    let _generator = crate::generator();
+    let bench = bench();
+    let sets = [WORDS, "train.steps=150", "eval.every=200"];
+    let loss = |name: &str, set: &[&str]| {
+        let done = bench.run(name, &[&sets[..], set].concat()).unwrap();
+        done.figures("heldout").unwrap().get(figure::LOSS).unwrap()
+    };
+    let whole = loss("whole", &[]);
+    let untrained = loss("untrained", &["train.steps=1"]);
+    assert!(whole < 0.6 * untrained, "{whole} from {untrained}");
+    for (name, set) in [("adaptive", ADAPTIVE), ("sampled", SAMPLED)] {
+        let found = loss(name, &[set]);
+        assert!(
+            (found - whole).abs() < 0.1 * untrained,
+            "{name}: {found}, and {whole} with the whole softmax"
+        );
+        // The folder predicts as the run measured it, and writes words.
+        let folder = bench.path(&format!("{name}/model"));
+        let mut config = GenerateConfig::default();
+        config.decoding.settings.max_new = Some(3);
+        let generator = Generator::load(&folder, config, &Device::flex()).unwrap();
+        let written = generator.generate(&["No ship"], None).unwrap().next().unwrap().unwrap();
+        assert!(written[0].text.trim_start().starts_with("sank"), "{name}: {written:?}");
+        let (config, _, report) =
+            load_published::<GptConfig>(&folder, &mut ParamInit::new(&Device::flex(), 1)).unwrap();
+        assert_eq!((config.output.is_some(), config.tied), (name == "adaptive", name != "adaptive"));
+        assert!(report.unexpected.is_empty());
+    }
+    let refused = |set: &str| bench.run("refused", &[WORDS, set]).unwrap_err().to_string();
+    let message = refused(r#"model.output={ kind = "sampled", samples = 500 }"#);
+    assert_eq!(message, "`model.output.samples` is 500; expected 1 to 20, half of the vocabulary");
+    let message = refused(r#"model.output={ kind = "adaptive", cutoffs = [5, 900] }"#);
+    let expected =
+        "`model.output.cutoffs` is [5, 900]; expected numbers below the size of the vocabulary, which is 40";
+    assert_eq!(message, expected);
 }
 
 #[test]

@@ -36,6 +36,8 @@ mod tests {
     fn a_saved_model_is_the_model() {
         let config = AwdLstmConfig { d_embedding: 6, d_hidden: 9, n_layers: 3, ..AwdLstmConfig::new(23) };
         comes_back(&config);
+        let output = Some(crate::blocks::AdaptiveSoftmaxConfig::new(vec![7, 15]));
+        comes_back(&AwdLstmConfig { d_embedding: 32, output, ..config.clone() });
         comes_back(&AwdLstmClassifierConfig::new(config, 3));
     }
 

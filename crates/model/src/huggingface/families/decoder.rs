@@ -1,7 +1,7 @@
 //! Left-to-right models: one configuration, whose folder is that of the class that builds it.
 
 use super::super::fields::Fields;
-use super::super::{Format, Published, TensorRules};
+use super::super::{Format, Published, TensorRule, TensorRules};
 use super::{gpt2, llama};
 use crate::gpt::{Gpt, GptConfig};
 use crate::{ModelError, ParamInit, Result};
@@ -15,34 +15,86 @@ impl Published for GptConfig {
     }
 }
 
+/// What stands before the `model_type` of a model with an adaptive output, which transformers has no class for. The rest is as the
+/// class has it, and `output` is the configuration of the output.
+const ADAPTIVE: &str = "cloze-";
+
+/// The key of an adaptive output's configuration.
+const OUTPUT: &str = "output";
+
+/// The tensors of an adaptive output, called as those of PyTorch's `AdaptiveLogSoftmaxWithLoss`.
+fn adaptive_rules() -> TensorRules {
+    let tail = TensorRules::new()
+        .with(TensorRule::transpose("0.weight", "down.weight"))
+        .with(TensorRule::transpose("1.weight", "up.weight"));
+    TensorRules::new()
+        .with(TensorRule::transpose("head.weight", "head.weight"))
+        .and(tail.within("tail.*.", "tails.*."))
+        .within("lm_head.", "adaptive.")
+}
+
 /// With learned positions, it is a GPT-2; with rotary positions, a model of Llama's kind.
 impl Format for GptConfig {
-    const MODEL_TYPES: &'static [&'static str] = &["gpt2", "llama", "mistral", "ministral", "qwen2"];
+    const MODEL_TYPES: &'static [&'static str] = &[
+        "gpt2",
+        "llama",
+        "mistral",
+        "ministral",
+        "qwen2",
+        "cloze-gpt2",
+        "cloze-llama",
+        "cloze-mistral",
+        "cloze-ministral",
+        "cloze-qwen2",
+    ];
 
     fn untied(&self) -> Option<Self> {
         self.tied.then(|| Self { tied: false, ..self.clone() })
     }
 
     fn read(fields: &Fields) -> Result<Self> {
-        let config = match fields.text("model_type")? {
-            Some("gpt2") => gpt2::read(fields)?,
+        let mut config = match fields.text("model_type")? {
+            Some("gpt2" | "cloze-gpt2") => gpt2::read(fields)?,
             _ => llama::read(fields)?,
         };
+        if fields.text("model_type")?.is_some_and(|found| found.starts_with(ADAPTIVE)) {
+            config.output = fields.nested(OUTPUT)?;
+            if config.output.is_none() {
+                return Err(fields.refuse(OUTPUT, &Value::Null, "the cutoffs of an adaptive output"));
+            }
+        }
         checked(fields, config)
     }
 
     fn write(&self, config: &mut Map<String, Value>) -> Result<()> {
         self.validate()?;
         match self.rotary {
-            None => gpt2::write(self, config),
-            Some(_) => llama::write(self, config),
+            None => gpt2::write(self, config)?,
+            Some(_) => llama::write(self, config)?,
         }
+        if let Some(output) = &self.output {
+            for key in ["model_type", "architectures"] {
+                let (prefix, name) = match key {
+                    "model_type" => (ADAPTIVE, config[key].as_str()),
+                    _ => ("Cloze", config[key][0].as_str()),
+                };
+                let name = Value::from(format!("{prefix}{}", name.unwrap_or_default()));
+                let value = if key == "architectures" { vec![name].into() } else { name };
+                config.insert(key.into(), value);
+            }
+            config.insert(OUTPUT.into(), serde_json::to_value(output).expect("plain values serialise"));
+        }
+        Ok(())
     }
 
     fn rules(&self) -> TensorRules {
-        match self.rotary {
+        let rules = match self.rotary {
             None => gpt2::rules(self),
             Some(_) => llama::rules(self),
+        };
+        match self.output {
+            Some(_) => rules.and(adaptive_rules()),
+            None => rules,
         }
     }
 
@@ -73,7 +125,9 @@ pub(super) fn checked(fields: &Fields, config: GptConfig) -> Result<GptConfig> {
 
 #[cfg(test)]
 mod tests {
-    use crate::blocks::{Activation, NormKind, NormPlacement, RotaryConfig, RotaryScaling};
+    use crate::blocks::{
+        Activation, AdaptiveSoftmaxConfig, NormKind, NormPlacement, RotaryConfig, RotaryScaling,
+    };
     use crate::gpt::GptConfig;
     use crate::huggingface::{
         FloatType, LoadReport, check_published, load_published, read_published, read_tensors, save_published,
@@ -117,6 +171,7 @@ mod tests {
             original_positions: 256,
         };
         let qwen = GptConfig::llama(31, 1, 64);
+        let output = Some(AdaptiveSoftmaxConfig::new(vec![7, 20]));
         vec![
             GptConfig { end_token_id: Some(3), ..GptConfig::gpt2(31, 2, 128) },
             GptConfig { tied: false, activation: Activation::Relu, d_ff: 40, ..GptConfig::gpt2(31, 1, 64) },
@@ -132,7 +187,10 @@ mod tests {
             GptConfig { window: Some(7), ..llama.clone() },
             GptConfig { window: Some(7), window_layers: Some(vec![false, true]), ..llama },
             GptConfig { attention_bias: true, ..qwen.clone() },
-            GptConfig { attention_bias: true, window: Some(4), ..qwen },
+            GptConfig { attention_bias: true, window: Some(4), ..qwen.clone() },
+            GptConfig { tied: false, output: output.clone(), ..GptConfig::gpt2(31, 2, 128) },
+            GptConfig { window: Some(7), output: output.clone(), ..GptConfig::llama(31, 2, 128) },
+            GptConfig { attention_bias: true, output, ..qwen },
         ]
     }
 
@@ -254,8 +312,41 @@ mod tests {
     }
 
     #[test]
+    fn an_adaptive_output_is_saved_in_a_format_of_our_own() {
+        let output = Some(AdaptiveSoftmaxConfig::new(vec![7, 20]).with_divisor(2.0));
+        let (folder, _) = saved(&GptConfig { output, ..GptConfig::llama(31, 1, 64) });
+        let json: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(folder.path().join("config.json")).unwrap())
+                .unwrap();
+        assert_eq!(json["model_type"], "cloze-llama");
+        assert_eq!(json["architectures"], serde_json::json!(["ClozeLlamaForCausalLM"]));
+        assert_eq!(json["output"], serde_json::json!({ "cutoffs": [7, 20], "divisor": 2.0 }));
+        let tensors = read_tensors(&folder.path().join("model.safetensors")).unwrap();
+        for (name, shape) in [
+            ("lm_head.head.weight", [9, 64]),
+            ("lm_head.tail.0.0.weight", [32, 64]),
+            ("lm_head.tail.1.1.weight", [11, 16]),
+        ] {
+            assert_eq!(tensors[name].shape().as_slice(), shape);
+        }
+        assert!(!tensors.contains_key("lm_head.weight"));
+    }
+
+    #[test]
     fn what_there_is_no_model_for_is_named() {
         for (json, expected) in [
+            (
+                r#"{"model_type": "cloze-gpt2"}"#,
+                "`output` is null, expected the cutoffs of an adaptive output",
+            ),
+            (
+                r#"{"model_type": "cloze-gpt2", "tie_word_embeddings": false, "output": {"cutoffs": [99999]}}"#,
+                "`output.cutoffs` is [99999], expected numbers below the size of the vocabulary, which is 50257",
+            ),
+            (
+                r#"{"model_type": "cloze-gpt2", "output": {"cutoffs": [9]}}"#,
+                "`tie_word_embeddings` is true, expected false",
+            ),
             (r#"{"model_type": "bert"}"#, "`model_type` is \"bert\", expected \"gpt2\", \"llama\""),
             ("{}", "`model_type` is null"),
             (r#"{"model_type": "gpt2", "n_embd": 10}"#, "`n_head` is 12, expected a divisor of `n_embd`"),

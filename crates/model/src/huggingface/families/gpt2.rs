@@ -25,6 +25,7 @@ pub(super) fn key_of(field: &'static str) -> &'static str {
         "init_std" => "initializer_range",
         "begin_token_id" => "bos_token_id",
         "end_token_id" => "eos_token_id",
+        "tied" => "tie_word_embeddings",
         other => other,
     }
 }
@@ -147,6 +148,7 @@ pub(super) fn rules(config: &GptConfig) -> TensorRules {
         .norm("ln_f", "final_norm");
     let head = match config.tied {
         true => TensorRule::tie("lm_head.weight", "transformer.wte.weight"),
+        // Of no parameter if the output is adaptive.
         false => TensorRule::transpose("lm_head.weight", "output.weight"),
     };
     rules.within("transformer.", "").with(head).with_optional_prefixes(["module.", "transformer."])

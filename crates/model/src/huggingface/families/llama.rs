@@ -79,15 +79,16 @@ pub(super) fn key_of(field: &'static str) -> &'static str {
         "window_layers" => "layer_types",
         "begin_token_id" => "bos_token_id",
         "end_token_id" => "eos_token_id",
+        "tied" => "tie_word_embeddings",
         other => other,
     }
 }
 
 pub(super) fn read(fields: &Fields) -> Result<GptConfig> {
     let kind = match fields.text("model_type")? {
-        Some("mistral") => MISTRAL,
-        Some("ministral") => MINISTRAL,
-        Some("qwen2") => QWEN2,
+        Some("mistral" | "cloze-mistral") => MISTRAL,
+        Some("ministral" | "cloze-ministral") => MINISTRAL,
+        Some("qwen2" | "cloze-qwen2") => QWEN2,
         _ => LLAMA,
     };
     let (d_model, n_heads) =

@@ -56,9 +56,11 @@ fn model(
 ) -> Result<(AwdLstmClassifierConfig, AwdLstmForSequenceClassification, [String; 2])> {
     let path = &config.model.path;
     let device = device.clone().autodiff();
-    let (encoder, language_model, _) =
+    let (mut encoder, language_model, _) =
         load_published::<AwdLstmConfig>(path, &mut ParamInit::new(&device, 0))?;
     check_vocabulary(tokenizer, path, encoder.vocab_size)?;
+    // A classifier predicts no pieces.
+    let unused = if encoder.output.take().is_some() { "adaptive.*" } else { "output_bias" };
     let mut shape = AwdLstmClassifierConfig::new(encoder, n_outputs);
     if let Some(dropout) = config.model.dropout.head {
         (shape.head_dropout, shape.inner_dropout) = (dropout, dropout);
@@ -73,7 +75,7 @@ fn model(
         encoder: language_model.encoder,
         head: shape.init_head(&mut init),
     };
-    Ok((shape, model, ["head.*".into(), "output_bias".into()]))
+    Ok((shape, model, ["head.*".into(), unused.into()]))
 }
 
 /// Rejects settings that such a model does not support.

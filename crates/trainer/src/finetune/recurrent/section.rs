@@ -82,7 +82,9 @@ impl RecurrentSection {
             return ensure(false, "model.recurrent.pooling", found, "none of a tagger");
         }
         match self.tokenizer {
-            TokenizerSection::Checkpoint {} | TokenizerSection::TrainCharacters {} => Err(Complaint {
+            TokenizerSection::Checkpoint {}
+            | TokenizerSection::TrainCharacters {}
+            | TokenizerSection::TrainWords { .. } => Err(Complaint {
                 key: "model.recurrent.tokenizer.kind".into(),
                 found: self.tokenizer.kind().into(),
                 expected: KINDS.into(),
@@ -125,7 +127,9 @@ impl RecurrentSection {
                 BpeTrainer { vocab_size, min_frequency, ..Default::default() }.train(texts)?
             }
             TokenizerSection::Load { ref path } => return for_any_length(Tokenizer::load(path)?),
-            TokenizerSection::Checkpoint {} | TokenizerSection::TrainCharacters {} => {
+            TokenizerSection::Checkpoint {}
+            | TokenizerSection::TrainCharacters {}
+            | TokenizerSection::TrainWords { .. } => {
                 return Err(TrainerError::Setting {
                     key: "model.recurrent.tokenizer.kind".into(),
                     found: self.tokenizer.kind().into(),
