@@ -27,6 +27,7 @@ pub mod input;
 pub mod inspect;
 pub mod language_model;
 pub mod layer_decay;
+pub mod likelihood;
 pub mod memory;
 pub mod metrics;
 pub mod mining;
