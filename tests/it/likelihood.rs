@@ -46,9 +46,14 @@ fn check(name: &str, scores: &[SentenceScore], expected: &Value) {
         let found: Vec<f64> = score.pieces.iter().map(|piece| piece.log_prob).collect();
         assert_eq!(found.len(), expected.len(), "{name}, sentence {number}");
         for (found, expected) in found.iter().zip(&expected) {
-            assert!((found - expected).abs() < TOLERANCE, "{name}, sentence {number}: {found} is not {expected}");
+            assert!(
+                (found - expected).abs() < TOLERANCE,
+                "{name}, sentence {number}: {found} is not {expected}"
+            );
         }
-        assert!((score.sum() - expected.iter().sum::<f64>()).abs() < TOLERANCE * expected.len().max(1) as f64);
+        assert!(
+            (score.sum() - expected.iter().sum::<f64>()).abs() < TOLERANCE * expected.len().max(1) as f64
+        );
     }
 }
 
@@ -65,7 +70,8 @@ fn pseudo_log_likelihood_is_that_of_minicons() {
                 check(name, &found, &golden[name][metric.to_string()]);
                 if let Value::Array(tokens) = &golden[name]["tokens"] {
                     for (score, tokens) in found.iter().zip(tokens) {
-                        let found: Vec<&str> = score.pieces.iter().map(|piece| piece.token.as_str()).collect();
+                        let found: Vec<&str> =
+                            score.pieces.iter().map(|piece| piece.token.as_str()).collect();
                         assert_eq!(found, texts(tokens));
                     }
                 }

@@ -13,6 +13,7 @@ mod fill_mask;
 mod generate;
 mod inspect;
 mod jobs;
+mod likelihood;
 mod map;
 mod mine_negatives;
 mod perplexity;
@@ -108,6 +109,7 @@ pub enum Command {
     MineNegatives(mine_negatives::Args),
     Probe(probe::Args),
     Perplexity(perplexity::Args),
+    Likelihood(likelihood::Args),
     Rerank(rerank::Args),
     Runs(runs::Args),
     #[command(subcommand)]
@@ -173,6 +175,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::MineNegatives(args) => mine_negatives::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
+        Command::Likelihood(args) => likelihood::run(&args),
         Command::Rerank(args) => rerank::run(&args),
         Command::Runs(args) => runs::run(&args),
         Command::Score(command) => score::run(&command),

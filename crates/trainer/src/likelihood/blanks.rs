@@ -27,7 +27,9 @@ pub(crate) fn batches(texts: &[BlankText], batch_tokens: usize) -> Vec<Vec<Place
     let mut order: Vec<usize> = (0..texts.len()).collect();
     order.sort_by_key(|text| texts[*text].ids.len());
     let mut batches: Vec<Vec<Place>> = Vec::new();
-    for place in order.into_iter().flat_map(|text| (0..texts[text].blanks.len()).map(move |blank| (text, blank))) {
+    for place in
+        order.into_iter().flat_map(|text| (0..texts[text].blanks.len()).map(move |blank| (text, blank)))
+    {
         // Lengths ascend, so that the newest text is the longest.
         let len = texts[place.0].ids.len();
         match batches.last_mut() {

@@ -42,8 +42,10 @@ impl FillMask {
         let mut found = zeros(texts);
         for batch in batches(texts, batch_tokens) {
             let logits = self.blank_logits(texts, &batch);
-            let labels: Vec<i32> =
-                batch.iter().map(|(text, blank)| texts[*text].ids[texts[*text].blanks[*blank].start]).collect();
+            let labels: Vec<i32> = batch
+                .iter()
+                .map(|(text, blank)| texts[*text].ids[texts[*text].blanks[*blank].start])
+                .collect();
             let labels = Tensor::<1, Int>::from_data(TensorData::new(labels, [batch.len()]), &self.device);
             let losses = cloze_ops::cross_entropy(logits, labels);
             for ((text, blank), loss) in batch.iter().zip(losses.into_data().iter::<f64>()) {

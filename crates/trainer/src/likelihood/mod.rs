@@ -75,7 +75,7 @@ impl fmt::Display for Metric {
 impl FromStr for Metric {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
         match text {
             "pll" => Ok(Self::Pll),
             "word-l2r" => Ok(Self::WordL2r),
@@ -205,9 +205,15 @@ impl EncodedSentence {
 enum Input {
     Blanks(BlankText),
     /// The tokens after the first `done` are predicted.
-    Running { ids: Vec<i32>, done: usize },
+    Running {
+        ids: Vec<i32>,
+        done: usize,
+    },
     /// The target begins with the first token of decoding.
-    Pair { source: Vec<i32>, target: Vec<i32> },
+    Pair {
+        source: Vec<i32>,
+        target: Vec<i32>,
+    },
 }
 
 impl Likelihood {
@@ -252,7 +258,8 @@ impl Likelihood {
             return Err(TrainerError::Setting {
                 key: "metric".into(),
                 found: metric.to_string(),
-                expected: "none: the model of `--model` predicts from left to right, by the chain rule".into(),
+                expected: "none: the model of `--model` predicts from left to right, by the chain rule"
+                    .into(),
             });
         }
         Ok(Self {
@@ -288,15 +295,17 @@ impl Likelihood {
         let is_pair = self.kind() == Kind::EncoderDecoder;
         if is_pair != source.is_some() {
             let problem = match is_pair {
-                true => "there is no source; expected a source and a target, separated by a tab, for an encoder–decoder",
-                false => "there is a source, but only an encoder–decoder reads one; expected a sentence alone",
+                true => {
+                    "there is no source; expected a source and a target, separated by a tab, for an encoder–decoder"
+                }
+                false => {
+                    "there is a source, but only an encoder–decoder reads one; expected a sentence alone"
+                }
             };
             return Err(TrainerError::BadInput { problem: problem.into() });
         }
         let (input, pieces) = match &self.scorer {
-            Scorer::Masked(model) => {
-                self.blanks(&model.tokenizer, text, Some(model.max_len()))?
-            }
+            Scorer::Masked(model) => self.blanks(&model.tokenizer, text, Some(model.max_len()))?,
             Scorer::Permutation { tokenizer, .. } => self.blanks(tokenizer, text, None)?,
             Scorer::LeftToRight(scorer) => {
                 let encoding = scorer.tokenizer.encode(text, false)?;
@@ -304,7 +313,8 @@ impl Likelihood {
                 let ids: Vec<i32> = begin.chain(encoding.ids.iter().map(|id| *id as i32)).collect();
                 self.check_len(ids.len().saturating_sub(1), scorer.model.max_tokens())?;
                 let first = usize::from(scorer.begin.is_none());
-                let pieces = (first..encoding.len()).map(|at| piece(&scorer.tokenizer, &encoding, at)).collect();
+                let pieces =
+                    (first..encoding.len()).map(|at| piece(&scorer.tokenizer, &encoding, at)).collect();
                 (Input::Running { ids, done: 1 }, pieces)
             }
             Scorer::EncoderDecoder(scorer) => {
@@ -321,7 +331,9 @@ impl Likelihood {
         };
         if pieces.is_empty() || text.trim().is_empty() {
             let expected = match self.scorer {
-                Scorer::LeftToRight(ref scorer) if scorer.begin.is_none() => "two words or more: the first piece is only read",
+                Scorer::LeftToRight(ref scorer) if scorer.begin.is_none() => {
+                    "two words or more: the first piece is only read"
+                }
                 _ => "words",
             };
             let problem = format!("the sentence has no piece to predict; expected {expected}");
@@ -343,7 +355,9 @@ impl Likelihood {
         done: &mut dyn FnMut(usize),
     ) -> Result<Vec<SentenceScore>> {
         let log_probs = match &self.scorer {
-            Scorer::Masked(model) => model.blank_log_probs(&blank_texts(sentences), self.batch_tokens, done)?,
+            Scorer::Masked(model) => {
+                model.blank_log_probs(&blank_texts(sentences), self.batch_tokens, done)?
+            }
             Scorer::Permutation { model, .. } => {
                 let texts = blank_texts(sentences);
                 permutation::blank_log_probs(model, &texts, self.batch_tokens, &self.device, done)?
@@ -409,7 +423,12 @@ impl Likelihood {
     }
 
     /// A sentence whose pieces are predicted in copies of it.
-    fn blanks(&self, tokenizer: &Tokenizer, text: &str, max: Option<usize>) -> Result<(Input, Vec<PieceScore>)> {
+    fn blanks(
+        &self,
+        tokenizer: &Tokenizer,
+        text: &str,
+        max: Option<usize>,
+    ) -> Result<(Input, Vec<PieceScore>)> {
         let encoding = tokenizer.encode(text, true)?;
         self.check_len(encoding.len(), max)?;
         let predicted: Vec<usize> =
@@ -523,7 +542,7 @@ impl Translating {
     }
 
     fn log_probs(&self, batch: &[&EncodedSentence], device: &Device) -> Vec<f64> {
-        let (mut sources, mut targets, mut labels) = (Sequences::new(), Sequences::new(), Vec::new());
+        let (mut sources, mut targets, mut labels) = (Sequences::new(), Sequences::new(), Vec::<i32>::new());
         for sentence in batch {
             let Input::Pair { source, target } = &sentence.input else { panic!("{ANOTHER}") };
             sources.push(source);

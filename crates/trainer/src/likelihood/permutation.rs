@@ -22,7 +22,8 @@ pub(super) fn blank_log_probs(
     for batch in batches(texts, batch_tokens) {
         let len = batch.iter().map(|(text, _)| texts[*text].ids.len()).max().unwrap_or_default();
         let n = batch.len() * len;
-        let (mut ids, mut types, mut ignored) = (Vec::with_capacity(n), Vec::with_capacity(n), Vec::with_capacity(n));
+        let (mut ids, mut types, mut ignored) =
+            (Vec::with_capacity(n), Vec::with_capacity(n), Vec::with_capacity(n));
         let (mut hidden, mut targets) = (Vec::with_capacity(n * len), Vec::with_capacity(batch.len()));
         for (text, blank) in &batch {
             let text = &texts[*text];

@@ -23,6 +23,10 @@ impl Slot {
     }
 }
 
+/// The number of pieces of words that share a copy, and those that are known of them. To each belong the words, and their next
+/// pieces.
+type Known<'a> = (usize, &'a [u32]);
+
 /// What a masked model says at a slot of one piece.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -80,22 +84,23 @@ impl Likelihood {
     pub fn answers(&self, slots: &[(Slot, u32)], top: usize) -> Result<Vec<Answer>> {
         let Scorer::Masked(model) = &self.scorer else {
             return Err(TrainerError::BadInput {
-                problem: "only a masked model ranks its whole vocabulary at a slot; expected a list of candidates".into(),
+                problem:
+                    "only a masked model ranks its whole vocabulary at a slot; expected a list of candidates"
+                        .into(),
             });
         };
-        let texts = slots.iter().map(|(slot, _)| self.masked(model, slot, &[], 1)).collect::<Result<Vec<_>>>()?;
+        let texts =
+            slots.iter().map(|(slot, _)| self.masked(model, slot, &[], 1)).collect::<Result<Vec<_>>>()?;
         let nothing = Answer { rank: 0, log_prob: 0.0, best: Vec::new() };
         let mut answers = vec![nothing; slots.len()];
         let mut order: Vec<u32> = Vec::new();
         model.blank_distributions(&texts, self.batch_tokens, &mut |(text, _), row| {
             let right = slots[text].1 as usize;
-            let is_before = |(id, value): (usize, &f32)| {
-                *value > row[right] || *value == row[right] && id < right
-            };
+            let is_before =
+                |(id, value): (usize, &f32)| *value > row[right] || *value == row[right] && id < right;
             order.clear();
             order.extend(0..row.len() as u32);
-            let by_value =
-                |a: &u32, b: &u32| row[*b as usize].total_cmp(&row[*a as usize]).then(a.cmp(b));
+            let by_value = |a: &u32, b: &u32| row[*b as usize].total_cmp(&row[*a as usize]).then(a.cmp(b));
             let top = top.min(order.len());
             if top > 0 {
                 order.select_nth_unstable_by(top - 1, by_value);
@@ -127,7 +132,12 @@ impl Likelihood {
     ///
     /// # Panics
     /// Unless there are pieces for each word.
-    pub fn word_scores(&self, slots: &[Slot], words: &[String], pieces: &[Vec<u32>]) -> Result<Vec<Vec<f64>>> {
+    pub fn word_scores(
+        &self,
+        slots: &[Slot],
+        words: &[String],
+        pieces: &[Vec<u32>],
+    ) -> Result<Vec<Vec<f64>>> {
         assert_eq!(words.len(), pieces.len(), "words, and their pieces");
         match (&self.scorer, self.kind()) {
             (Scorer::Masked(model), _) => self.masked_word_scores(model, slots, pieces),
@@ -170,9 +180,13 @@ impl Likelihood {
     }
 
     /// Words that begin with the same pieces, and have as many of them, share their copies.
-    fn masked_word_scores(&self, model: &FillMask, slots: &[Slot], pieces: &[Vec<u32>]) -> Result<Vec<Vec<f64>>> {
-        // The words by their numbers of pieces and what is known of them, and the piece that comes next.
-        let mut nodes: BTreeMap<(usize, &[u32]), Vec<(usize, usize)>> = BTreeMap::new();
+    fn masked_word_scores(
+        &self,
+        model: &FillMask,
+        slots: &[Slot],
+        pieces: &[Vec<u32>],
+    ) -> Result<Vec<Vec<f64>>> {
+        let mut nodes: BTreeMap<Known<'_>, Vec<(usize, usize)>> = BTreeMap::new();
         for (word, pieces) in pieces.iter().enumerate() {
             for (at, id) in pieces.iter().enumerate() {
                 nodes.entry((pieces.len(), &pieces[..at])).or_default().push((word, *id as usize));
@@ -195,7 +209,12 @@ impl Likelihood {
     }
 
     /// Each word in a text of its own, whose other pieces are given.
-    fn filled_word_scores(&self, tokenizer: &Tokenizer, slots: &[Slot], words: &[String]) -> Result<Vec<Vec<f64>>> {
+    fn filled_word_scores(
+        &self,
+        tokenizer: &Tokenizer,
+        slots: &[Slot],
+        words: &[String],
+    ) -> Result<Vec<Vec<f64>>> {
         let mut texts = Vec::with_capacity(slots.len() * words.len());
         for slot in slots {
             for word in words {
@@ -213,9 +232,13 @@ impl Likelihood {
 
     fn blank_log_probs(&self, texts: &[BlankText]) -> Result<Vec<Vec<f64>>> {
         match &self.scorer {
-            Scorer::Permutation { model, .. } => {
-                super::permutation::blank_log_probs(model, texts, self.batch_tokens, &self.device, &mut |_| ())
-            }
+            Scorer::Permutation { model, .. } => super::permutation::blank_log_probs(
+                model,
+                texts,
+                self.batch_tokens,
+                &self.device,
+                &mut |_| (),
+            ),
             Scorer::Masked(model) => model.blank_log_probs(texts, self.batch_tokens, &mut |_| ()),
             _ => unreachable!("a model that sees both sides"),
         }

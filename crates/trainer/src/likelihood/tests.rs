@@ -63,9 +63,14 @@ fn what_cannot_be_scored_is_told() {
     let message = |error: Result<EncodedSentence>| error.unwrap_err().to_string();
     let model = load(encoder.path(), None).unwrap();
     assert_eq!(message(model.encode(" ", None)), "the sentence has no piece to predict; expected words");
-    assert!(message(model.encode("sea", Some("old"))).contains("there is a source, but only an encoder–decoder"));
+    assert!(
+        message(model.encode("sea", Some("old"))).contains("there is a source, but only an encoder–decoder")
+    );
     let long = message(model.encode(&"sea ".repeat(20), None));
-    assert!(long.starts_with("the text has 22 tokens") && long.ends_with("takes at most 16: shorten it"), "{long}");
+    assert!(
+        long.starts_with("the text has 22 tokens") && long.ends_with("takes at most 16: shorten it"),
+        "{long}"
+    );
     let error = load(writer.path(), Some(Metric::Pll)).unwrap_err().to_string();
     assert!(error.starts_with("`metric` is pll; expected none"), "{error}");
     let model = load(writer.path(), None).unwrap();
@@ -85,7 +90,7 @@ fn words_with_the_same_beginning_share_copies_and_have_the_scores_of_their_own()
     let model = load(folder.path(), None).unwrap();
     let slot = |before: &str, after: &str| Slot { before: before.into(), after: after.into() };
     let slots = [slot("the old ", " and the sea"), slot("", " sea")];
-    let words: Vec<String> = ["sea", "boats", "seaboats", "seaold"].map(String::from).to_vec();
+    let words: Vec<String> = ["sea", "boats", "seads", "seado"].map(String::from).to_vec();
     let pieces: Vec<Vec<u32>> = words.iter().map(|word| model.pieces_in(&slots[0], word).unwrap()).collect();
     assert!(pieces[2].len() > 1 && pieces[3].len() > 1);
     let found = model.word_scores(&slots, &words, &pieces).unwrap();
@@ -103,6 +108,7 @@ fn words_with_the_same_beginning_share_copies_and_have_the_scores_of_their_own()
     }
     let error = model.pieces_in(&slots[0], "Ω").unwrap_err().to_string();
     assert!(error.contains("\"Ω\" has no piece in the model's vocabulary"), "{error}");
-    let error = model.word_scores(&[slot("a [MASK] ", "")], &words[..1], &pieces[..1]).unwrap_err().to_string();
+    let error =
+        model.word_scores(&[slot("a [MASK] ", "")], &words[..1], &pieces[..1]).unwrap_err().to_string();
     assert!(error.contains("has 1 masks of its own"), "{error}");
 }

@@ -12,8 +12,8 @@ use std::path::Path;
 
 #[derive(Debug)]
 pub(super) enum Writer {
-    Transformer(Gpt),
-    Recurrent(AwdLstm),
+    Transformer(Box<Gpt>),
+    Recurrent(Box<AwdLstm>),
 }
 
 impl LinearMaps for Writer {
@@ -31,11 +31,11 @@ impl Writer {
         let init = &mut ParamInit::new(device, 0);
         if model_type(folder)?.is_some_and(|kind| AwdLstmConfig::MODEL_TYPES.contains(&kind.as_str())) {
             let (shape, model, _) = load_published::<AwdLstmConfig>(folder, init)?;
-            return Ok((shape.vocab_size, Self::Recurrent(model)));
+            return Ok((shape.vocab_size, Self::Recurrent(Box::new(model))));
         }
         let (shape, mut model, _) = load_published::<GptConfig>(folder, init)?;
         pack_weights(&mut model);
-        Ok((shape.vocab_size, Self::Transformer(model)))
+        Ok((shape.vocab_size, Self::Transformer(Box::new(model))))
     }
 
     /// The most tokens that are read; none if there is no limit.
