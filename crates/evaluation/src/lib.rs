@@ -9,6 +9,7 @@ pub mod entities;
 mod error;
 pub mod figures;
 pub mod inspection;
+pub mod knowledge;
 pub mod probing;
 pub mod report;
 pub mod scores;

@@ -29,7 +29,7 @@ const NAMES: [&str; 5] = ["sum", "mean", "per_word", "per_byte", "n_pieces"];
 
 /// Score sentences: the log-probability of each by a language model, whole and by piece.
 ///
-/// Example: cloze likelihood --model runs/tiny/model < sentences.txt
+/// Example: cloze likelihood --model google-bert/bert-base-uncased < sentences.txt
 ///
 /// A left-to-right model (GPT-2, Llama, AWD-LSTM) adds up log P(piece | pieces before it), an encoder–decoder those of a target
 /// given its source: the line is SOURCE, a tab, TARGET. A masked model (BERT and the like) or an XLNet predicts each piece

@@ -13,6 +13,7 @@ mod fill_mask;
 mod generate;
 mod inspect;
 mod jobs;
+mod knowledge;
 mod likelihood;
 mod map;
 mod mine_negatives;
@@ -110,6 +111,8 @@ pub enum Command {
     Probe(probe::Args),
     Perplexity(perplexity::Args),
     Likelihood(likelihood::Args),
+    #[command(subcommand)]
+    Knowledge(knowledge::Command),
     Rerank(rerank::Args),
     Runs(runs::Args),
     #[command(subcommand)]
@@ -176,6 +179,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Probe(args) => probe::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Likelihood(args) => likelihood::run(&args),
+        Command::Knowledge(command) => knowledge::run(&command),
         Command::Rerank(args) => rerank::run(&args),
         Command::Runs(args) => runs::run(&args),
         Command::Score(command) => score::run(&command),
