@@ -123,7 +123,7 @@ fn objects_of_facts_have_the_ranks_and_scores_of_transformers() {
             let slot = Slot { before: before.into(), after: after.into() };
             let pieces: Vec<Vec<u32>> =
                 objects.iter().map(|object| model.pieces_in(&slot, object).unwrap()).collect();
-            let found = model.word_scores(&[slot.clone()], &objects, &pieces).unwrap();
+            let found = model.word_scores(std::slice::from_ref(&slot), &objects, &pieces).unwrap();
             for (found, expected) in found[0].iter().zip(numbers(&facts["scores"][at])) {
                 assert!((found - expected).abs() < TOLERANCE, "{text}: {found} is not {expected}");
             }

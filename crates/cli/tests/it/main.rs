@@ -22,6 +22,8 @@ mod images;
 #[cfg(feature = "program")]
 mod inspect;
 mod library;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod likelihood;
 #[cfg(feature = "program")]
 mod limits;
 #[cfg(feature = "program")]

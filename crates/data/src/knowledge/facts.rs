@@ -205,7 +205,7 @@ mod tests {
             ("[]", "neither a pattern nor a fact (invalid type"),
         ] {
             fs::write(&path, line).unwrap();
-            let files = suite_files(&[path.clone()], &["jsonl"]).unwrap();
+            let files = suite_files(std::slice::from_ref(&path), &["jsonl"]).unwrap();
             let error = Relations::read(files.clone(), &LabelledSource::default()).err().unwrap().to_string();
             assert!(error.contains(problem), "{error}");
             let source = LabelledSource { on_bad_row: OnBadRow::Skip, ..LabelledSource::default() };

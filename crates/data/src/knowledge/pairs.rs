@@ -116,7 +116,7 @@ mod tests {
         let plain = r#"{"sentence_good": "A", "sentence_bad": "B"}"#;
         let equal = r#"{"sentence_good": "A", "sentence_bad": "A"}"#;
         fs::write(&path, format!("{blimp}\n{plain}\n{equal}\n{{\"sentence_good\": 1}}\n{plain}\n")).unwrap();
-        let files = suite_files(&[path.clone()], &["jsonl"]).unwrap();
+        let files = suite_files(std::slice::from_ref(&path), &["jsonl"]).unwrap();
         let mut pairs = MinimalPairs::new(files.clone(), &LabelledSource::default());
         let first = pairs.next().unwrap().unwrap();
         assert_eq!((first.paradigm.as_str(), first.phenomenon.as_str(), first.line), ("a_1", "agreement", 1));

@@ -1,11 +1,14 @@
 //! Words that fill a slot of a text, by their scores there.
 
 use super::blanks::BlankText;
-use super::{Kind, Likelihood, Scorer, plain};
+use super::{Likelihood, Scorer, SentenceScore, plain};
 use crate::fill_mask::FillMask;
 use crate::{Result, TrainerError};
 use cloze_tokenizer::{Encoding, Tokenizer};
 use std::collections::BTreeMap;
+
+/// Texts that are held at a time.
+const TEXTS: usize = 8192;
 
 /// A text with a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,20 +142,28 @@ impl Likelihood {
         pieces: &[Vec<u32>],
     ) -> Result<Vec<Vec<f64>>> {
         assert_eq!(words.len(), pieces.len(), "words, and their pieces");
-        match (&self.scorer, self.kind()) {
-            (Scorer::Masked(model), _) => self.masked_word_scores(model, slots, pieces),
-            (_, Kind::EncoderDecoder) => Err(TrainerError::BadInput {
-                problem: "an encoder–decoder has no source for a text with a slot; expected a left-to-right or masked model"
-                    .into(),
-            }),
-            (Scorer::Permutation { tokenizer, .. }, _) => self.filled_word_scores(tokenizer, slots, words),
-            _ => {
-                let all = slots.iter().flat_map(|slot| words.iter().map(|word| slot.filled(word)));
-                let encoded = all.map(|text| self.encode(&text, None)).collect::<Result<Vec<_>>>()?;
-                let scores = self.score(&encoded, &mut |_| ())?;
-                Ok(scores.chunks(words.len().max(1)).map(|row| row.iter().map(|score| score.sum()).collect()).collect())
-            }
+        let mut scores = Vec::with_capacity(slots.len());
+        for slots in slots.chunks((TEXTS / words.len().max(1)).max(1)) {
+            scores.extend(match &self.scorer {
+                Scorer::Masked(model) => self.masked_word_scores(model, slots, pieces)?,
+                Scorer::Permutation { tokenizer, .. } => self.filled_word_scores(tokenizer, slots, words)?,
+                Scorer::LeftToRight(_) => self.sentence_scores(slots, words)?,
+                Scorer::EncoderDecoder(_) => {
+                    let problem = "an encoder–decoder has no source for a text with a slot; expected a left-to-right or masked \
+                                   model";
+                    return Err(TrainerError::BadInput { problem: problem.into() });
+                }
+            });
         }
+        Ok(scores)
+    }
+
+    /// The score of the whole text with each word in each slot.
+    fn sentence_scores(&self, slots: &[Slot], words: &[String]) -> Result<Vec<Vec<f64>>> {
+        let all = slots.iter().flat_map(|slot| words.iter().map(|word| slot.filled(word)));
+        let encoded = all.map(|text| self.encode(&text, None)).collect::<Result<Vec<_>>>()?;
+        let sums: Vec<f64> = self.score(&encoded, &mut |_| ())?.iter().map(SentenceScore::sum).collect();
+        Ok(sums.chunks(words.len().max(1)).map(<[f64]>::to_vec).collect())
     }
 
     /// A text with `n` masks in its slot, of which the first ones are filled with `known` pieces and the next is predicted.

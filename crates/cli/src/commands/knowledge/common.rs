@@ -9,11 +9,12 @@ use cloze_data::knowledge::{SuiteFile, suite_files};
 use cloze_evaluation::knowledge::KnowledgeTable;
 use cloze_evaluation::report::KnowledgeReport;
 use cloze_trainer::TrainerError;
-use cloze_trainer::likelihood::Likelihood;
+use cloze_trainer::likelihood::{Kind, Likelihood};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::commands::likelihood::ScoringArgs;
+use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::{Output, say};
 use crate::rows::{BadRowArgs, say_skipped};
@@ -45,8 +46,22 @@ impl Common {
     }
 
     /// Loads the model.
+    ///
+    /// # Errors
+    /// [`WrongUsage`] for an encoder–decoder; those of the model's files.
     pub fn load(&self) -> Result<Likelihood> {
-        self.scoring.load(&self.model)
+        let model = self.scoring.load(&self.model)?;
+        match model.kind() {
+            Kind::EncoderDecoder => Err(self.other_kind(
+                "an encoder–decoder scores a target given its source; expected a left-to-right model, a masked one or an XLNet",
+            )),
+            _ => Ok(model),
+        }
+    }
+
+    /// The error for a model of another kind than is needed.
+    pub fn other_kind(&self, problem: &str) -> anyhow::Error {
+        WrongUsage::new(anyhow!("{}: {problem}", self.model)).into()
     }
 
     /// The names of what was read, for a report.

@@ -105,10 +105,8 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let model = common.load()?;
     if args.candidates == Candidates::Vocabulary && model.kind() != Kind::Masked {
-        bail!(
-            "{}: only a masked model ranks its whole vocabulary; name candidates with --candidates objects or a file",
-            common.model
-        );
+        let problem = "only a masked model ranks its whole vocabulary; name candidates with --candidates objects or a file";
+        return Err(common.other_kind(problem));
     }
     let mut ranked = Ranked {
         tally: FactTally::default(),
