@@ -12,6 +12,7 @@ mod images;
 mod infer;
 mod inspect;
 pub mod kept;
+mod knowledge;
 mod languages;
 mod likelihood;
 mod load;
@@ -78,6 +79,8 @@ enum What {
     Compress(compress::Args),
     /// Objectives of pretraining beside one another: each for the same time, its result fine-tuned.
     Objectives(objectives::Args),
+    /// What small models of one corpus know: grammar, common sense and facts, beside published models.
+    Knowledge(knowledge::Args),
     /// Scores of sentences beside minicons': whether they agree, and how long they take.
     Likelihood(likelihood::Args),
     /// Several languages: parts of speech learned in English, in the others, by encoders pretrained with translations and
@@ -133,6 +136,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Finetune(args)) => finetune::run(args),
         Some(What::Compress(args)) => compress::run(args),
         Some(What::Objectives(args)) => objectives::run(args),
+        Some(What::Knowledge(args)) => knowledge::run(args),
         Some(What::Likelihood(args)) => likelihood::run(args),
         Some(What::Languages(args)) => languages::run(args),
         Some(What::Translate(args)) => translate::run(args),
