@@ -85,9 +85,7 @@ pub fn run(args: &Args) -> Result<()> {
                 let folder = kept.scratch(&key);
                 train(&program, &path, &sets, &folder, args.again)?;
                 eprintln!("{key}: asked …");
-                let scores = folder.join(model.folder);
-                with_tokenizer(&scores, &folder.join("model"))?;
-                let known = ask(&program, &scores, &data)?;
+                let known = ask(&program, &folder.join(model.folder), &data)?;
                 kept.write(&key, &known)?;
                 known
             }
@@ -140,17 +138,6 @@ fn train(program: &Path, config: &Path, sets: &[String], folder: &Path, again: b
         command.arg("--resume");
     }
     measure::output(&mut command).map(drop)
-}
-
-/// Gives a part of a model, such as ELECTRA's generator, the model's tokenizer.
-fn with_tokenizer(folder: &Path, model: &Path) -> Result<()> {
-    for file in ["tokenizer.json", "tokenizer_config.json"] {
-        let (from, to) = (model.join(file), folder.join(file));
-        if from.exists() && !to.exists() {
-            fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
-        }
-    }
-    Ok(())
 }
 
 /// Asks a model.
