@@ -218,7 +218,7 @@ fn failures_are_one_line() {
             2,
             "`--metric` is pll; expected none",
         ),
-        (&["likelihood", "--model", "absent"], "", 1, "absent"),
+        (&["likelihood", "--model", "./absent"], "", 1, "absent"),
         (
             &["knowledge", "pairs", "--model", &bert, "equal.jsonl"],
             "",
