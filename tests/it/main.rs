@@ -17,6 +17,7 @@ mod gguf;
 mod golden;
 mod ibert;
 mod inspection;
+mod likelihood;
 mod onnx;
 mod ops_parity;
 mod own_projections;

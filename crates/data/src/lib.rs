@@ -25,6 +25,7 @@ mod error;
 mod examples;
 #[cfg(feature = "images")]
 pub mod images;
+pub mod knowledge;
 pub mod labelled;
 mod languages;
 mod loader;

@@ -10,6 +10,7 @@ mod error;
 pub mod figures;
 pub mod inspection;
 pub mod lexicon;
+pub mod knowledge;
 pub mod probing;
 pub mod report;
 pub mod scores;

@@ -6,7 +6,7 @@ use crate::input;
 use crate::requests::Respond;
 use crate::{Result, TrainerError};
 use burn::tensor::activation::softmax;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use cloze_data::{TokenBatch, TokenSequence};
 use cloze_model::bert::MlmHead;
 use cloze_model::blocks::pack_weights;
@@ -22,13 +22,13 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct FillMask {
     folder: PathBuf,
-    tokenizer: Tokenizer,
-    model: BertForMaskedLm,
-    device: Device,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) model: BertForMaskedLm,
+    pub(crate) device: Device,
     max_len: usize,
     /// For texts that are weighed.
     cutting: Cutting,
-    mask: u32,
+    pub(crate) mask: u32,
 }
 
 linear_maps!(FillMask { model });
@@ -270,44 +270,6 @@ impl FillMask {
     /// Encodes texts without truncation, whatever the tokenizer's file says.
     pub(crate) fn set_whole_texts(&mut self) -> Result<()> {
         Ok(self.tokenizer.set_truncation(None)?)
-    }
-
-    /// The sum of `−log P` over the tokens of a text, each given all others, and the number of tokens. Each
-    /// token is masked alone in its own copy of the text; copies are batched to about `batch_tokens` tokens. A
-    /// text longer than the model's maximum is split.
-    ///
-    /// # Errors
-    /// A text that the tokenizer rejects.
-    pub(crate) fn pseudo_losses(&self, text: &str, batch_tokens: usize) -> Result<(f64, u64)> {
-        let ids: Vec<i32> = self.tokenizer.encode_ids(text, false)?.iter().map(|id| *id as i32).collect();
-        let special = self.tokenizer.special_ids();
-        let [begin, end] = [special.cls, special.sep].map(|id| id.map(|id| id as i32));
-        let around = usize::from(begin.is_some()) + usize::from(end.is_some());
-        let mut sum = 0.0;
-        for part in ids.chunks(self.max_len.saturating_sub(around).max(1)) {
-            let whole: Vec<i32> = begin.into_iter().chain(part.iter().copied()).chain(end).collect();
-            let (first, len) = (usize::from(begin.is_some()), whole.len());
-            let places: Vec<usize> = (first..first + part.len()).collect();
-            for places in places.chunks((batch_tokens / len).max(1)) {
-                let mut tokens = TokenBatch::new().with_max_len(len);
-                let types = vec![0; len];
-                for place in places {
-                    let mut masked = whole.clone();
-                    masked[*place] = self.mask as i32;
-                    tokens.push(&masked, &types);
-                }
-                let vector = |values: Vec<i32>| {
-                    Tensor::<1, Int>::from_data(TensorData::new(values, [places.len()]), &self.device)
-                };
-                let positions = places.iter().enumerate().map(|(row, place)| (row * len + place) as i32);
-                let input = input::in_language(input::padded(&tokens, &self.device), &self.model.bert);
-                let logits = self.model.forward(input, vector(positions.collect()));
-                let labels = vector(places.iter().map(|place| whole[*place]).collect());
-                let losses = cloze_ops::cross_entropy(logits, labels);
-                sum += losses.into_data().iter::<f64>().sum::<f64>();
-            }
-        }
-        Ok((sum, ids.len() as u64))
     }
 
     fn candidates(

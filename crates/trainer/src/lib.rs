@@ -29,6 +29,7 @@ pub mod inspect;
 pub mod language_model;
 pub mod layer_decay;
 pub mod lexicon;
+pub mod likelihood;
 pub mod memory;
 pub mod metrics;
 pub mod mining;

@@ -4,13 +4,14 @@ use crate::engine::messages::gather_numbers;
 use crate::engine::replicas::{Alone, Replicas, Share};
 use crate::fill_mask::FillMask;
 use crate::fit::check_vocabulary;
+use crate::likelihood::{BATCH_TOKENS, Windows};
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_data::not_utf8;
+use cloze_model::ParamInit;
 use cloze_model::blocks::{LinearMap, LinearMaps, pack_weights};
 use cloze_model::gpt::{Gpt, GptConfig};
 use cloze_model::huggingface::{Format, load_published, model_type};
-use cloze_model::{ParamInit, Sequences};
 use cloze_tokenizer::Tokenizer;
 use serde::Serialize;
 use std::io::{BufRead, ErrorKind, Read};
@@ -19,9 +20,6 @@ use std::path::Path;
 /// Maximum bytes of text tokenised at a time: a piece ends at a line's end if possible, else before a word. A
 /// longer word is read in parts.
 const PIECE: usize = 1 << 20;
-
-/// Approximate number of tokens processed at a time.
-const BATCH_TOKENS: usize = 4096;
 
 /// A model for scoring texts.
 #[derive(Debug)]
@@ -244,9 +242,9 @@ impl LeftToRightPerplexity {
                 start += self.stride;
                 // The first token of a window that begins where the last one ended is predicted by none.
                 done = (end - start).max(1);
-                if batch.n_tokens >= BATCH_TOKENS {
+                if batch.n_tokens() >= BATCH_TOKENS {
                     let batch = std::mem::take(&mut batch);
-                    turns.take(|| Ok(self.predict(batch)))?;
+                    turns.take(|| Ok(self.predict(&batch)))?;
                 }
             }
             ids.drain(..start);
@@ -254,41 +252,14 @@ impl LeftToRightPerplexity {
                 break;
             }
         }
-        turns.take(|| Ok(self.predict(batch)))?;
+        turns.take(|| Ok(self.predict(&batch)))?;
         Ok(score)
     }
 
     /// The sum of `−log P` over the windows' new tokens, and their number.
-    fn predict(&self, batch: Windows) -> (f64, u64) {
-        let Windows { sequences, next, wanted, .. } = batch;
-        if sequences.is_empty() {
-            return (0.0, 0);
-        }
-        let losses = self.model.losses_at(&sequences, &next, &wanted, &self.device);
-        (losses.into_data().iter::<f64>().sum(), next.len() as u64)
-    }
-}
-
-/// Windows that are processed together.
-#[derive(Default)]
-struct Windows {
-    sequences: Sequences,
-    /// The ids of the target tokens.
-    next: Vec<i32>,
-    /// The indices of the tokens whose successors are predicted.
-    wanted: Vec<i32>,
-    n_tokens: usize,
-}
-
-impl Windows {
-    /// Adds a window's tokens; those after the first `done` are to be predicted.
-    fn push(&mut self, ids: &[i32], done: usize) {
-        // What the last token is followed by is another window's.
-        let len = ids.len() - 1;
-        self.sequences.push(&ids[..len]);
-        self.next.extend(&ids[done..]);
-        self.wanted.extend((done - 1..len).map(|at| (self.n_tokens + at) as i32));
-        self.n_tokens += len;
+    fn predict(&self, windows: &Windows) -> (f64, u64) {
+        let losses = windows.losses(&self.model, &self.device);
+        (losses.iter().sum(), losses.len() as u64)
     }
 }
 
@@ -302,10 +273,19 @@ fn masked_score<R: BufRead>(
         score.bytes += piece.len() as u64;
         score.words += pieces.words(&piece);
         for line in piece.lines().filter(|line| !line.trim().is_empty()) {
-            turns.take(|| model.pseudo_losses(line, BATCH_TOKENS))?;
+            turns.take(|| pseudo_losses(model, line))?;
         }
     }
     Ok(score)
+}
+
+/// The sum of `−log P` over the tokens of a line, each given all others, and the number of tokens. A line longer than the
+/// model's maximum is split.
+fn pseudo_losses(model: &FillMask, line: &str) -> Result<(f64, u64)> {
+    let parts = model.blank_parts(line)?;
+    let log_probs = model.blank_log_probs(&parts, BATCH_TOKENS, &mut |_| ())?;
+    let tokens: usize = log_probs.iter().map(Vec::len).sum();
+    Ok((-log_probs.iter().flatten().sum::<f64>(), tokens as u64))
 }
 
 /// A text in pieces that end at line ends, or else at white space.
@@ -381,6 +361,7 @@ fn cut(bytes: &[u8]) -> usize {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use cloze_model::Sequences;
     use cloze_model::bert::{BertConfig, MlmHead};
     use cloze_model::huggingface::{Architecture, FloatType, SaveConfig, save_pretrained, save_published};
     use cloze_model::tasks::BertForMaskedLm;

@@ -12,7 +12,9 @@ mod images;
 mod infer;
 mod inspect;
 pub mod kept;
+mod knowledge;
 mod languages;
+mod likelihood;
 mod load;
 pub mod measure;
 mod objectives;
@@ -41,7 +43,7 @@ use crate::step;
 The tables need a Python with the peers, named by CLOZE_PYTHON:
   python3 -m venv peers
   peers/bin/pip install torch==2.9.0 transformers==4.57.6 tokenizers onnx onnxruntime openvino \\
-    accelerate scikit-learn scipy seqeval ctranslate2 faiss-cpu captum \\
+    accelerate scikit-learn scipy seqeval ctranslate2 faiss-cpu captum minicons==0.3.39 \\
     sentence-transformers==5.1.2
   CLOZE_PYTHON=$PWD/peers/bin/python cargo xtask bench train
 Without one, our side alone is measured.")]
@@ -78,6 +80,10 @@ enum What {
     Compress(compress::Args),
     /// Objectives of pretraining beside one another: each for the same time, its result fine-tuned.
     Objectives(objectives::Args),
+    /// What small models of one corpus know: grammar, common sense and facts, beside published models.
+    Knowledge(knowledge::Args),
+    /// Scores of sentences beside minicons': whether they agree, and how long they take.
+    Likelihood(likelihood::Args),
     /// Several languages: parts of speech learned in English, in the others, by encoders pretrained with translations and
     /// without.
     Languages(languages::Args),
@@ -133,6 +139,8 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Finetune(args)) => finetune::run(args),
         Some(What::Compress(args)) => compress::run(args),
         Some(What::Objectives(args)) => objectives::run(args),
+        Some(What::Knowledge(args)) => knowledge::run(args),
+        Some(What::Likelihood(args)) => likelihood::run(args),
         Some(What::Languages(args)) => languages::run(args),
         Some(What::Translate(args)) => translate::run(args),
         Some(What::Vocabulary(args)) => vocabulary::run(args),

@@ -121,6 +121,8 @@ const THEMES: [Theme; 6] = [
             ),
             job("generate text", "generate", "language-models"),
             job("measure how well a model predicts texts", "perplexity", "language-models"),
+            job("score sentences", "likelihood", "likelihood"),
+            job("measure what a model knows", "knowledge pairs", "knowledge"),
             job(
                 "pretrain an encoder–decoder",
                 "cloze train configs/t5-mini-corpus.toml --set 'corpus.files=[\"my/text/*.txt\"]'",

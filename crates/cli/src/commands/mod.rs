@@ -14,6 +14,8 @@ mod generate;
 mod inspect;
 mod jobs;
 mod lexicon;
+mod knowledge;
+mod likelihood;
 mod map;
 mod mine_negatives;
 mod perplexity;
@@ -111,6 +113,9 @@ pub enum Command {
     MineNegatives(mine_negatives::Args),
     Probe(probe::Args),
     Perplexity(perplexity::Args),
+    Likelihood(likelihood::Args),
+    #[command(subcommand)]
+    Knowledge(knowledge::Command),
     Rerank(rerank::Args),
     Runs(runs::Args),
     #[command(subcommand)]
@@ -177,6 +182,8 @@ pub fn run(command: Command) -> Result<()> {
         Command::MineNegatives(args) => mine_negatives::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
+        Command::Likelihood(args) => likelihood::run(&args),
+        Command::Knowledge(command) => knowledge::run(&command),
         Command::Rerank(args) => rerank::run(&args),
         Command::Runs(args) => runs::run(&args),
         Command::Score(command) => score::run(&command),

@@ -24,6 +24,8 @@ mod inspect;
 #[cfg(all(feature = "program", feature = "flex"))]
 mod lexicon;
 mod library;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod likelihood;
 #[cfg(feature = "program")]
 mod limits;
 #[cfg(feature = "program")]

@@ -72,8 +72,10 @@ pages! {
     use_gpu: "docs/src/use/gpu.md",
     use_images: "docs/src/use/images.md",
     use_inspect: "docs/src/use/inspect.md",
+    use_knowledge: "docs/src/use/knowledge.md",
     use_language_models: "docs/src/use/language-models.md",
     use_lexicon: "docs/src/use/lexicon.md",
+    use_likelihood: "docs/src/use/likelihood.md",
     use_map: "docs/src/use/map.md",
     use_pretrain: "docs/src/use/pretrain.md",
     use_probe: "docs/src/use/probe.md",
@@ -337,12 +339,16 @@ impl Reader {
         let lines = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
         let documents = english.chunks(9).map(lines).collect::<Vec<_>>().join("\n");
         let asked = r#"{"question": "Where is it?", "context": "It is in the sea."}"#;
+        let pair =
+            r#"{"sentence_good": "The boats sail.", "sentence_bad": "The boats sails.", "UID": "a_1"}"#;
         let sense = r#"{"tokens": ["a", "bank"], "senses": [{"index": 1, "lemma": "bank", "pos": "n", "sense": "s"}]}"#;
         for (name, text) in [
             ("texts.txt", lines(&english)),
             ("english.txt", lines(&english[..9])),
             ("words.txt", "old\nnew\nsea\n".to_owned()),
             ("simlex.csv", "word1,word2,similarity\nold,new,1.6\nold,sea,0.4\nnew,sea,0.5\n".to_owned()),
+            ("sentences.txt", lines(&english[..3])),
+            ("blimp/data/a_1.jsonl", format!("{pair}\n")),
             ("test.de", lines(&german)),
             ("translations.de", lines(&german)),
             ("my/text/phrases.txt", documents.clone()),

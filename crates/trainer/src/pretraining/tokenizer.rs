@@ -204,10 +204,8 @@ fn make_tokenizer(
             let mut trainer = WordPieceTrainer { vocab_size, lowercase, min_frequency, ..Default::default() };
             pad_at(&mut trainer.special_tokens, "[PAD]", padding);
             trainer.special_tokens.extend(sentinels);
-            {
-                let words = merged(replicas, trainer.count(own(texts), &mut report)?)?;
-                trainer.train_counted(&words, &mut report)?
-            }
+            let words = merged(replicas, trainer.count(own(texts), &mut report)?)?;
+            trainer.train_counted(&words, &mut report)?
         }
         TokenizerSection::TrainByteBpe { vocab_size, min_frequency } => {
             let mut trainer = BpeTrainer { vocab_size, min_frequency, ..Default::default() };
@@ -216,10 +214,8 @@ fn make_tokenizer(
             }
             pad_at(&mut trainer.special_tokens, "<pad>", padding);
             trainer.special_tokens.extend(sentinels);
-            {
-                let words = merged(replicas, trainer.count(own(texts), &mut report)?)?;
-                trainer.train_counted(&words, &mut report)?
-            }
+            let words = merged(replicas, trainer.count(own(texts), &mut report)?)?;
+            trainer.train_counted(&words, &mut report)?
         }
         TokenizerSection::TrainCharacters {} => {
             let mut alphabet = BTreeSet::new();

@@ -12,6 +12,7 @@ mod folders;
 mod hub;
 mod images;
 mod kills;
+mod knowledge;
 mod labelled;
 mod lexicon;
 mod model_files;
@@ -49,7 +50,7 @@ pub struct Kind {
 }
 
 /// All of them, in the order of their first cases.
-pub const KINDS: [Kind; 42] = [
+pub const KINDS: [Kind; 44] = [
     Kind { name: "tokenizer-json", attack: tokenizers::json },
     Kind { name: "tokenizer-files", attack: tokenizers::files },
     Kind { name: "sentencepiece", attack: sentencepiece::attack },
@@ -74,6 +75,8 @@ pub const KINDS: [Kind; 42] = [
     Kind { name: "numbers", attack: numbers::attack },
     Kind { name: "parallel", attack: parallel::attack },
     Kind { name: "perplexity", attack: perplexity::attack },
+    Kind { name: "likelihood", attack: knowledge::likelihood },
+    Kind { name: "knowledge", attack: knowledge::knowledge },
     Kind { name: "score", attack: score::attack },
     Kind { name: "translate", attack: writing::translate },
     Kind { name: "generate", attack: writing::generate },

@@ -1,0 +1,165 @@
+//! `cloze knowledge values`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use cloze_data::knowledge::{ValueProbe, ValueProbes};
+use cloze_data::labelled::{Column, RecordColumn, records};
+use cloze_evaluation::knowledge::{LogOdds, SurveyScore, ValueTally};
+use cloze_trainer::likelihood::Slot;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::common::{Common, refusal, told};
+use crate::progress::Progress;
+use crate::rows::{BadRowArgs, say_skipped};
+
+/// A word and its opposite, and their pieces.
+type Words = ([String; 2], Vec<Vec<u32>>);
+
+/// Slots that are scored together.
+const SLOTS: usize = 256;
+
+/// Measure values: which of two opposite words a model prefers in sentences of a survey's questions.
+///
+/// Example: cloze knowledge values --model google-bert/bert-base-multilingual-cased --on-bad-row skip probes.zip
+///
+/// Files are tables as those of Arora et al. 2023, with columns between tabs: the question's number, a sentence with [MASK], a
+/// word for it, and the opposite word. The file's name is the language, its folder's name the survey. Prints log P(word) −
+/// log P(opposite) by language, and by dimension for the surveys hofstede and wvs.
+///
+/// --survey is a table of scores that people gave, with the columns language, question or dimension, and score; it adds
+/// Spearman's correlation with the model's, over questions, dimensions and languages.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+More examples:
+  cloze knowledge values --model FacebookAI/xlm-roberta-base --survey hofstede.csv --on-bad-row skip --json probes/hofstede
+  cloze knowledge values --model runs/tiny/model --on-bad-row skip --out runs/values probes/wvs/de.csv")]
+pub struct Args {
+    /// A table of the survey's scores: CSV, TSV, JSON lines, Parquet or XML.
+    #[arg(long, value_name = "FILE")]
+    survey: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Serialize)]
+struct Item<'a> {
+    #[serde(flatten)]
+    answer: &'a LogOdds,
+    sentence: String,
+    word: &'a str,
+    opposite: &'a str,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let common = &args.common;
+    let files = common.suite(&["csv", "tsv"])?;
+    let survey =
+        args.survey.as_deref().map(|path| scores(path, &common.bad)).transpose()?.unwrap_or_default();
+    let model = common.load()?;
+    let mut items = common.items()?;
+    let mut read = ValueProbes::new(files, &common.bad.source());
+    let mut probes: Vec<ValueProbe> = Vec::new();
+    // Questions with the same words share their copies.
+    let mut groups: BTreeMap<Words, Vec<usize>> = BTreeMap::new();
+    while let Some(probe) = read.next().transpose().map_err(told)? {
+        let slot = slot(&probe);
+        let words = [probe.word.clone(), probe.opposite.clone()];
+        match words.iter().map(|word| model.pieces_in(&slot, word)).collect::<Result<Vec<_>, _>>() {
+            Ok(pieces) => {
+                groups.entry((words, pieces)).or_default().push(probes.len());
+                probes.push(probe);
+            }
+            Err(error) => {
+                read.refuse(&probe.path, probe.line, "word without a piece", refusal(error)?)
+                    .map_err(told)?;
+            }
+        }
+    }
+    let mut odds = vec![0.0; probes.len()];
+    let mut progress = Progress::new("questions", false);
+    let mut n = 0;
+    for ((words, pieces), group) in &groups {
+        for group in group.chunks(SLOTS) {
+            let slots: Vec<Slot> = group.iter().map(|at| slot(&probes[*at])).collect();
+            let scores = common.scoring.compute.run(|| model.word_scores(&slots, words, pieces));
+            let place = || {
+                let first = &probes[group[0]];
+                format!("{}:{}", first.path.display(), first.line)
+            };
+            for (at, scores) in group.iter().zip(scores.with_context(place)?) {
+                odds[*at] = scores[0] - scores[1];
+            }
+            n += group.len();
+            progress.show(n, Some(n as f64 / probes.len() as f64));
+        }
+    }
+    progress.finish();
+    let mut tally = ValueTally::default();
+    for (probe, log_odds) in probes.iter().zip(odds) {
+        let ValueProbe { survey, language, question, word, opposite, .. } = probe;
+        let answer = LogOdds {
+            survey: survey.clone(),
+            language: language.clone(),
+            question: question.clone(),
+            log_odds,
+        };
+        items.write(&Item { answer: &answer, sentence: slot(probe).filled("[MASK]"), word, opposite })?;
+        tally.add(answer);
+    }
+    let mut figures = json!({ "dimensions": tally.dimensions(), "questions": tally.answers() });
+    if args.survey.is_some() {
+        figures["agreement"] = json!(tally.agreement(&survey));
+    }
+    common.show("values", probes.len(), read.skipped(), &tally.tables(&survey), &figures, items)
+}
+
+fn slot(probe: &ValueProbe) -> Slot {
+    Slot { before: probe.before.clone(), after: probe.after.clone() }
+}
+
+/// The scores of a survey's table.
+fn scores(path: &Path, bad: &BadRowArgs) -> Result<Vec<SurveyScore>> {
+    let name = path.display().to_string();
+    let mut source = bad.source();
+    source.files = vec![name.clone()];
+    let column = |field: &str, required| RecordColumn {
+        field: field.into(),
+        column: Column::Name(field.into()),
+        required,
+    };
+    let columns = vec![
+        column("language", true),
+        column("score", true),
+        column("question", false),
+        column("dimension", false),
+    ];
+    let mut rows = records(&source, Path::new(""), columns).map_err(told)?;
+    let mut found = Vec::new();
+    while let Some(record) = rows.next().transpose().map_err(told)? {
+        let text = |value: &Value| match value {
+            Value::String(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        let [language, score, question, dimension] =
+            [0, 1, 2, 3].map(|at| record.cells.get(at).and_then(text));
+        let score = score.and_then(|score| score.parse::<f64>().ok()).filter(|score| score.is_finite());
+        match (language, question.or(dimension), score) {
+            (Some(language), Some(name), Some(score)) => found.push(SurveyScore { language, name, score }),
+            _ => {
+                let problem = "no score; expected a language, a question or a dimension, and a number in the column score";
+                rows.refuse(record.line, "no score", problem.into()).map_err(told)?;
+            }
+        }
+    }
+    say_skipped(&name, rows.skipped());
+    match found.len() {
+        0 => bail!(
+            "{name}: there is no score; expected the columns language, question or dimension, and score"
+        ),
+        _ => Ok(found),
+    }
+}
