@@ -14,6 +14,7 @@ pub mod report;
 pub mod scores;
 pub mod seeds;
 pub mod senses;
+pub mod similarity;
 pub mod squad;
 pub mod table;
 pub mod tags;

@@ -20,6 +20,7 @@ pub mod fill_mask;
 pub mod finetune;
 mod fit;
 pub mod generate;
+pub mod glue;
 pub mod gradual_unfreezing;
 pub mod images;
 mod initial_model;

@@ -94,6 +94,7 @@ const THEMES: [Theme; 6] = [
                 "fine-tune",
             ),
             job("measure a fine-tuned model", "eval", "fine-tune"),
+            job("train and measure a model on GLUE", "glue", "glue"),
             job("disambiguate word senses", "senses train", "senses"),
             job("see what layers know", "cloze probe probe.toml", "probe"),
         ],

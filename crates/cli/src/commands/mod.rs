@@ -11,6 +11,7 @@ mod eval_embeddings;
 mod export;
 mod fill_mask;
 mod generate;
+mod glue;
 mod inspect;
 mod jobs;
 mod map;
@@ -102,6 +103,7 @@ pub enum Command {
     Caption(caption::Args),
     Translate(translate::Args),
     Generate(generate::Args),
+    Glue(glue::Args),
     Embed(embed::Args),
     Inspect(inspect::Args),
     Map(map::Args),
@@ -167,6 +169,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Caption(args) => caption::run(&args),
         Command::Translate(args) => translate::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Glue(args) => glue::run(&args),
         Command::Embed(args) => embed::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Map(args) => map::run(&args),

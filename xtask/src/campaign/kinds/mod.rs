@@ -9,6 +9,7 @@ mod dialects;
 mod disks;
 mod embeddings;
 mod folders;
+mod glue;
 mod hub;
 mod images;
 mod kills;
@@ -48,7 +49,7 @@ pub struct Kind {
 }
 
 /// All of them, in the order of their first cases.
-pub const KINDS: [Kind; 39] = [
+pub const KINDS: [Kind; 40] = [
     Kind { name: "tokenizer-json", attack: tokenizers::json },
     Kind { name: "tokenizer-files", attack: tokenizers::files },
     Kind { name: "sentencepiece", attack: sentencepiece::attack },
@@ -80,6 +81,7 @@ pub const KINDS: [Kind; 39] = [
     Kind { name: "embeddings", attack: embeddings::attack },
     Kind { name: "retrieval", attack: embeddings::retrieval },
     Kind { name: "senses", attack: senses::attack },
+    Kind { name: "glue", attack: glue::attack },
     Kind { name: "probe", attack: probe::attack },
     Kind { name: "archives", attack: archives::attack },
     Kind { name: "reports", attack: reports::attack },
