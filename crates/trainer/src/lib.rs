@@ -45,6 +45,7 @@ pub mod running_text;
 pub mod runs;
 pub mod senses;
 pub mod token_vectors;
+pub mod transfer;
 pub mod translate;
 pub mod translation;
 

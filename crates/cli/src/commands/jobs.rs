@@ -97,6 +97,7 @@ const THEMES: [Theme; 6] = [
             job("train and measure a model on GLUE", "glue", "glue"),
             job("disambiguate word senses", "senses train", "senses"),
             job("see what layers know", "cloze probe probe.toml", "probe"),
+            job("see which tasks are alike", "transfer", "transfer"),
         ],
     },
     Theme {

@@ -32,6 +32,7 @@ mod senses;
 mod serve;
 mod tokenizer;
 mod train;
+mod transfer;
 mod translate;
 
 use std::ffi::OsString;
@@ -112,6 +113,7 @@ pub enum Command {
     Perplexity(perplexity::Args),
     Rerank(rerank::Args),
     Runs(runs::Args),
+    Transfer(transfer::Args),
     #[command(subcommand)]
     Score(score::Command),
     #[command(subcommand)]
@@ -178,6 +180,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Rerank(args) => rerank::run(&args),
         Command::Runs(args) => runs::run(&args),
+        Command::Transfer(args) => transfer::run(&args),
         Command::Score(command) => score::run(&command),
         Command::Search(command) => search::run(&command),
         Command::Senses(command) => senses::run(&command),

@@ -77,4 +77,6 @@ mod server;
 #[cfg(feature = "program")]
 mod tables;
 #[cfg(all(feature = "program", feature = "flex"))]
+mod transfer;
+#[cfg(all(feature = "program", feature = "flex"))]
 mod workplace;

@@ -90,6 +90,7 @@ pages! {
     use_tokenizers: "docs/src/use/tokenizers.md",
     use_train_embeddings: "docs/src/use/train-embeddings.md",
     use_train_translator: "docs/src/use/train-translator.md",
+    use_transfer: "docs/src/use/transfer.md",
     use_translate: "docs/src/use/translate.md",
 }
 

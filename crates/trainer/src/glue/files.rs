@@ -105,10 +105,12 @@ struct Finder<'a> {
 impl Finder<'_> {
     fn find(mut self, has_tests: bool) -> TaskFiles {
         let facts = self.task.facts();
-        let names = facts.folders;
-        let name = names.iter().find(|name| self.root.join(name).is_dir()).unwrap_or(&names[0]);
         let mut files =
             TaskFiles { task: self.task, train: None, dev: Vec::new(), tests: Vec::new(), original: None };
+        let Some(name) = facts.folders.iter().find(|name| self.root.join(name).is_dir()) else {
+            self.problems.push(format!("no folder {}", facts.folders.join(" or ")));
+            return files;
+        };
         if let Some(labelled) = &facts.labelled {
             files.original = self.original(name);
             match &files.original {

@@ -31,6 +31,7 @@ mod senses;
 mod sentencepiece;
 mod texts;
 mod tokenizers;
+mod transfer;
 mod weights;
 mod writing;
 
@@ -49,7 +50,7 @@ pub struct Kind {
 }
 
 /// All of them, in the order of their first cases.
-pub const KINDS: [Kind; 40] = [
+pub const KINDS: [Kind; 41] = [
     Kind { name: "tokenizer-json", attack: tokenizers::json },
     Kind { name: "tokenizer-files", attack: tokenizers::files },
     Kind { name: "sentencepiece", attack: sentencepiece::attack },
@@ -83,6 +84,7 @@ pub const KINDS: [Kind; 40] = [
     Kind { name: "senses", attack: senses::attack },
     Kind { name: "glue", attack: glue::attack },
     Kind { name: "probe", attack: probe::attack },
+    Kind { name: "transfer", attack: transfer::attack },
     Kind { name: "archives", attack: archives::attack },
     Kind { name: "reports", attack: reports::attack },
     Kind { name: "seeds", attack: seeds::attack },
