@@ -34,7 +34,8 @@ fn deviations(values: &[f64]) -> Vec<f64> {
     values.iter().map(deviation).collect()
 }
 
-fn ranks(values: &[f64]) -> Vec<f64> {
+/// The rank of each value, from 1 for the smallest, with mean ranks for ties, as `scipy.stats.rankdata`.
+pub(crate) fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
     let mut ranks = vec![0.0; values.len()];

@@ -53,6 +53,13 @@ pub enum EvaluationError {
         vector: usize,
     },
 
+    /// A vector whose numbers are all equal.
+    #[error("the numbers of vector {vector} (counted from 0) are all equal, so it has no correlation; leave its text out")]
+    ConstantVector {
+        /// Its place, from 0.
+        vector: usize,
+    },
+
     /// Too few vectors.
     #[error("there are too few texts or vectors: {found}; expected {expected} or more")]
     FewVectors {

@@ -17,6 +17,7 @@ pub mod scores;
 pub mod seeds;
 pub mod segmentation;
 pub mod senses;
+pub mod similarity;
 pub mod squad;
 pub mod table;
 pub mod tags;

@@ -102,8 +102,8 @@ impl fmt::Display for Seeds {
     }
 }
 
-/// Mean and sample standard deviation.
-fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+/// Mean and sample standard deviation (with n - 1), which is NaN for fewer than two values.
+pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     if values.len() < 2 {

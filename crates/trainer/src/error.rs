@@ -259,6 +259,19 @@ pub enum TrainerError {
         step: u64,
     },
 
+    /// A folder of GLUE with missing or unusable files.
+    #[error(
+        "{}: {} · lay the files out as GLUE distributes them, or choose the tasks that are there with --tasks",
+        folder.display(),
+        problems.join(" · ")
+    )]
+    GlueFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// Every missing file or column, with its place below the folder.
+        problems: Vec<String>,
+    },
+
     /// No examples to train on or to evaluate with.
     #[error("the {split} data has no examples")]
     NoExamples {

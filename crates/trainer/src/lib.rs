@@ -21,6 +21,7 @@ pub mod fill_mask;
 pub mod finetune;
 mod fit;
 pub mod generate;
+pub mod glue;
 pub mod gradual_unfreezing;
 pub mod images;
 mod initial_model;
@@ -47,6 +48,7 @@ pub mod running_text;
 pub mod runs;
 pub mod senses;
 pub mod token_vectors;
+pub mod transfer;
 pub mod translate;
 pub mod translation;
 

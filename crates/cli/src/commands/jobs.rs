@@ -94,10 +94,12 @@ const THEMES: [Theme; 6] = [
                 "fine-tune",
             ),
             job("measure a fine-tuned model", "eval", "fine-tune"),
+            job("train and measure a model on GLUE", "glue", "glue"),
             job("disambiguate word senses", "senses train", "senses"),
             job("see what layers know", "cloze probe probe.toml", "probe"),
             job("make vectors of words", "lexicon build", "lexicon"),
             job("evaluate word vectors", "lexicon eval similarity", "lexicon"),
+            job("see which tasks are alike", "transfer", "transfer"),
         ],
     },
     Theme {

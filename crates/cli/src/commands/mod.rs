@@ -11,6 +11,7 @@ mod eval_embeddings;
 mod export;
 mod fill_mask;
 mod generate;
+mod glue;
 mod inspect;
 mod jobs;
 mod knowledge;
@@ -34,6 +35,7 @@ mod senses;
 mod serve;
 mod tokenizer;
 mod train;
+mod transfer;
 mod translate;
 
 use std::ffi::OsString;
@@ -105,6 +107,7 @@ pub enum Command {
     Caption(caption::Args),
     Translate(translate::Args),
     Generate(generate::Args),
+    Glue(glue::Args),
     Embed(embed::Args),
     Inspect(inspect::Args),
     #[command(subcommand)]
@@ -118,6 +121,7 @@ pub enum Command {
     Knowledge(knowledge::Command),
     Rerank(rerank::Args),
     Runs(runs::Args),
+    Transfer(transfer::Args),
     #[command(subcommand)]
     Score(score::Command),
     #[command(subcommand)]
@@ -175,6 +179,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Caption(args) => caption::run(&args),
         Command::Translate(args) => translate::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Glue(args) => glue::run(&args),
         Command::Embed(args) => embed::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Lexicon(command) => lexicon::run(&command),
@@ -186,6 +191,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Knowledge(command) => knowledge::run(&command),
         Command::Rerank(args) => rerank::run(&args),
         Command::Runs(args) => runs::run(&args),
+        Command::Transfer(args) => transfer::run(&args),
         Command::Score(command) => score::run(&command),
         Command::Search(command) => search::run(&command),
         Command::Senses(command) => senses::run(&command),

@@ -13,6 +13,8 @@ mod eval_embeddings;
 mod from_data;
 #[cfg(all(feature = "program", feature = "flex"))]
 mod gguf;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod glue;
 #[cfg(all(feature = "program", feature = "hub"))]
 mod hub;
 #[cfg(all(feature = "program", feature = "flex"))]
@@ -80,5 +82,7 @@ mod server;
 mod tables;
 #[cfg(feature = "program")]
 mod tokenizer_evaluate;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod transfer;
 #[cfg(all(feature = "program", feature = "flex"))]
 mod workplace;

@@ -69,6 +69,7 @@ pages! {
     use_evaluate_embeddings: "docs/src/use/evaluate-embeddings.md",
     use_export: "docs/src/use/export.md",
     use_fine_tune: "docs/src/use/fine-tune.md",
+    use_glue: "docs/src/use/glue.md",
     use_gpu: "docs/src/use/gpu.md",
     use_images: "docs/src/use/images.md",
     use_inspect: "docs/src/use/inspect.md",
@@ -92,6 +93,7 @@ pages! {
     use_tokenizers: "docs/src/use/tokenizers.md",
     use_train_embeddings: "docs/src/use/train-embeddings.md",
     use_train_translator: "docs/src/use/train-translator.md",
+    use_transfer: "docs/src/use/transfer.md",
     use_translate: "docs/src/use/translate.md",
 }
 
@@ -101,6 +103,7 @@ const NOT_RUN: &[(&str, usize)] = &[
     ("docs/src/build/parts.md", 1),
     ("docs/src/use/captions.md", 1),
     ("docs/src/use/export.md", 3),
+    ("docs/src/use/glue.md", 1),
     ("docs/src/use/gpu.md", 1),
     ("docs/src/use/ranks.md", 4),
 ];
@@ -342,6 +345,7 @@ impl Reader {
         let pair =
             r#"{"sentence_good": "The boats sail.", "sentence_bad": "The boats sails.", "UID": "a_1"}"#;
         let sense = r#"{"tokens": ["a", "bank"], "senses": [{"index": 1, "lemma": "bank", "pos": "n", "sense": "s"}]}"#;
+        let entailed = "index\tsentence1\tsentence2\tlabel\n";
         for (name, text) in [
             ("texts.txt", lines(&english)),
             ("english.txt", lines(&english[..9])),
@@ -357,6 +361,12 @@ impl Reader {
             ("new.csv", "id,review\n1,Wonderful.\n".to_owned()),
             ("asked.jsonl", format!("{asked}\n")),
             ("semcor.jsonl", format!("{sense}\n")),
+            ("GLUE/CoLA/train.tsv", "gj04\t1\t\tOne more film.\ngj04\t0\t*\tFilm more one.\n".repeat(4)),
+            ("GLUE/CoLA/dev.tsv", "gj04\t1\t\tGood.\ngj04\t0\t*\tBad the.\n".to_owned()),
+            ("GLUE/CoLA/test.tsv", "index\tsentence\n0\tIt is.\n".to_owned()),
+            ("GLUE/RTE/train.tsv", format!("{entailed}0\tA b.\tA.\tentailment\n1\tA.\tB.\tnot_entailment\n")),
+            ("GLUE/RTE/dev.tsv", format!("{entailed}0\tA b.\tA.\tentailment\n1\tA.\tB.\tnot_entailment\n")),
+            ("GLUE/RTE/test.tsv", "index\tsentence1\tsentence2\n0\tA b.\tB.\n".to_owned()),
             ("probe.toml", fs::read_to_string(root.join("configs/probe-ud-ewt.toml")).unwrap()),
         ] {
             fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();

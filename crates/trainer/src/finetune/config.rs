@@ -161,6 +161,9 @@ pub struct DataSection {
     /// Number of training examples per class, drawn by the seed from those not held out. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shots: Option<usize>,
+    /// Number of training examples of any class, drawn by the seed from those not held out. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub examples: Option<usize>,
 }
 
 /// A value that no file can have; replaced by the task's default.

@@ -79,7 +79,12 @@ impl Reading<'_> {
         let (examples, skipped) = train;
         self.note("train", &skipped);
         let (examples, held, dev_rows) = self.hold_out(examples)?;
-        let train = encode(select(examples)?)?;
+        let examples = select(examples)?;
+        let examples = match self.config.data.examples {
+            Some(n) => shots::draw_any(examples, n, self.config.common.run.seed)?,
+            None => examples,
+        };
+        let train = encode(examples)?;
         let held = held.map(&mut encode).transpose()?;
         let section = &self.config.data;
         let [dev, test] = [("dev", &section.dev), ("test", &section.test)].map(|(split, files)| {

@@ -1,4 +1,4 @@
-//! A few examples of each class.
+//! A few examples, of each class or of any.
 
 use super::task::bad_setting;
 use crate::Result;
@@ -36,9 +36,42 @@ pub(super) fn draw(
     Ok(examples.map(|(_, example)| example).collect())
 }
 
+/// `n` examples of any class, in order. The draw depends only on the seed and the examples' positions; more examples are
+/// the same ones and others.
+///
+/// # Errors
+/// A [setting](crate::TrainerError::Setting) error for fewer examples.
+pub(super) fn draw_any<E>(examples: Vec<E>, n: usize, seed: u64) -> Result<Vec<E>> {
+    if examples.len() < n {
+        let expected = format!("at most {}, the training examples", examples.len());
+        return Err(bad_setting("data.examples", n, expected));
+    }
+    let mut places: Vec<(u64, usize)> =
+        (0..examples.len()).map(|place| (derive_seed(seed, &[SHOTS_STREAM, place as u64]), place)).collect();
+    places.sort_unstable();
+    let drawn: BTreeSet<usize> = places[..n].iter().map(|(_, place)| *place).collect();
+    let examples = examples.into_iter().enumerate().filter(|(place, _)| drawn.contains(place));
+    Ok(examples.map(|(_, example)| example).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_examples_are_drawn_by_seed() {
+        let drawn = |n, seed| draw_any((0..1_000).collect(), n, seed).unwrap();
+        let first: Vec<i32> = drawn(100, 1);
+        assert_eq!((first.len(), first.is_sorted()), (100, true));
+        assert_eq!(first, drawn(100, 1));
+        assert_ne!(first, drawn(100, 2));
+        assert!(first.iter().all(|example| drawn(120, 1).contains(example)));
+        assert_eq!(drawn(1_000, 1).len(), 1_000);
+        assert_eq!(
+            draw_any(vec![0; 3], 4, 1).unwrap_err().to_string(),
+            "`data.examples` is 4; expected at most 3, the training examples"
+        );
+    }
 
     fn examples(n: usize) -> Vec<TextExample> {
         let example =

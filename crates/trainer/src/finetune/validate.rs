@@ -155,6 +155,7 @@ fn data(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
         at_least(1, "data.shots", shots)?;
         ensure(kind.has_classes(), "data.shots", shots, "a task with a class for each example")?;
     }
+    at_least(1, "data.examples", data.examples.unwrap_or(1))?;
     if let Some(share) = data.dev_fraction {
         let key = "data.dev_fraction";
         ensure(share > 0.0 && share < 1.0, key, format!("{share:e}"), "a number above 0 and below 1")?;

@@ -24,3 +24,4 @@ pub use config::{
     GeometrySection, ProbeConfig, ProbeData, ProbeModel, ProbeSection, ProbeTask, StructureSection,
 };
 pub use run::{ProbeResult, probe};
+pub(crate) use states::{LayerEncoder, Reading};

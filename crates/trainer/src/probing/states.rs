@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use std::path::Path;
 
 /// An encoder whose layer states are read.
-pub(super) struct LayerEncoder {
+pub(crate) struct LayerEncoder {
     tokenizer: Tokenizer,
     model: Bert,
     device: Device,
@@ -31,20 +31,27 @@ pub(super) struct LayerEncoder {
 }
 
 /// A sequence and the positions whose states are read.
-pub(super) struct Reading {
+pub(crate) struct Reading {
     sequence: TokenSequence,
     places: Vec<usize>,
 }
 
+impl Reading {
+    /// The same sequence, of which only the first token's state is read.
+    pub fn of_first(self) -> Self {
+        Self { places: vec![0], ..self }
+    }
+}
+
 /// Vectors of each layer.
-pub(super) struct LayerVectors {
+pub(crate) struct LayerVectors {
     /// For each layer read, `[n · width]`.
     pub of_layers: Vec<Vec<f32>>,
     pub width: usize,
 }
 
 /// The states of sentences' words.
-pub(super) struct WordStates {
+pub(crate) struct WordStates {
     pub vectors: LayerVectors,
     /// The index of each sentence's first word, plus the total number of words.
     pub starts: Vec<usize>,

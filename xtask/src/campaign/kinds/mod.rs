@@ -9,6 +9,7 @@ mod dialects;
 mod disks;
 mod embeddings;
 mod folders;
+mod glue;
 mod hub;
 mod images;
 mod kills;
@@ -32,6 +33,7 @@ mod senses;
 mod sentencepiece;
 mod texts;
 mod tokenizers;
+mod transfer;
 mod weights;
 mod writing;
 
@@ -50,7 +52,7 @@ pub struct Kind {
 }
 
 /// All of them, in the order of their first cases.
-pub const KINDS: [Kind; 44] = [
+pub const KINDS: [Kind; 46] = [
     Kind { name: "tokenizer-json", attack: tokenizers::json },
     Kind { name: "tokenizer-files", attack: tokenizers::files },
     Kind { name: "sentencepiece", attack: sentencepiece::attack },
@@ -87,7 +89,9 @@ pub const KINDS: [Kind; 44] = [
     Kind { name: "lexicon", attack: lexicon::attack },
     Kind { name: "lexicon-build", attack: lexicon::build },
     Kind { name: "tokenizers-compared", attack: lexicon::tokenizers },
+    Kind { name: "glue", attack: glue::attack },
     Kind { name: "probe", attack: probe::attack },
+    Kind { name: "transfer", attack: transfer::attack },
     Kind { name: "archives", attack: archives::attack },
     Kind { name: "reports", attack: reports::attack },
     Kind { name: "seeds", attack: seeds::attack },
