@@ -95,6 +95,20 @@ impl ImportanceReport<'_> {
         table::numbers(header, rows)
     }
 
+    /// How many parts were removed, in a sentence.
+    fn summary(&self) -> Option<String> {
+        let sum = |count: &dyn Fn(&LayerImportance) -> usize| self.layers.iter().map(count).sum::<usize>();
+        let parts = [
+            ("heads", sum(&|of| of.removed_heads.len()), sum(&|of| of.heads.len())),
+            ("neurons", sum(&|of| of.removed_neurons.len()), sum(&|of| of.neurons.len())),
+        ];
+        let said = parts.into_iter().filter(|(.., all)| *all > 0).map(|(name, removed, all)| {
+            format!("{} of {} {name}", table::grouped(removed as u64), table::grouped(all as u64))
+        });
+        let said: Vec<String> = said.collect();
+        (!said.is_empty()).then(|| format!("Removed: {}.", said.join(" and ")))
+    }
+
     /// The most heads of a layer.
     fn width(&self) -> usize {
         self.layers.iter().map(|of| of.heads.len()).max().unwrap_or(0)
@@ -125,7 +139,9 @@ impl ImportanceReport<'_> {
                 }
             }
         };
-        Page { kind: "pruning", title: self.title, facts: self.facts, ..Page::default() }.with(content)
+        let summary = self.summary();
+        Page { kind: "pruning", title: self.title, summary, facts: self.facts, ..Page::default() }
+            .with(content)
     }
 
     /// Layers are rows and heads columns; the colour is the stronger the more important a head is.
