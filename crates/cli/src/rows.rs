@@ -416,7 +416,7 @@ enum Source {
     Records(Records),
     /// Rows that are files themselves, and what else is in their folder.
     Files(vec::IntoIter<PathBuf>, SkipReport),
-    Passages(PassageSource),
+    Passages(Box<PassageSource>),
 }
 
 /// Passages of files.
@@ -555,7 +555,8 @@ impl RowFiles {
         };
         let fields = columns.columns.iter().map(|column| column.field.clone()).collect();
         let files = files.into_iter();
-        Ok(Some(Source::Passages(PassageSource { files, config, open: None, skipped, fields })))
+        let passages = PassageSource { files, config, open: None, skipped, fields };
+        Ok(Some(Source::Passages(Box::new(passages))))
     }
 
     fn source(&self, file: &str, columns: &RowColumns) -> Result<Source> {

@@ -345,6 +345,7 @@ impl Reader {
             ("my/text/phrases.txt", documents.clone()),
             ("corpus/phrases.txt", documents),
             ("pairs.csv", sample("questions.csv").replacen("question,passage", "query,text", 1)),
+            ("notes/sea.md", "# The sea\n\nThe boats are in the harbour.\n".to_owned()),
             ("new.csv", "id,review\n1,Wonderful.\n".to_owned()),
             ("asked.jsonl", format!("{asked}\n")),
             ("semcor.jsonl", format!("{sense}\n")),

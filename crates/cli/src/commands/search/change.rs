@@ -262,7 +262,9 @@ fn put_in(
             let n = commit_every.min(new.len());
             let width = embedding.width();
             writer.add(&new[..n], &vectors[..n * width], on_id).map_err(|error| at(error, &places))?;
-            new.drain(..n).filter_map(|row: NewRow| row.id).for_each(|id| drop(stale.remove(&id)));
+            for id in new.drain(..n).filter_map(|row: NewRow| row.id) {
+                stale.remove(&id);
+            }
             places.drain(..n);
             vectors.drain(..n * width);
             added += n;

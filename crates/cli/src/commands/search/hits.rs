@@ -26,7 +26,8 @@ pub fn shown(answer: &Answer<'_>, width: u16) -> String {
     }
     for column in [0, 1] {
         if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right).set_constraint(ColumnConstraint::ContentWidth);
+            column.set_cell_alignment(CellAlignment::Right);
+            column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
     if let Some(column) = table.column_mut(2) {

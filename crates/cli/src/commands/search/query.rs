@@ -7,9 +7,9 @@ use anyhow::{Result, anyhow};
 use clap::builder::RangedU64ValueParser;
 use cloze_search::{Condition, Found, Index, Method, SearchConfig, recall};
 use cloze_tokenizer::Sequence;
-use indicatif::ProgressDrawTarget;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use terminal_size::{Width, terminal_size};
 
 use super::embedding::{Embedded, Embedding, is_of_images};
 use super::hits;
@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let compared = args.recall.then(<[Vec<Vec<Found>>; 2]>::default);
     let terminal = (!args.json && io::stdout().is_terminal())
-        .then(|| ProgressDrawTarget::stdout().width().unwrap_or(hits::USUAL_WIDTH));
+        .then(|| terminal_size().map_or(hits::USUAL_WIDTH, |(Width(width), _)| width));
     let mut asked = Asked { index, embedding, config, output: Output::new(), terminal, compared };
     if args.texts.is_empty() {
         let mut lines = Lines::stdin(args.max_line_bytes, Longer::Cut);

@@ -63,7 +63,7 @@ pub(super) fn fine_tune(
         Some(RecurrentTask::Texts(of)) => {
             let (task, train) = Texts::<RecurrentForSequenceClassification>::read(of, &config.data.train)?;
             let texts = |example: &TextExample| [Some(example.text.clone()), example.pair.clone()];
-            let tokenizer = section.tokenizer(examples.iter().flat_map(texts).flatten(), progress)?;
+            let tokenizer = section.tokenizer(train.examples.iter().flat_map(texts).flatten(), progress)?;
             let shape = section.classifier(tokenizer.vocab_size(), task.n_outputs());
             let data = task.data(train, &tokenizer, &run, progress)?;
             let model = shape.init(init);
@@ -74,7 +74,7 @@ pub(super) fn fine_tune(
         Some(RecurrentTask::Tags(of)) => {
             let (task, train) = Tags::<RecurrentForTokenClassification>::read(of, &config.data.train)?;
             let texts = |sentence: &TaggedSentence| sentence.words.join(" ");
-            let tokenizer = section.tokenizer(examples.iter().map(texts), progress)?;
+            let tokenizer = section.tokenizer(train.examples.iter().map(texts), progress)?;
             let shape = section.tagger(tokenizer.vocab_size(), task.labels.len(), of.crf);
             let data = task.data(train, &tokenizer, &run, progress)?;
             let model = task.with_rules(shape.init(init));
