@@ -21,6 +21,8 @@ mod image_vectors;
 mod images;
 #[cfg(feature = "program")]
 mod inspect;
+#[cfg(all(feature = "program", feature = "flex"))]
+mod jobs;
 mod library;
 #[cfg(feature = "program")]
 mod limits;

@@ -311,10 +311,7 @@ fn all_ids(place: &Path, folder: &str) -> Vec<String> {
 }
 
 fn run_in(folder: &Path, args: &[&str]) -> crate::ran::Ran {
-    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_cloze")).current_dir(folder).args(args).output();
-    let ran = ran.unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    crate::ran::Ran { status: ran.status.code().unwrap(), out: text(ran.stdout), err: text(ran.stderr) }
+    crate::ran::run_in(folder, args, b"")
 }
 
 /// Files as they are found in a folder: a byte-order mark, CRLF, UTF-16, an empty file, odd names.
