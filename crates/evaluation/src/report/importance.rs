@@ -5,8 +5,8 @@ use std::path::Path;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use super::html;
 use super::page::Page;
+use super::{html, matrix};
 use crate::figures::shown;
 use crate::{Result, table};
 use cloze_files::write_atomic;
@@ -148,7 +148,7 @@ impl ImportanceReport<'_> {
     fn map(&self) -> Markup {
         let style = |of: &LayerImportance, head: usize| {
             let greatest = of.heads.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-            let strength = 0.06 + 0.54 * (of.heads[head] / greatest).clamp(0.0, 1.0);
+            let strength = matrix::strength(of.heads[head] / greatest);
             let color = if is_removed(of, head) { "wrong" } else { "right" };
             format!("background: rgba(var(--{color}), {strength:.2})")
         };
@@ -212,7 +212,7 @@ mod tests {
         report.write(folder.path(), "pruning").unwrap();
         let page = std::fs::read_to_string(folder.path().join("pruning.html")).unwrap();
         assert_eq!(page.matches("<del>").count(), 2);
-        for part in ["a&lt;b&gt;", "rgba(var(--wrong), 0.60)", "rgba(var(--right), 0.24)", "0.4000"] {
+        for part in ["a&lt;b&gt;", "rgba(var(--wrong), 0.52)", "rgba(var(--right), 0.21)", "0.4000"] {
             assert!(page.contains(part), "{part} is missing");
         }
         assert!(!page.contains("<script"));
