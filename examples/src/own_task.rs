@@ -11,9 +11,8 @@
 
 use crate::two_losses::reviews;
 use burn::tensor::{Device, Tensor, TensorData};
-use cloze_data::SkipReport;
 use cloze_data::labelled::{
-    LabelSet, LabelledSource, Labels, Target, TextExample, TokenSequence, encode_texts, texts,
+    LabelSet, LabelledSource, Labels, Loaded, Target, TextExample, TokenSequence, encode_texts, texts,
 };
 use cloze_evaluation::report::{Predictions, ValueExample, ValuePredictions};
 use cloze_model::ParamInit;
@@ -97,11 +96,11 @@ pub struct Ordinal {
 
 impl Ordinal {
     /// Grades are read as numbers.
-    fn read(&self, source: &LabelledSource) -> Result<(Vec<TextExample>, SkipReport)> {
+    fn read(&self, source: &LabelledSource) -> Result<Loaded<TextExample>> {
         let (loaded, _) = texts(source, Path::new(""), Labels::Values)?;
         let is_grade = |value: f64| (1..=self.levels).any(|grade| grade as f64 == value);
         match loaded.examples.iter().map(|example| grade(&example.target)).find(|value| !is_grade(*value)) {
-            None => Ok((loaded.examples, loaded.skipped)),
+            None => Ok(loaded),
             Some(value) => Err(TrainerError::Setting {
                 key: "task.levels".into(),
                 found: format!("{}, and a label is {value}", self.levels),
@@ -227,13 +226,8 @@ impl PredictTask for Ordinal {
         outputs.iter().map(|output| json!({ "stars": Self::grade(output) })).collect()
     }
 
-    fn labelled(
-        &self,
-        _: &OrdinalSection,
-        source: &LabelledSource,
-    ) -> Result<(Self, Vec<TextExample>, SkipReport)> {
-        let (examples, skipped) = self.read(source)?;
-        Ok((self.clone(), examples, skipped))
+    fn labelled(&self, _: &OrdinalSection, source: &LabelledSource) -> Result<(Self, Loaded<TextExample>)> {
+        Ok((self.clone(), self.read(source)?))
     }
 }
 

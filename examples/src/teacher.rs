@@ -172,7 +172,13 @@ pub fn run(steps: u64, options: &RunOptions<'_>, progress: &mut dyn RunProgress)
     let tokenizer = Tokenizer::load(&files[0])?;
     let encode = |examples| TextTask::encode(&tokenizer, examples, config.data.max_len);
     let dev = task.read_more(&config.data.train.with_files([files[2].display().to_string()]))?.0;
-    let data = TaskData { train: encode(examples)?, dev: Some(encode(dev)?), dev_rows: None, test: None };
+    let data = TaskData {
+        train: encode(examples)?,
+        dev: Some(encode(dev)?),
+        dev_names: Vec::new(),
+        test: None,
+        test_names: Vec::new(),
+    };
     let taught = Taught { task, teacher, share: 0.5, temperature: 2.0 };
     fine_tune_task(&taught, data, &tokenizer, &config, options, progress)
 }

@@ -5,8 +5,8 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData, activation::gelu};
-use cloze_data::labelled::{LabelSet, LabelledSource, Labels, Target, TextExample, texts};
-use cloze_data::{Random, SkipReport};
+use cloze_data::Random;
+use cloze_data::labelled::{LabelSet, LabelledSource, Labels, Loaded, Target, TextExample, texts};
 use cloze_evaluation::report::{ClassExample, ClassPredictions, Predictions};
 use cloze_model::blocks::Linear;
 use cloze_model::{ParamInit, ops};
@@ -108,10 +108,10 @@ impl Features for Vector {
 }
 
 impl Vectors {
-    fn read(&self, source: &LabelledSource) -> Result<(Vec<TextExample>, SkipReport)> {
+    fn read(&self, source: &LabelledSource) -> Result<Loaded<TextExample>> {
         let classes = LabelSet::given(["left", "right"])?;
         let (loaded, _) = texts(source, Path::new(""), Labels::Of(&classes))?;
-        Ok((loaded.examples, loaded.skipped))
+        Ok(loaded)
     }
 
     fn encode(examples: Vec<TextExample>) -> Result<Encoded<TextExample, Vector>> {

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
+use clap::ValueEnum;
 use cloze_data::labelled::{DataFormat, LabelledSource, Layout};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -19,13 +20,31 @@ pub struct AnswerArgs {
     /// extension, .csv, .tsv or .jsonl; with another one, as in the input: cells for CSV and TSV, else JSON objects.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// The format of rows, whatever the output's extension and the input's format are.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    output_format: Option<OutputFormat>,
     /// Prefix for the names of the answer's columns or keys, e.g. where the input already has a column of that
     /// name.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     answer_prefix: String,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OutputFormat {
+    /// Comma-separated cells, with a header if the input has names for its columns.
+    Csv,
+    /// Tab-separated cells.
+    Tsv,
+    /// One JSON object per line.
+    Jsonl,
+}
+
 impl AnswerArgs {
+    /// Whether the format of rows is given.
+    pub fn has_format(&self) -> bool {
+        self.output_format.is_some()
+    }
+
     /// Opens the output.
     pub fn output(&self) -> Result<Output> {
         Output::of(self.output.as_deref())
@@ -36,7 +55,13 @@ impl AnswerArgs {
     /// # Errors
     /// [`WrongUsage`] for a format that is not written.
     fn layout(&self, input: Option<Layout>) -> Result<Option<Layout>> {
-        let Some(format) = self.output.as_deref().and_then(DataFormat::of) else { return Ok(input) };
+        let given = self.output_format.map(|format| match format {
+            OutputFormat::Csv => DataFormat::Csv,
+            OutputFormat::Tsv => DataFormat::Tsv,
+            OutputFormat::Jsonl => DataFormat::Jsonl,
+        });
+        let of_file = || self.output.as_deref().and_then(DataFormat::of);
+        let Some(format) = given.or_else(of_file) else { return Ok(input) };
         let is_tsv = format == DataFormat::Tsv;
         match format {
             DataFormat::Jsonl => Ok(None),
@@ -230,7 +255,7 @@ impl Answers {
                 let cell: String = cells.skip(at).take(1).flat_map(|cell| cell.chars().take(40)).collect();
                 bail!(
                     "{place}: the cell {cell:?} has a delimiter or a line break, which only cells between quotation marks can \
-                     hold; set --quoting true, or write CSV, to a file that ends in .csv"
+                     hold; set --quoting true, or write CSV with --output-format csv"
                 )
             }
         }

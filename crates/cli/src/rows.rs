@@ -1,7 +1,7 @@
 //! Rows of text or of tables: the options that every command which reads rows takes, and the rows of files,
 //! read in batches.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::vec;
 
 use anyhow::{Error, Result, anyhow, bail};
@@ -11,6 +11,7 @@ use cloze_data::labelled::{
     Column, DataFormat, LabelledSource, MAX_SKIPPED, Named, OnBadRow, RecordColumn, Records, found_delimiter,
     records,
 };
+use cloze_data::passages::{Passage, PassageConfig, Passages, is_markdown, passage_files};
 use cloze_data::{DataError, SkipReport, check_no_spreadsheet};
 use cloze_trainer::TrainerError;
 use serde_json::Value;
@@ -392,8 +393,9 @@ fn no_columns(named_by: &str) -> Error {
 /// Files of rows, or standard input.
 #[derive(clap::Args)]
 pub struct RowFiles {
-    /// Files with one text per row (default: standard input, one text per line). With a model of images: files with one
-    /// path or data URI per row, images, and folders of images.
+    /// Files with one text per row (default: standard input, one text per line); for `search`, also Markdown files and
+    /// folders of .md and .txt files. With a model of images: files with one path or data URI per row, images, and
+    /// folders of images.
     #[arg(value_name = "FILE")]
     files: Vec<String>,
     #[command(flatten)]
@@ -408,7 +410,21 @@ pub struct RowColumns {
     pub named_by: Option<&'static str>,
     /// Whether rows are images: folders, and files with an image's extension, are then rows themselves.
     pub images: bool,
+    /// What is cut into passages, if the command reads them.
+    pub passages: Option<Cut>,
 }
+
+/// The files that are cut into passages, whose cells are those of [`PASSAGE_FIELDS`], `text` and `id`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// Folders and Markdown.
+    Marked,
+    /// All files.
+    All,
+}
+
+/// The fields of a passage beside its text and id.
+pub const PASSAGE_FIELDS: [&str; 3] = ["path", "line", "heading"];
 
 impl RowArgs {
     /// The column to read `field` from: the one that is given, which must exist, or one of the field's own
@@ -451,6 +467,63 @@ enum Source {
     Records(Records),
     /// Rows that are files themselves, and what else is in their folder.
     Files(vec::IntoIter<PathBuf>, SkipReport),
+    Passages(Box<PassageSource>),
+}
+
+/// Passages of files.
+struct PassageSource {
+    files: vec::IntoIter<PathBuf>,
+    config: PassageConfig,
+    /// The file that is read.
+    open: Option<Passages>,
+    skipped: SkipReport,
+    /// The fields that become cells.
+    fields: Vec<String>,
+}
+
+impl PassageSource {
+    /// The next passage.
+    fn next(&mut self, fits: &dyn Fn(&str) -> bool) -> Result<Option<Placed>> {
+        loop {
+            let Some(open) = &mut self.open else {
+                let Some(path) = self.files.next() else { return Ok(None) };
+                self.open = Some(Passages::open(&path, &self.config)?);
+                continue;
+            };
+            if let Some(passage) = open.next(fits).map_err(BadRowArgs::told)? {
+                return placed(open.path(), passage, &self.fields).map(Some);
+            }
+            self.skipped.add(open.skipped());
+            self.open = None;
+        }
+    }
+}
+
+/// A passage as a row.
+fn placed(path: &Path, passage: Passage, fields: &[String]) -> Result<Placed> {
+    let Some(path) = path.to_str() else {
+        bail!("{}: the path is not UTF-8; rename the file", path.display());
+    };
+    let Passage { text, line, column, heading } = passage;
+    let place = match column {
+        1 => format!("{path}:{line}"),
+        column => format!("{path}:{line}:{column}"),
+    };
+    let cell = |field: &String| match field.as_str() {
+        "text" => text.clone().into(),
+        "id" => place.clone().into(),
+        "path" => path.into(),
+        "line" => line.into(),
+        "heading" if !heading.is_empty() => heading.clone().into(),
+        _ => Value::Null,
+    };
+    let cells = fields.iter().map(cell).collect();
+    Ok(Placed { place, cells })
+}
+
+/// A path without `./` in front.
+pub fn plain(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
 impl RowFiles {
@@ -461,6 +534,10 @@ impl RowFiles {
     pub fn open(&self, columns: &RowColumns) -> Result<Rows> {
         let mut rest = Vec::new();
         if self.files.is_empty() {
+            if columns.passages == Some(Cut::All) {
+                let error = anyhow!("standard input is read as lines; name a file or folder for --passages");
+                return Err(WrongUsage::new(error).into());
+            }
             self.check_lines(columns)?;
             if self.rows.format(None, RowFormat::Lines) != RowFormat::Lines {
                 let error = anyhow!("standard input is read as lines; name a file for --input-format");
@@ -491,6 +568,48 @@ impl RowFiles {
         Ok(Source::Lines(lines, Batch::default()))
     }
 
+    /// The files and folders that are cut into passages.
+    pub fn passages(&self, cut: Cut) -> impl Iterator<Item = &Path> {
+        let is_cut = move |path: &&Path| match cut {
+            Cut::All => true,
+            Cut::Marked => (path.is_dir() || is_markdown(path)) && !self.rows.has_format(),
+        };
+        self.files.iter().map(Path::new).filter(is_cut)
+    }
+
+    /// A file or folder as passages, if it is cut into them.
+    fn passages_of(&self, file: &str, columns: &RowColumns) -> Result<Option<Source>> {
+        let path = Path::new(file);
+        if !columns.passages.is_some_and(|cut| self.passages(cut).any(|other| other == path)) {
+            return Ok(None);
+        }
+        if let Some(named_by) = columns.named_by {
+            let kept = PASSAGE_FIELDS.join(", ");
+            let error = anyhow!(
+                "{file}: it is cut into passages, which have no columns for {named_by}; their fields ({kept}) are kept \
+                 by themselves"
+            );
+            return Err(WrongUsage::new(error).into());
+        }
+        self.rows.check_table_options(RowFormat::Lines)?;
+        let (files, skipped) = match path.is_dir() {
+            true => passage_files(path)?,
+            false => (vec![path.to_owned()], SkipReport::default()),
+        };
+        let files: Vec<PathBuf> = files.iter().map(|path| plain(path)).collect();
+        let bad = &self.rows.bad;
+        let config = PassageConfig {
+            on_bad_line: bad.setting(),
+            max_line_bytes: bad.max_line_bytes,
+            named: Named::CommandLine,
+            ..PassageConfig::default()
+        };
+        let fields = columns.columns.iter().map(|column| column.field.clone()).collect();
+        let files = files.into_iter();
+        let passages = PassageSource { files, config, open: None, skipped, fields };
+        Ok(Some(Source::Passages(Box::new(passages))))
+    }
+
     fn source(&self, file: &str, columns: &RowColumns) -> Result<Source> {
         let path = Path::new(file);
         check_no_spreadsheet(path)?;
@@ -498,6 +617,16 @@ impl RowFiles {
             self.check_lines(columns)?;
             let (files, skipped) = image_files(&[file.to_owned()], Path::new(""))?;
             return Ok(Source::Files(files.into_iter(), skipped));
+        }
+        if let Some(passages) = self.passages_of(file, columns)? {
+            return Ok(passages);
+        }
+        if path.is_dir() {
+            let error = anyhow!(
+                "{file} is a folder; expected a file of texts (`cloze search index` cuts the .md and .txt files of a \
+                 folder into passages)"
+            );
+            return Err(WrongUsage::new(error).into());
         }
         let is_text = self.rows.has_format() || path.is_file();
         if is_text && self.rows.format(Some(path), RowFormat::Lines) == RowFormat::Lines {
@@ -510,8 +639,14 @@ impl RowFiles {
 }
 
 impl Rows {
-    /// The next batch of rows to embed together; empty at the end, where skipped rows are reported.
+    /// The next batch of rows to embed together; empty at the end, where skipped rows are reported. There must be no
+    /// passages.
     pub fn batch(&mut self) -> Result<Vec<Placed>> {
+        self.batch_of(&|_| true)
+    }
+
+    /// The next batch of rows, with passages that fit.
+    pub fn batch_of(&mut self, fits: &dyn Fn(&str) -> bool) -> Result<Vec<Placed>> {
         let mut found = Vec::new();
         while found.len() < BATCH {
             let Some((file, source)) = self.rest.last_mut() else { break };
@@ -544,6 +679,13 @@ impl Rows {
                         continue;
                     }
                     skipped
+                }
+                Source::Passages(passages) => {
+                    if let Some(passage) = passages.next(fits)? {
+                        found.push(passage);
+                        continue;
+                    }
+                    &passages.skipped
                 }
             };
             self.skipped.add(skipped);

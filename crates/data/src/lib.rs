@@ -34,6 +34,7 @@ mod ordered;
 mod pairs;
 mod panics;
 pub mod parallel;
+pub mod passages;
 mod permutation;
 mod plan;
 mod prepared;

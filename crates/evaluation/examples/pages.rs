@@ -338,7 +338,12 @@ fn layers(folder: &Path) -> Result<()> {
         lines: (0..n)
             .map(|at| LayerLine::new(format!("mlp of rank {at}: selectivity"), values(0.03 * at as f64)))
             .collect(),
-        whole: vec![("centre of gravity".into(), 6.25), ("linear: shortest code, kbit".into(), 211.3)],
+        whole: vec![
+            ("majority class".into(), 0.1712),
+            ("centre of gravity".into(), 6.25),
+            ("linear: shortest code, kbit".into(), 211.3),
+        ],
+        is_quality: true,
     };
     let panels = [panel("part of speech", 4), panel("dependency relations", 14)];
     let facts = [

@@ -435,6 +435,15 @@ impl Embedder {
         &self.tokenizer
     }
 
+    /// How much of a text is read, without computing its embedding.
+    ///
+    /// # Errors
+    /// A text that the tokenizer fails on.
+    pub fn measure(&self, text: &str) -> Result<TextRead> {
+        let encodings = self.encode_behind(&self.prompt, &[Sequence::Text(text)])?;
+        Ok(encodings.first().map_or(TextRead { tokens: 0, truncated: false }, TextRead::from))
+    }
+
     /// Encodes texts after a prompt. Word sequences get the prompt's words in front.
     fn encode_behind(&self, prompt: &str, texts: &[Sequence<'_>]) -> Result<Vec<Encoding>> {
         self.encode_with(&self.tokenizer, prompt, texts)

@@ -194,6 +194,10 @@ impl Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let reads_images = is_image_model(&model::folder(&args.model)?);
+    if args.format == Format::Npy && args.answers.has_format() {
+        let error = anyhow!("--output-format is for rows; leave it out with --format npy");
+        return Err(WrongUsage::new(error).into());
+    }
     let wrong = |problem: &str| Err(WrongUsage::new(anyhow!("{}: {problem}", args.model)).into());
     match (&args.images, reads_images) {
         (Some(paths), true) => images::run(args, paths),

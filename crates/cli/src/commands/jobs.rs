@@ -43,6 +43,11 @@ const THEMES: [Theme; 6] = [
         jobs: &[
             job("embed texts", "embed", "embed"),
             job("search them", "search index", "search"),
+            job(
+                "search a folder of Markdown and text files",
+                "cloze search index --index my-notes --model sentence-transformers/all-MiniLM-L6-v2 notes",
+                "search",
+            ),
             job("find the texts nearest to a query", "search query", "search"),
             job("rerank candidates", "rerank", "rerank"),
             job("draw a map of texts", "map", "map"),
@@ -88,11 +93,7 @@ const THEMES: [Theme; 6] = [
             ),
             job("classify images", "cloze train configs/digits-vit.toml", "images"),
             job("describe images", "cloze train configs/scenes-transformer.toml", "captions"),
-            job(
-                "fine-tune with a configuration",
-                "cloze train configs/sst2.toml --set model.path=sentence-transformers/all-MiniLM-L6-v2",
-                "fine-tune",
-            ),
+            job("fine-tune with a configuration", "cloze train configs/reviews.toml", "fine-tune"),
             job("measure a fine-tuned model", "eval", "fine-tune"),
             job("train and measure a model on GLUE", "glue", "glue"),
             job("disambiguate word senses", "senses train", "senses"),
@@ -155,7 +156,7 @@ const THEMES: [Theme; 6] = [
             job("see which devices there are, and train on a GPU", "devices", "gpu"),
             job(
                 "train on several machines",
-                "mpirun -n 4 cloze train configs/bert-mini-corpus.toml --set train.shards=4",
+                "mpirun -n 4 cloze train configs/bert-tiny-sample.toml --set train.shards=4",
                 "ranks",
             ),
         ],

@@ -404,6 +404,7 @@ fn read(args: &Args, images: bool) -> Result<Drawn> {
     rows.check_fields(&fields)?;
     let columns = RowColumns {
         images,
+        passages: None,
         columns: vec![rows.record_column(fields[0], true), rows.record_column("label", false)],
         named_by: (!rows.columns.is_empty()).then_some("--columns"),
     };

@@ -30,7 +30,7 @@ use crate::rows::RowFormat;
 /// The task is read from the model folder. A JSON object is printed with the answer's keys after its own,
 /// which may be anything; a CSV or TSV line with the answer's cells after its own, where anything but text
 /// and numbers is JSON; a row of Parquet or XML as an object; of a line of text the answer alone. An output
-/// file that ends in .csv, .tsv or .jsonl is in that format. The columns of a table, by these names or those
+/// file that ends in .csv, .tsv or .jsonl is in that format, and so is any output with --output-format. The columns of a table, by these names or those
 /// in --columns, correspond to the keys in JSON:
 ///
 /// Classes and numbers for {"text": "..."}, {"text": "...", "pair": "..."} or "...": a classifier prints
@@ -62,6 +62,7 @@ use crate::rows::RowFormat;
   cloze predict --model runs/mrpc/model --input pairs.jsonl --output predictions.jsonl
   echo '{"text": "one long string of cliches"}' | cloze predict --model runs/sst2/model
   cloze predict --model runs/sst2/model --columns text=review --input reviews.csv --output labelled.csv
+  cloze predict --model runs/sst2/model --output-format csv < reviews.txt
   cloze predict --model runs/squad/model --n-best 3 < questions.jsonl
   echo 'Ada Lovelace was born in London.' | cloze predict --model runs/wnut17/model
   cloze predict --model runs/wnut17/model --columns text=review --input reviews.csv --output tagged.jsonl"#)]

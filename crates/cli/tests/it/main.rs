@@ -24,6 +24,8 @@ mod images;
 #[cfg(feature = "program")]
 mod inspect;
 #[cfg(all(feature = "program", feature = "flex"))]
+mod jobs;
+#[cfg(all(feature = "program", feature = "flex"))]
 mod lexicon;
 mod library;
 #[cfg(all(feature = "program", feature = "flex"))]

@@ -358,6 +358,7 @@ impl Reader {
             ("my/text/phrases.txt", documents.clone()),
             ("corpus/phrases.txt", documents),
             ("pairs.csv", sample("questions.csv").replacen("question,passage", "query,text", 1)),
+            ("notes/sea.md", "# The sea\n\nThe boats are in the harbour.\n".to_owned()),
             ("new.csv", "id,review\n1,Wonderful.\n".to_owned()),
             ("asked.jsonl", format!("{asked}\n")),
             ("semcor.jsonl", format!("{sense}\n")),
@@ -488,6 +489,34 @@ fn every_page_with_commands_has_a_test() {
     let found: BTreeSet<String> = all().into_iter().filter(has_commands).collect();
     let tested = PAGES.iter().map(|page| (*page).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!(found, tested, "left: pages with commands; right: those in the list `pages!` of pages.rs");
+}
+
+/// What a configuration names of data that is not in a clone, beside what these `--set`s replace.
+fn lacking(config: &str, command: &str) -> Vec<String> {
+    let text = fs::read_to_string(repository().join(config)).unwrap();
+    let table: toml::Table = text.parse().unwrap();
+    let mut found = Vec::new();
+    for (section, keys) in table.iter().filter_map(|(name, value)| Some((name, value.as_table()?))) {
+        for (key, value) in keys {
+            if value.to_string().contains("../shared") && !command.contains(&format!("{section}.{key}=")) {
+                found.push(format!("{section}.{key}"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_commands_of_the_readme_need_a_clone_and_models_alone() {
+    let page = parsed("README.md");
+    let lines: Vec<&str> = page.blocks.iter().flat_map(|block| block.commands.lines()).collect();
+    assert!(lines.len() > 20, "{lines:?}");
+    for line in lines {
+        assert!(!line.contains("../shared"), "{line}");
+        for config in line.split_whitespace().filter(|word| word.starts_with("configs/")) {
+            assert_eq!(lacking(config, line), [""; 0], "{line}");
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -25,7 +26,10 @@ pub fn spawn<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Child {
 
 /// Runs the program to its end.
 pub fn run(args: &[&str], input: &[u8]) -> Ran {
-    let mut child = spawn(args);
+    finished(spawn(args), input)
+}
+
+fn finished(mut child: Child, input: &[u8]) -> Ran {
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     // A program that fails early reads no input: that is its affair.
@@ -34,6 +38,16 @@ pub fn run(args: &[&str], input: &[u8]) -> Ran {
     writer.join().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Ran { status: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// The same in a folder, where relative paths begin.
+pub fn run_in(folder: &Path, args: &[&str], input: &[u8]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+    let child = command.current_dir(folder).args(args);
+    finished(
+        child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(),
+        input,
+    )
 }
 
 impl Ran {

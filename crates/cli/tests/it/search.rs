@@ -276,16 +276,9 @@ fn a_model_is_known_by_what_is_read_of_it() {
 fn a_relative_folder_of_a_model_is_found_from_elsewhere() {
     let place = place();
     let place = place.path();
-    let run_in = |folder: &Path, args: &[&str]| {
-        let ran =
-            std::process::Command::new(env!("CARGO_BIN_EXE_cloze")).current_dir(folder).args(args).output();
-        let ran = ran.unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-        String::from_utf8(ran.stdout).unwrap()
-    };
-    run_in(place, &["search", "index", "--index", "index", "--model", "./model", "texts.jsonl"]);
+    run_in(place, &["search", "index", "--index", "index", "--model", "./model", "texts.jsonl"]).done();
     let found = run_in(&place.join("index"), &["search", "query", "--index", ".", "-k", "1", "the queen"]);
-    assert_eq!(answers(&found).len(), 1);
+    assert_eq!(answers(&found.done()).len(), 1);
 }
 
 #[test]
@@ -307,4 +300,119 @@ fn what_could_not_be_read_again_is_refused_with_its_line() {
     let index = ["index", "--index", "index", "--model", "model", "--field", "x", "less.jsonl"];
     assert_eq!(search(place, &index, "").done(), "{\"added\":2}\n");
     assert_eq!(answers(&search(place, &["query", "--index", "index", "b"], "").done()).len(), 1);
+}
+
+/// The ids of an index's rows, sorted, by a query that finds all.
+fn all_ids(place: &Path, folder: &str) -> Vec<String> {
+    let ran = run_in(place, &["search", "query", "--index", folder, "-k", "1000", "--exact", "the sea"]);
+    let mut ids: Vec<String> = ids(&answers(&ran.done())[0]).into_iter().map(str::to_owned).collect();
+    ids.sort();
+    ids
+}
+
+fn run_in(folder: &Path, args: &[&str]) -> crate::ran::Ran {
+    crate::ran::run_in(folder, args, b"")
+}
+
+/// Files as they are found in a folder: a byte-order mark, CRLF, UTF-16, an empty file, odd names.
+fn notes(place: &Path) {
+    fs::create_dir_all(place.join("notes/ordner ä")).unwrap();
+    fs::create_dir_all(place.join("notes/.git")).unwrap();
+    let guide = "\u{feff}# Guide\r\n\r\nthe old sea\r\n\r\n## Harbour\r\n\r\n```sh\r\n# boats\r\n```\r\n\r\n\
+                 ## King\r\n\r\nbread and butter for the king\r\n";
+    let utf16 = |text: &str| {
+        let units = std::iter::once(0xFEFF).chain(text.encode_utf16());
+        units.flat_map(u16::to_le_bytes).collect::<Vec<u8>>()
+    };
+    for (name, bytes) in [
+        ("guide.md", guide.as_bytes()),
+        ("ordner ä/sturm.TXT", &utf16("a storm at sea\n\nboats in the harbour\n")),
+        ("leer.txt", b""),
+        (".git/x.md", b"hidden"),
+        ("photo.png", b"\x89PNG"),
+    ] {
+        fs::write(place.join("notes").join(name), bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_of_texts_is_searched_by_passages() {
+    let place = place();
+    let place = place.path();
+    notes(place);
+    let made = run_in(place, &["search", "index", "--index", "i", "--model", "model", "./notes/"]);
+    let said = "skipped 1 × file that is neither .md nor .txt, 1 × file without text";
+    assert!(made.err.contains(said), "{}", made.err);
+    assert_eq!(made.done(), "{\"added\":4}\n");
+    let expected =
+        ["notes/guide.md:1", "notes/guide.md:11", "notes/guide.md:5", "notes/ordner ä/sturm.TXT:1"];
+    assert_eq!(all_ids(place, "i"), expected);
+    let query = ["search", "query", "--index", "i", "-k", "1", "--where", "line=11", "king"];
+    let found = run_in(place, &query).done();
+    assert_eq!(
+        answers(&found)[0]["found"][0]["fields"],
+        json!({"path": "notes/guide.md", "line": 11, "heading": "Guide > King"})
+    );
+    assert_eq!(answers(&found)[0]["found"][0]["text"], "## King\n\nbread and butter for the king");
+
+    // Where a text has moved, been taken out or come in, the index follows; other rows stay.
+    run_in(place, &["search", "add", "--index", "i", "lines.txt"]).done();
+    fs::write(place.join("notes/guide.md"), "\n## King\n\nbread\n").unwrap();
+    fs::remove_file(place.join("notes/ordner ä/sturm.TXT")).unwrap();
+    fs::write(place.join("notes/new.markdown"), "the queen").unwrap();
+    let changed = run_in(place, &["search", "add", "--index", "i", "--replace", "notes"]);
+    assert_eq!(changed.done(), "{\"added\":2}\n{\"deleted\":4}\n");
+    let ids = all_ids(place, "i");
+    assert_eq!(ids.len(), 4, "{ids:?}");
+    assert!(ids.contains(&"notes/guide.md:2".to_owned()) && ids.contains(&"notes/new.markdown:1".to_owned()));
+
+    // A file of lines is cut if asked; passages have the size that is asked for.
+    let words = "boats in the harbour at night ".repeat(30);
+    fs::write(place.join("long.txt"), format!("{words}\n{words}\n")).unwrap();
+    let cut = [
+        "search",
+        "index",
+        "--index",
+        "j",
+        "--model",
+        "model",
+        "--passages",
+        "--passage-tokens",
+        "16",
+        "long.txt",
+    ];
+    let made = run_in(place, &cut);
+    assert!(!made.err.contains("only their beginnings"), "{}", made.err);
+    made.done();
+    let ids = all_ids(place, "j");
+    assert!(ids.len() > 20 && ids.iter().any(|id| id.starts_with("long.txt:1:")), "{ids:?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_folder_is_told() {
+    let place = place();
+    let place = place.path();
+    fs::create_dir_all(place.join("empty")).unwrap();
+    fs::create_dir_all(place.join("notes")).unwrap();
+    fs::write(place.join("notes/a.md"), b"the sea\ncaf\xE9 noir\n").unwrap();
+    let index = ["search", "index", "--index", "i", "--model", "model"];
+    for (args, status, expected) in [
+        (&["notes"][..], 1, "notes/a.md:2: not UTF-8 (byte 4 is 0xe9); it looks like Windows-1252"),
+        (&["empty"], 1, "there is no .md or .txt file in the folder"),
+        (&["--field", "year", "notes"], 2, "passages, which have no columns for --field"),
+        (&["--delimiter", ";", "notes"], 2, "--delimiter is for CSV and TSV"),
+        (&["--input-format", "csv", "notes"], 2, "notes is a folder; expected a file of texts"),
+        (&["--passages"], 2, "standard input is read as lines"),
+        (&["--passage-tokens", "3", "notes"], 2, "--passage-tokens"),
+        (&["absent.md"], 1, "absent.md"),
+    ] {
+        let ran = run_in(place, &[&index[..], args].concat());
+        assert!(ran.error_line(status).contains(expected), "{args:?}: {}", ran.err);
+        assert!(!place.join("i/manifest").exists(), "{args:?}");
+    }
+    let map = run_in(place, &["map", "--model", "model", "notes"]);
+    assert!(map.error_line(2).contains("notes is a folder"), "{}", map.err);
+    let made = run_in(place, &[&index[..], &["--on-bad-row", "skip", "notes"]].concat());
+    assert!(made.err.contains("skipped 1 × bad UTF-8"), "{}", made.err);
+    assert_eq!(made.done(), "{\"added\":1}\n");
 }

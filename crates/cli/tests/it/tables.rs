@@ -194,6 +194,28 @@ fn an_output_is_in_the_format_of_its_name() {
 }
 
 #[test]
+fn standard_output_has_the_format_that_is_asked_for() {
+    let (folder, model) = classifier();
+    let answers = answers(&model, &["a, b", "c"]);
+    let [first, second] = [0, 1].map(|row| cells(&answers[row], ','));
+    let predict = |format: &str, more: &[&str], input: &[u8]| {
+        run(&[&["predict", "--model", &model, "--output-format", format], more].concat(), input)
+    };
+    let table = format!("text,label,score,scores\n\"a, b\",{first}\nc,{second}\n");
+    assert_eq!(predict("csv", &[], b"\xEF\xBB\xBFa, b\r\nc\n").done(), table);
+    assert_eq!(predict("csv", &[], b"{\"text\": \"a, b\"}\n{\"text\": \"c\"}\n").done(), table);
+    let lines = predict("jsonl", &["--input-format", "csv"], b"text\n\"a, b\"\nc\n").done();
+    assert_eq!(values(&lines)[1]["label"], answers[1]["label"]);
+    assert!(predict("tsv", &[], b"c\n").done().starts_with("text\tlabel\tscore\tscores\nc\t"));
+    // The option wins over the file's ending.
+    let path = folder.path().join("out.jsonl");
+    predict("csv", &["--output", path.to_str().unwrap()], b"a, b\nc\n").done();
+    assert_eq!(fs::read_to_string(path).unwrap(), table);
+    let npy = ["embed", "--model", &model, "--format", "npy", "--output-format", "csv"];
+    assert!(run(&npy, b"a\n").error_line(2).contains("--output-format is for rows"));
+}
+
+#[test]
 fn choices_have_a_column_each() {
     let (_folder, model) = asked(Architecture::MultipleChoice, &[]);
     let line = b"{\"text\": \"a\", \"choices\": [\"b\", \"c d\"]}\n";

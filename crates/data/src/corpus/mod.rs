@@ -12,10 +12,9 @@ mod utf16;
 mod whole;
 
 pub use files::input_files;
-#[cfg(feature = "images")]
-pub(crate) use files::walk;
-pub(crate) use files::{files, format};
+pub(crate) use files::{files, format, walk};
 pub(crate) use jsonl::not_an_object;
+pub(crate) use lines::Lines;
 
 use crate::spreadsheet::check_no_spreadsheet;
 use crate::{DataError, Result};

@@ -2,7 +2,7 @@
 
 use super::{ImageExample, ImageSource};
 use crate::corpus::SkipReport;
-use crate::labelled::{LabelSet, Labels, Loaded, Target};
+use crate::labelled::{LabelSet, Labels, Loaded, Places, Target};
 use crate::{DataError, Result};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -52,7 +52,7 @@ pub fn digits(
     };
     let examples = pixels.chunks_exact(height * width).zip(&numbers).enumerate().map(example);
     let examples = examples.collect::<Result<_>>()?;
-    Ok((Loaded { examples, skipped: SkipReport::default() }, set))
+    Ok((Loaded { examples, places: Places::default(), skipped: SkipReport::default() }, set))
 }
 
 /// The sizes and bytes of an IDX file of `N` dimensions.

@@ -2,7 +2,7 @@
 
 use super::scenes::Scene;
 use super::{DecodeLimits, Image, decode_image, read_image};
-use crate::labelled::{Loaded, OnBadRow, Target};
+use crate::labelled::{Loaded, OnBadRow, Places, Target};
 use crate::{DataError, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -150,6 +150,6 @@ pub fn without_bad_images(
     }
     match first {
         Some(problem) if kept.is_empty() => Err(problem),
-        _ => Ok(Loaded { examples: kept, skipped: loaded.skipped }),
+        _ => Ok(Loaded { examples: kept, places: Places::default(), skipped: loaded.skipped }),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{ImageExample, ImageSource};
 use crate::corpus::{SkipReport, files, walk};
-use crate::labelled::{LabelSet, Labels, Loaded, Target};
+use crate::labelled::{LabelSet, Labels, Loaded, Places, Target};
 use crate::{DataError, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub fn image_folder(folder: &Path, labels: Labels) -> Result<(Loaded<ImageExampl
         }
         let example = |path| ImageExample { image: ImageSource::File(path), target: Target::None };
         let examples = images.into_iter().map(example).collect();
-        return Ok((Loaded { examples, skipped }, None));
+        return Ok((Loaded { examples, places: Places::default(), skipped }, None));
     };
     let classes = classes(folder, &top)?;
     let set = match labels {
@@ -61,7 +61,7 @@ pub fn image_folder(folder: &Path, labels: Labels) -> Result<(Loaded<ImageExampl
             .into_iter()
             .map(move |path| ImageExample { image: ImageSource::File(path), target: target.clone() })
     });
-    Ok((Loaded { examples: examples.collect(), skipped }, Some(set)))
+    Ok((Loaded { examples: examples.collect(), places: Places::default(), skipped }, Some(set)))
 }
 
 /// The files that these paths and patterns name, in order: files as they are, and of folders, which are read as

@@ -1,6 +1,7 @@
 //! Rows with an image and what it shows, in words.
 
 use super::images::image;
+use super::places::Places;
 use super::rows::{self, RequestedColumn, Row, kind_of};
 use super::source::{LabelledSource, Loaded, Task};
 use crate::Result;
@@ -42,7 +43,7 @@ pub fn captioned_images(source: &LabelledSource, base: &Path) -> Result<Loaded<C
         let captions = captions(cells.next().unwrap_or_default(), &wanted[1], line)?;
         Ok(CaptionedImage { image, captions })
     };
-    let Loaded { examples: rows, skipped } = rows::load(source, &files, open, convert)?;
+    let Loaded { examples: rows, skipped, .. } = rows::load(source, &files, open, convert)?;
     let (mut examples, mut places) = (Vec::<CaptionedImage>::new(), HashMap::<PathBuf, usize>::new());
     for row in rows {
         let place = match &row.image {
@@ -54,7 +55,13 @@ pub fn captioned_images(source: &LabelledSource, base: &Path) -> Result<Loaded<C
             None => examples.push(row),
         }
     }
-    Ok(Loaded { examples, skipped })
+    Ok(Loaded { examples, places: Places::default(), skipped })
+}
+
+impl rows::Lined for (Arc<Path>, Row) {
+    fn line(&self) -> Option<u64> {
+        Some(self.1.line)
+    }
 }
 
 fn captions(cell: Value, column: &RequestedColumn, line: u64) -> std::result::Result<Vec<String>, Problem> {

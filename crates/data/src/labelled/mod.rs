@@ -18,6 +18,7 @@ mod features;
 #[cfg(feature = "images")]
 mod images;
 mod labels;
+mod places;
 mod questions;
 mod records;
 mod retrieval;
@@ -44,6 +45,7 @@ pub use features::{
 #[cfg(feature = "images")]
 pub use images::image_rows;
 pub use labels::LabelSet;
+pub use places::Places;
 pub use questions::{Answer, Question, questions};
 pub use records::{Record, RecordColumn, Records, records};
 pub use retrieval::{RetrievalSet, retrieval_set};

@@ -74,6 +74,15 @@ pub fn questions(source: &LabelledSource, base: &Path, labelled: bool) -> Result
     rows::load(source, &files, open, convert)
 }
 
+impl rows::Lined for Found {
+    fn line(&self) -> Option<u64> {
+        match self {
+            Self::Question(_) => None,
+            Self::Row(row) => Some(row.line),
+        }
+    }
+}
+
 /// A file's contents for a question.
 enum Found {
     Question(Question),

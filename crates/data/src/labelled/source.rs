@@ -1,5 +1,6 @@
 //! Where labelled data is and how it is read: the part of a config that a user writes.
 
+use super::places::Places;
 use super::rows::Named;
 use crate::corpus::{SkipReport, files};
 use crate::spreadsheet::check_no_spreadsheet;
@@ -225,11 +226,13 @@ pub enum Columns {
     Many(Vec<Column>),
 }
 
-/// Examples, and the number of rows skipped by reason.
+/// Examples with their places, and the number of rows skipped by reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded<T> {
     /// The examples, in the files' order.
     pub examples: Vec<T>,
+    /// Where they are from.
+    pub places: Places,
     /// The rows skipped, by reason.
     pub skipped: SkipReport,
 }

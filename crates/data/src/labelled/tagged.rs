@@ -150,6 +150,14 @@ enum Found {
     Row(Row),
 }
 
+impl rows::Lined for Found {
+    fn line(&self) -> Option<u64> {
+        match self {
+            Self::Sentence((line, _)) | Self::Row(Row { line, .. }) => Some(*line),
+        }
+    }
+}
+
 fn tags(
     cell: Value,
     wanted: &RequestedColumn,

@@ -88,17 +88,23 @@ impl Predictions for EntityPredictions {
         Figures::new(self.len(), of_all.iter().copied().chain(others))
     }
 
-    /// For word classes, the most frequent one for every word.
+    /// For word classes, the most frequent one for every word. For entities, none: most words are in no entity.
     fn baseline(&self) -> Option<Baseline> {
         let counts = self.counts();
         let all = counts.total().gold;
+        if !self.of_words {
+            return (all > 0).then(|| Baseline {
+                rule: "no entity in any sentence".into(),
+                figures: Figures::new(self.len(), ["f1", "precision", "recall"].map(|name| (name, 0.0))),
+            });
+        }
         // Of equally frequent ones the first.
         let frequent = |best: Option<(String, u64)>, (label, of): (&str, Counts)| match best {
             Some((_, most)) if most >= of.gold => best,
             _ => Some((label.to_owned(), of.gold)),
         };
         let (label, most) = counts.types().fold(None, frequent)?;
-        (self.of_words && all > 0).then(|| Baseline {
+        (all > 0).then(|| Baseline {
             rule: format!("the most frequent class `{label}` for every word"),
             figures: Figures::new(self.len(), [("accuracy", most as f64 / all as f64)]),
         })
@@ -117,8 +123,8 @@ impl Predictions for EntityPredictions {
         none.or_else(|| unpredicted::warning(what, counts.types()))
     }
 
-    fn set_rows(&mut self, rows: &[usize]) {
-        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
+    fn set_names(&mut self, names: &[String]) {
+        html::set_names(self.examples.iter_mut().map(|example| &mut example.id), names);
     }
 
     fn is_error(&self, example: usize) -> bool {

@@ -144,10 +144,17 @@ pub(super) fn texts(id: &str, texts: &[String]) -> Markup {
     }
 }
 
-/// An example's name on the page; a number is a row of its file.
+/// An example's name on the page; a number is a line of its file.
 pub(super) fn name(id: &str) -> Markup {
-    let is_row = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
-    html! { p.id dir="auto" { @if is_row { "row " } (id) } }
+    let is_line = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+    html! { p.id dir="auto" { @if is_line { "line " } (id) } }
+}
+
+/// Replaces ids by names, if there is one for each.
+pub(super) fn set_names<'a>(ids: impl ExactSizeIterator<Item = &'a mut String>, names: &[String]) {
+    if ids.len() == names.len() {
+        ids.zip(names).for_each(|(id, name)| id.clone_from(name));
+    }
 }
 
 /// The beginning of a text.

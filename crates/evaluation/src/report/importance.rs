@@ -5,8 +5,8 @@ use std::path::Path;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use super::html;
 use super::page::Page;
+use super::{html, matrix};
 use crate::figures::shown;
 use crate::{Result, table};
 use cloze_files::write_atomic;
@@ -95,6 +95,20 @@ impl ImportanceReport<'_> {
         table::numbers(header, rows)
     }
 
+    /// How many parts were removed, in a sentence.
+    fn summary(&self) -> Option<String> {
+        let sum = |count: &dyn Fn(&LayerImportance) -> usize| self.layers.iter().map(count).sum::<usize>();
+        let parts = [
+            ("heads", sum(&|of| of.removed_heads.len()), sum(&|of| of.heads.len())),
+            ("neurons", sum(&|of| of.removed_neurons.len()), sum(&|of| of.neurons.len())),
+        ];
+        let said = parts.into_iter().filter(|(.., all)| *all > 0).map(|(name, removed, all)| {
+            format!("{} of {} {name}", table::grouped(removed as u64), table::grouped(all as u64))
+        });
+        let said: Vec<String> = said.collect();
+        (!said.is_empty()).then(|| format!("Removed: {}.", said.join(" and ")))
+    }
+
     /// The most heads of a layer.
     fn width(&self) -> usize {
         self.layers.iter().map(|of| of.heads.len()).max().unwrap_or(0)
@@ -125,14 +139,16 @@ impl ImportanceReport<'_> {
                 }
             }
         };
-        Page { kind: "pruning", title: self.title, facts: self.facts, ..Page::default() }.with(content)
+        let summary = self.summary();
+        Page { kind: "pruning", title: self.title, summary, facts: self.facts, ..Page::default() }
+            .with(content)
     }
 
     /// Layers are rows and heads columns; the colour is the stronger the more important a head is.
     fn map(&self) -> Markup {
         let style = |of: &LayerImportance, head: usize| {
             let greatest = of.heads.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-            let strength = 0.06 + 0.54 * (of.heads[head] / greatest).clamp(0.0, 1.0);
+            let strength = matrix::strength(of.heads[head] / greatest);
             let color = if is_removed(of, head) { "wrong" } else { "right" };
             format!("background: rgba(var(--{color}), {strength:.2})")
         };
@@ -196,7 +212,7 @@ mod tests {
         report.write(folder.path(), "pruning").unwrap();
         let page = std::fs::read_to_string(folder.path().join("pruning.html")).unwrap();
         assert_eq!(page.matches("<del>").count(), 2);
-        for part in ["a&lt;b&gt;", "rgba(var(--wrong), 0.60)", "rgba(var(--right), 0.24)", "0.4000"] {
+        for part in ["a&lt;b&gt;", "rgba(var(--wrong), 0.52)", "rgba(var(--right), 0.21)", "0.4000"] {
             assert!(page.contains(part), "{part} is missing");
         }
         assert!(!page.contains("<script"));

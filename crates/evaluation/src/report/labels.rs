@@ -166,8 +166,8 @@ impl Predictions for LabelPredictions {
         none.or_else(|| unpredicted::warning("labels", counts))
     }
 
-    fn set_rows(&mut self, rows: &[usize]) {
-        self.examples.iter_mut().zip(rows).for_each(|(example, row)| example.id = row.to_string());
+    fn set_names(&mut self, names: &[String]) {
+        html::set_names(self.examples.iter_mut().map(|example| &mut example.id), names);
     }
 
     fn is_error(&self, example: usize) -> bool {

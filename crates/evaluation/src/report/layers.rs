@@ -40,8 +40,10 @@ pub struct LayerPanel {
     pub note: String,
     /// The lines.
     pub lines: Vec<LayerLine>,
-    /// Figures that do not belong to a single layer.
+    /// Figures that do not belong to a single layer, such as that of a baseline first.
     pub whole: Vec<(String, f64)>,
+    /// Whether a layer is the better, the greater the first line's value is.
+    pub is_quality: bool,
 }
 
 /// A figure for each layer.
@@ -112,10 +114,43 @@ impl LayersReport<'_> {
         (header.collect(), self.layers.iter().enumerate().map(row).collect())
     }
 
+    /// The best layer of each panel that has one, in a sentence.
+    fn summary(&self) -> Option<String> {
+        let best = |panel: &LayerPanel| {
+            let line = panel.lines.first().filter(|_| panel.is_quality)?;
+            let values = self.layers.iter().zip(&line.values).filter(|(_, value)| value.is_finite());
+            // Of equally good ones the first.
+            let (layer, value) = values.rev().max_by(|a, b| a.1.total_cmp(b.1))?;
+            let whole = panel.whole.first().map(|(name, value)| format!(", {name} {}", shown(*value)));
+            let (title, name) = (&panel.title, &line.name);
+            Some(format!(
+                "{title} from layer {layer} ({name} {}{})",
+                shown(*value),
+                whole.unwrap_or_default()
+            ))
+        };
+        let found: Vec<String> = self.panels.iter().filter_map(best).collect();
+        (!found.is_empty()).then(|| format!("Read best: {}.", found.join("; ")))
+    }
+
+    /// The colour of each line, by panel: lines of one name have one colour on the whole page, and no two lines of a
+    /// panel look alike.
+    fn colors(&self) -> Vec<Vec<usize>> {
+        let mut names: Vec<&str> = Vec::new();
+        for line in self.panels.iter().flat_map(|panel| &panel.lines) {
+            if !names.contains(&line.name.as_str()) {
+                names.push(&line.name);
+            }
+        }
+        let color = |line: &LayerLine| names.iter().position(|name| *name == line.name).unwrap_or_default();
+        self.panels.iter().map(|panel| panel.lines.iter().map(color).collect()).collect()
+    }
+
     fn page(&self) -> Markup {
+        let colors = self.colors();
         let content = html! {
             main {
-                @for panel in self.panels {
+                @for (panel, colors) in self.panels.iter().zip(&colors) {
                     section {
                         h2 { (panel.title) }
                         p.note { (panel.note) }
@@ -126,13 +161,14 @@ impl LayersReport<'_> {
                                 }
                             }
                         }
-                        (self.picture(panel))
+                        (self.picture(panel, colors))
                         (self.table(panel))
                     }
                 }
             }
         };
-        Page { kind: "probe", title: self.title, facts: self.facts, ..Page::default() }.with(content)
+        let summary = self.summary();
+        Page { kind: "probe", title: self.title, summary, facts: self.facts, ..Page::default() }.with(content)
     }
 
     fn table(&self, panel: &LayerPanel) -> Markup {
@@ -142,17 +178,17 @@ impl LayersReport<'_> {
     }
 
     /// Lines over the layers.
-    fn picture(&self, panel: &LayerPanel) -> Markup {
+    fn picture(&self, panel: &LayerPanel, colors: &[usize]) -> Markup {
         if !panel.lines.iter().flat_map(|line| &line.values).any(|value| value.is_finite()) {
             return html! { p.note { "There are no values to draw." } };
         }
-        let line = |(color, line): (usize, &LayerLine)| ChartLine {
+        let line = |(line, color): (&LayerLine, &usize)| ChartLine {
             label: line.name.clone(),
             look: Look::Marked,
-            color,
+            color: *color,
             points: line.values.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect(),
         };
-        let lines = panel.lines.iter().enumerate().map(line).collect();
+        let lines = panel.lines.iter().zip(colors).map(line).collect();
         let chart = Chart {
             title: String::new(),
             axis: "layer".into(),
@@ -173,6 +209,7 @@ mod tests {
             note: "accuracy".into(),
             lines: vec![LayerLine::new("linear", values), LayerLine::new("MLP", vec![0.25, f64::NAN])],
             whole: vec![("mixed".into(), 0.875)],
+            is_quality: true,
         }
     }
 
@@ -194,6 +231,37 @@ mod tests {
         assert_eq!(json["layers"], json!([0, 2]));
         let expected = json!({ "linear": [0.5, 0.75], "MLP": [0.25, null], "mixed": 0.875 });
         assert_eq!(json["panels"]["part <of> speech"], expected);
+    }
+
+    #[test]
+    fn the_best_layer_is_said_where_there_is_one() {
+        let mut panels = [panel(vec![0.5, 0.75]), panel(vec![0.25, f64::NAN]), panel(vec![0.1, 0.2])];
+        panels[2].is_quality = false;
+        let report = LayersReport { title: "probes", facts: &[], layers: &[0, 2], panels: &panels };
+        assert_eq!(
+            report.summary().unwrap(),
+            "Read best: part <of> speech from layer 2 (linear 0.7500, mixed 0.8750); part <of> speech from layer 0 (linear \
+             0.2500, mixed 0.8750)."
+        );
+        assert_eq!(LayersReport { panels: &panels[2..], ..report }.summary(), None);
+    }
+
+    #[test]
+    fn a_colour_goes_with_a_line_of_one_name() {
+        let line = |name: &str| LayerLine::new(name, vec![1.0]);
+        let lines = [&["a", "b", "c"][..], &["a", "c"], &["d", "b"]];
+        let panels = lines.map(|names| LayerPanel {
+            lines: names.iter().map(|name| line(name)).collect(),
+            ..panel(vec![])
+        });
+        let report = LayersReport { title: "probes", facts: &[], layers: &[0], panels: &panels };
+        assert_eq!(report.colors(), [vec![0, 1, 2], vec![0, 2], vec![3, 1]]);
+        let page = report.page().into_string();
+        // A line's group in the plot, and one in the legend.
+        assert_eq!(
+            (page.matches("\"line line-2\"").count(), page.matches("\"line line-3\"").count()),
+            (4, 2)
+        );
     }
 
     #[test]

@@ -76,14 +76,21 @@ fn share(matrix: &ConfusionMatrix, gold: usize, predicted: usize) -> f64 {
     matrix.count(gold, predicted) as f64 / matrix.class(gold).gold.max(1) as f64
 }
 
+/// The opacity of the colour below a number, for a share of the whole from 0 to 1. A little shows that a cell is not
+/// empty; more than the most would hide the number.
+pub(super) fn strength(share: f64) -> f64 {
+    const LEAST: f64 = 0.06;
+    const MOST: f64 = 0.52;
+    LEAST + (MOST - LEAST) * share.clamp(0.0, 1.0)
+}
+
 /// A table whose cells show their numbers.
 fn numbered(labels: &[String], matrix: &ConfusionMatrix) -> Markup {
     let style = |gold: usize, predicted: usize| {
         let color = if gold == predicted { "right" } else { "wrong" };
-        // A little of the colour shows that a cell is not empty; more than this would hide its number.
         let strength = match matrix.count(gold, predicted) {
             0 => 0.0,
-            _ => 0.06 + 0.54 * share(matrix, gold, predicted),
+            _ => strength(share(matrix, gold, predicted)),
         };
         format!("background: rgba(var(--{color}), {strength:.2})")
     };
@@ -168,6 +175,39 @@ fn confusions(labels: &[String], matrix: &ConfusionMatrix) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The contrast of two colours (WCAG 2.2).
+    fn contrast(a: [f64; 3], b: [f64; 3]) -> f64 {
+        let linear = |value: f64| match value / 255.0 {
+            small if small <= 0.04045 => small / 12.92,
+            value => ((value + 0.055) / 1.055).powf(2.4),
+        };
+        let [a, b] = [a, b].map(|c| 0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]));
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    #[test]
+    fn numbers_are_legible_on_the_strongest_colours() {
+        let style = include_str!("style.css");
+        let (_, dark) = style.split_once("prefers-color-scheme: dark").unwrap();
+        for style in [style, dark] {
+            let value = |name: &str| {
+                let (_, rest) = style.split_once(&format!("--{name}: ")).unwrap();
+                rest.split(';').next().unwrap()
+            };
+            let hex = |name| {
+                let digits = value(name).trim_start_matches('#');
+                std::array::from_fn(|i| f64::from(u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).unwrap()))
+            };
+            let (paper, ink): ([f64; 3], [f64; 3]) = (hex("paper"), hex("ink"));
+            for name in ["right", "wrong"] {
+                let color: Vec<f64> = value(name).split(", ").map(|part| part.parse().unwrap()).collect();
+                let most = strength(1.0);
+                let below = std::array::from_fn(|i| most * color[i] + (1.0 - most) * paper[i]);
+                assert!(contrast(ink, below) >= 4.5, "{name}: {}", contrast(ink, below));
+            }
+        }
+    }
 
     #[test]
     fn the_most_frequent_confusions_come_first() {

@@ -115,10 +115,10 @@ pub trait Predictions {
     /// An example for the page, as HTML.
     fn show(&self, example: usize) -> Markup;
 
-    /// Names the examples by these rows of their file, counted from 1, one for each. Examples with names of
-    /// their own keep them.
-    fn set_rows(&mut self, rows: &[usize]) {
-        let _ = rows;
+    /// Names the examples by their places, one for each, such as their lines: `17` or `b.csv:17`. Nothing happens if
+    /// there are more or fewer names than examples, and examples with names of their own keep them.
+    fn set_names(&mut self, names: &[String]) {
+        let _ = names;
     }
 
     /// The number in an example's corner on the page: its loss.

@@ -82,8 +82,8 @@ impl<P: Predictions> Predictions for WithPictures<'_, P> {
         }
     }
 
-    fn set_rows(&mut self, rows: &[usize]) {
-        self.predictions.set_rows(rows);
+    fn set_names(&mut self, names: &[String]) {
+        self.predictions.set_names(names);
     }
 
     fn corner(&self, example: usize) -> String {

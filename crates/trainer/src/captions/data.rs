@@ -11,7 +11,7 @@ use cloze_data::images::{
     AugmentConfig, CaptionedImage, DecodeLimits, ImageBatch, ImageData, ImageExample, ImageSource,
     Preprocessing, captioned_images, without_bad_images,
 };
-use cloze_data::labelled::{LabelledSource, Loaded, Target};
+use cloze_data::labelled::{LabelledSource, Loaded, Places, Target};
 use cloze_data::{Random, SkipReport, derive_seed};
 use cloze_model::Sequences;
 use cloze_model::captions::Draws;
@@ -164,7 +164,7 @@ fn read(
         .iter()
         .enumerate()
         .map(|(place, example)| ImageExample { image: example.image.clone(), target: Target::Class(place) });
-    let loaded = Loaded { examples: images.collect(), skipped: found.skipped };
+    let loaded = Loaded { examples: images.collect(), places: Places::default(), skipped: found.skipped };
     let loaded = without_bad_images(loaded, &DecodeLimits::default(), section.on_bad_image)?;
     skipped(&loaded.skipped);
     let mut examples: Vec<_> = found.examples.into_iter().map(Some).collect();

@@ -14,10 +14,9 @@ use crate::config::validate::{Check, at_least, ensure};
 use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
-use cloze_data::SkipReport;
 use cloze_data::labelled::{
-    AnswerConfig, LabelledSource, PredictedAnswer, Question, QuestionFeatures, TokenSequence, WindowScores,
-    Windows, best_answer, encode_questions, questions,
+    AnswerConfig, LabelledSource, Loaded, PredictedAnswer, Question, QuestionFeatures, TokenSequence,
+    WindowScores, Windows, best_answer, encode_questions, questions,
 };
 use cloze_evaluation::report::{Answer, AnswerExample, AnswerPredictions, Predictions, SquadVersion};
 use cloze_model::ParamInit;
@@ -76,22 +75,21 @@ impl AnswerTask {
     ///
     /// # Errors
     /// Those of [`of`](Self::of) and of reading the data.
-    pub fn read(section: &TaskSection, source: &LabelledSource) -> Result<(Self, Vec<Question>, SkipReport)> {
+    pub fn read(section: &TaskSection, source: &LabelledSource) -> Result<(Self, Loaded<Question>)> {
         let mut task = Self::of(section)?;
-        let (examples, skipped) = task.read_more(source)?;
-        if examples.iter().any(|question| question.is_impossible) {
+        let loaded = task.read_more(source)?;
+        if loaded.examples.iter().any(|question| question.is_impossible) {
             task.choose.null_threshold.get_or_insert(0.0);
         }
-        Ok((task, examples, skipped))
+        Ok((task, loaded))
     }
 
     /// Reads examples of another split.
     ///
     /// # Errors
     /// Those of reading the data.
-    pub fn read_more(&self, source: &LabelledSource) -> Result<(Vec<Question>, SkipReport)> {
-        let loaded = questions(source, Path::new(""), true)?;
-        Ok((loaded.examples, loaded.skipped))
+    pub fn read_more(&self, source: &LabelledSource) -> Result<Loaded<Question>> {
+        Ok(questions(source, Path::new(""), true)?)
     }
 
     /// Questions with their windows.
@@ -164,9 +162,9 @@ impl TaskKind for AnswerKind<'_> {
 
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         let (data, tokenizer) = (run.config.data, run.tokenizer()?);
-        let (task, examples, skipped) = AnswerTask::read(self.0, &data.train)?;
+        let (task, train) = AnswerTask::read(self.0, &data.train)?;
         let data = run.reading(progress).data::<AnswerTask>(
-            (examples, skipped),
+            train,
             |source| task.read_more(source),
             |examples| task.encode(&tokenizer, examples, data.max_len),
         )?;

@@ -12,9 +12,8 @@ use crate::Result;
 use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use cloze_data::SkipReport;
 use cloze_data::labelled::{
-    ChoiceExample, ChoiceFeatures, LabelledSource, TokenSequence, choices, encode_choices,
+    ChoiceExample, ChoiceFeatures, LabelledSource, Loaded, TokenSequence, choices, encode_choices,
 };
 use cloze_evaluation::report::{ChoiceExample as Predicted, ChoicePredictions, Predictions};
 use cloze_model::bert::BertConfig;
@@ -37,9 +36,8 @@ impl ChoiceTask {
     ///
     /// # Errors
     /// Those of reading the data.
-    pub fn read(&self, source: &LabelledSource) -> Result<(Vec<ChoiceExample>, SkipReport)> {
-        let loaded = choices(source, Path::new(""), true)?;
-        Ok((loaded.examples, loaded.skipped))
+    pub fn read(&self, source: &LabelledSource) -> Result<Loaded<ChoiceExample>> {
+        Ok(choices(source, Path::new(""), true)?)
     }
 
     /// Examples with their tokens.

@@ -16,11 +16,6 @@ pub(super) fn held_out(n: usize, share: f64, seed: u64) -> Vec<bool> {
     held
 }
 
-/// The rows of what is held out, counted from 1.
-pub(super) fn rows_held_out(held: &[bool]) -> Vec<usize> {
-    held.iter().enumerate().filter(|(_, held)| **held).map(|(place, _)| place + 1).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

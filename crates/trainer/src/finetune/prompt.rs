@@ -17,8 +17,7 @@ use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use cloze_data::SkipReport;
-use cloze_data::labelled::{LabelSet, LabelledSource, Labels, TextExample, TokenSequence, texts};
+use cloze_data::labelled::{LabelSet, LabelledSource, Labels, Loaded, TextExample, TokenSequence, texts};
 use cloze_evaluation::report::Predictions;
 use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, MlmHead};
@@ -101,9 +100,9 @@ impl PromptTask {
     ///
     /// # Errors
     /// Those of reading the data, including a label without words.
-    pub fn read(&self, source: &LabelledSource) -> Result<(Vec<TextExample>, SkipReport)> {
+    pub fn read(&self, source: &LabelledSource) -> Result<Loaded<TextExample>> {
         let (loaded, _) = texts(source, Path::new(""), Labels::Of(&self.labels))?;
-        Ok((loaded.examples, loaded.skipped))
+        Ok(loaded)
     }
 
     /// Examples with the tokens of their prompts.

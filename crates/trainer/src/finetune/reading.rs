@@ -1,12 +1,12 @@
 //! Reads a run's splits: the training data, what is held out of it, and the evaluation files.
 
 use super::config::Tuning;
-use super::held_out::{held_out, rows_held_out};
+use super::held_out::held_out;
 use super::shots;
 use super::task::{Encoded, Task, bad_setting};
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
-use cloze_data::labelled::{LabelSet, LabelledSource, TextExample};
+use cloze_data::labelled::{LabelSet, LabelledSource, Loaded, Places, TextExample};
 use cloze_data::{DataError, SkipReport};
 use cloze_files::write_atomic;
 use std::path::PathBuf;
@@ -17,11 +17,12 @@ pub struct TaskData<T: Task> {
     pub train: Encoded<T::Example, T::Features>,
     /// The data evaluated during training.
     pub dev: Option<Encoded<T::Example, T::Features>>,
-    /// If that is held out of the training data, the row of each of its examples among the usable
-    /// ones there, counted from 1.
-    pub dev_rows: Option<Vec<usize>>,
+    /// Where each of its examples is from, such as its line; empty if unknown.
+    pub dev_names: Vec<String>,
     /// The data that the result is evaluated on.
     pub test: Option<Encoded<T::Example, T::Features>>,
+    /// Where each of its examples is from.
+    pub test_names: Vec<String>,
 }
 
 /// The configured number of training examples per class, or all.
@@ -58,8 +59,8 @@ impl Reading<'_> {
     /// Those of `read` and `encode`; a file that cannot be written.
     pub fn data<T: Task>(
         self,
-        train: (Vec<T::Example>, SkipReport),
-        read: impl Fn(&LabelledSource) -> Result<(Vec<T::Example>, SkipReport)>,
+        train: Loaded<T::Example>,
+        read: impl Fn(&LabelledSource) -> Result<Loaded<T::Example>>,
         encode: impl FnMut(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
     ) -> Result<TaskData<T>> {
         self.selected(train, read, encode, Ok)
@@ -71,44 +72,47 @@ impl Reading<'_> {
     /// Those of [`data`](Self::data) and of `select`.
     pub fn selected<T: Task>(
         mut self,
-        train: (Vec<T::Example>, SkipReport),
-        read: impl Fn(&LabelledSource) -> Result<(Vec<T::Example>, SkipReport)>,
+        train: Loaded<T::Example>,
+        read: impl Fn(&LabelledSource) -> Result<Loaded<T::Example>>,
         mut encode: impl FnMut(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
         select: impl FnOnce(Vec<T::Example>) -> Result<Vec<T::Example>>,
     ) -> Result<TaskData<T>> {
-        let (examples, skipped) = train;
-        self.note("train", &skipped);
-        let (examples, held, dev_rows) = self.hold_out(examples)?;
+        self.note("train", &train.skipped);
+        let (examples, held) = self.hold_out(train.examples, train.places)?;
         let examples = select(examples)?;
         let examples = match self.config.data.examples {
             Some(n) => shots::draw_any(examples, n, self.config.common.run.seed)?,
             None => examples,
         };
         let train = encode(examples)?;
-        let held = held.map(&mut encode).transpose()?;
+        let held = held.map(|(held, names)| Ok::<_, TrainerError>((encode(held)?, names))).transpose()?;
         let section = &self.config.data;
         let [dev, test] = [("dev", &section.dev), ("test", &section.test)].map(|(split, files)| {
             self.split(split, files, |source| {
-                let (examples, skipped) = read(source)?;
-                Ok((encode(examples)?, skipped))
+                let Loaded { examples, places, skipped } = read(source)?;
+                Ok(((encode(examples)?, places.names()), skipped))
             })
         });
-        Ok(TaskData { train, dev: held.or(dev?), dev_rows, test: test? })
+        let (dev, dev_names) = held.or(dev?).unzip();
+        let (test, test_names) = test?.unzip();
+        let [dev_names, test_names] = [dev_names, test_names].map(Option::unwrap_or_default);
+        Ok(TaskData { train, dev, dev_names, test, test_names })
     }
 
     /// Holds the development data out of the training data, if configured. Writes the indices of held-out
-    /// examples into the run folder. Returns the rest, what is held out, and its rows.
-    fn hold_out<E>(&self, examples: Vec<E>) -> Result<HeldOut<E>> {
+    /// examples into the run folder. Returns the rest, and what is held out with the names of its places.
+    fn hold_out<E>(&self, examples: Vec<E>, mut places: Places) -> Result<HeldOut<E>> {
         let Some(share) = self.config.data.dev_fraction else {
-            return Ok((examples, None, None));
+            return Ok((examples, None));
         };
         let held = held_out(examples.len(), share, self.config.common.run.seed);
-        let rows = rows_held_out(&held);
-        let places = rows.iter().map(|row| (row - 1).to_string()).collect::<Vec<_>>().join(",");
-        write_atomic(&self.held_out, format!("[{places}]\n").as_bytes())?;
+        let indices: Vec<String> =
+            held.iter().zip(0_usize..).filter(|(held, _)| **held).map(|(_, at)| at.to_string()).collect();
+        write_atomic(&self.held_out, format!("[{}]\n", indices.join(",")).as_bytes())?;
+        places.retain(|index| held[index]);
         let (out, kept): (Vec<_>, Vec<_>) = held.into_iter().zip(examples).partition(|(held, _)| *held);
         let [out, kept] = [out, kept].map(|part| part.into_iter().map(|(_, example)| example).collect());
-        Ok((kept, Some(out), Some(rows)))
+        Ok((kept, Some((out, places.names()))))
     }
 
     fn split<T>(
@@ -127,8 +131,8 @@ impl Reading<'_> {
     }
 }
 
-/// Training examples, and those held out with their rows, if any are.
-type HeldOut<E> = (Vec<E>, Option<Vec<E>>, Option<Vec<usize>>);
+/// Training examples, and those held out with the names of their places, if any are.
+type HeldOut<E> = (Vec<E>, Option<(Vec<E>, Vec<String>)>);
 
 /// Rewords the error of a split with missing files to name its key.
 pub(super) fn missing(split: &str, error: TrainerError) -> TrainerError {

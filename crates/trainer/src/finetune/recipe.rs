@@ -336,9 +336,10 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
         let splits = [("dev", &self.data.dev), ("test", &self.data.test)];
         let reported = exported.report_splits(splits, progress, |split, data, advanced| {
             let (mut predictions, figures) = self.measure(exported.model, data, exported.device, advanced)?;
-            if let Some(rows) = self.data.dev_rows.as_deref().filter(|_| split == "dev") {
-                predictions.set_rows(rows);
-            }
+            predictions.set_names(match split {
+                "dev" => &self.data.dev_names,
+                _ => &self.data.test_names,
+            });
             Ok(Measured { facts: facts.clone(), ..Measured::new(figures, predictions) })
         })?;
         self.loss_warning(exported.run)?.iter().for_each(|warning| progress.note(warning));

@@ -18,10 +18,10 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Int, Tensor};
 use cloze_data::labelled::{
-    EntityTags, LabelSet, LabelledSource, TagFeatures, TagReport, TagScheme, TaggedSentence, TokenSequence,
-    encode_tags, entity_sentences,
+    EntityTags, LabelSet, LabelledSource, Loaded, TagFeatures, TagReport, TagScheme, TaggedSentence,
+    TokenSequence, encode_tags, entity_sentences,
 };
-use cloze_data::{DataError, SkipReport, derive_seed};
+use cloze_data::{DataError, derive_seed};
 use cloze_evaluation::entities::Span;
 use cloze_evaluation::report::{EntityExample, EntityPredictions, Predictions};
 use cloze_evaluation::tags::entities;
@@ -149,13 +149,10 @@ impl<M: Tagger> Tags<M> {
     ///
     /// # Errors
     /// Those of reading the data; tags that do not follow the scheme; invalid labels.
-    pub fn read(
-        section: &TaggingSection,
-        source: &LabelledSource,
-    ) -> Result<(Self, Vec<TaggedSentence>, SkipReport)> {
+    pub fn read(section: &TaggingSection, source: &LabelledSource) -> Result<(Self, Loaded<TaggedSentence>)> {
         let expected = EntityTags { names: &section.tag_names, scheme: section.scheme, labels: None };
-        let loaded = entity_sentences(source, Path::new(""), expected)?;
-        let mut sentences = loaded.examples;
+        let mut loaded = entity_sentences(source, Path::new(""), expected)?;
+        let mut sentences = std::mem::take(&mut loaded.examples);
         let tags = || sentences.iter().map(|sentence| &sentence.tags[..]);
         let scheme = match (section.predict_scheme, section.scheme) {
             (Some(scheme), _) => scheme,
@@ -173,7 +170,8 @@ impl<M: Tagger> Tags<M> {
         };
         let mut task = Self::new(section, labels, scheme)?;
         task.loss = loss(section, &task.labels)?;
-        Ok((task, sentences, loaded.skipped))
+        loaded.examples = sentences;
+        Ok((task, loaded))
     }
 
     /// The task of a section with explicit labels, as in a [model folder](super::TaskFile).
@@ -205,12 +203,12 @@ impl<M: Tagger> Tags<M> {
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
-    pub fn read_more(&self, source: &LabelledSource) -> Result<(Vec<TaggedSentence>, SkipReport)> {
+    pub fn read_more(&self, source: &LabelledSource) -> Result<Loaded<TaggedSentence>> {
         let TaggingSection { tag_names, scheme, .. } = &self.section;
         let expected = EntityTags { names: tag_names, scheme: *scheme, labels: Some(&self.labels) };
         let mut loaded = entity_sentences(source, Path::new(""), expected)?;
         rewrite(&mut loaded.examples, self.section.scheme, self.scheme())?;
-        Ok((loaded.examples, loaded.skipped))
+        Ok(loaded)
     }
 
     /// A run's splits; `train` is already read.
@@ -219,7 +217,7 @@ impl<M: Tagger> Tags<M> {
     /// Those of [`read_more`](Self::read_more) and of [`encode`](Self::encode).
     pub(super) fn data(
         &self,
-        train: (Vec<TaggedSentence>, SkipReport),
+        train: Loaded<TaggedSentence>,
         tokenizer: &Tokenizer,
         run: &TaskRun<'_>,
         progress: &mut dyn RunProgress,
@@ -421,8 +419,8 @@ impl TaskKind for TagKind<'_> {
 
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         let tokenizer = run.tokenizer()?;
-        let (task, examples, skipped) = TagTask::read(self.0, &run.config.data.train)?;
-        let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
+        let (task, train) = TagTask::read(self.0, &run.config.data.train)?;
+        let data = task.data(train, &tokenizer, &run, progress)?;
         run.train(&task, data, &tokenizer, progress)
     }
 

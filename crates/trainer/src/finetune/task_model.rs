@@ -2,14 +2,14 @@
 
 use super::config::Tuning;
 use super::evaluate::{figures, outputs, outputs_of};
-use super::held_out::{held_out, rows_held_out};
+use super::held_out::held_out;
 use super::predict::{InputKey, PredictTask};
 use super::task::{Encoded, Features, Task, bad_setting};
 use crate::engine::Advance;
 use crate::memory::n_parameters;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
-use cloze_data::labelled::LabelledSource;
+use cloze_data::labelled::{LabelledSource, Loaded};
 use cloze_data::{DataError, SkipReport};
 use cloze_evaluation::figures::Figures;
 use cloze_evaluation::report::Predictions;
@@ -283,11 +283,10 @@ impl<T: PredictTask<Model: Sync> + Send + Sync + 'static> AnyTaskModel for TaskM
                 "the type that the model was loaded with".into(),
             )
         })?;
-        let (task, mut examples, skipped) = self.task.labelled(section, source)?;
-        let mut rows = None;
+        let (task, Loaded { mut examples, mut places, skipped }) = self.task.labelled(section, source)?;
         if let Some(share) = share {
             let held = held_out(examples.len(), share, config.common.run.seed);
-            rows = Some(rows_held_out(&held));
+            places.retain(|index| held[index]);
             let mut held = held.into_iter();
             examples.retain(|_| held.next() == Some(true));
         }
@@ -299,9 +298,7 @@ impl<T: PredictTask<Model: Sync> + Send + Sync + 'static> AnyTaskModel for TaskM
         let seconds = begun.elapsed().as_secs_f64();
         let latencies = latencies(&task, &self.model, &data.features, singly, device);
         let mut predictions = task.predictions(&data.examples, &data.features, &outputs);
-        if let Some(rows) = rows {
-            predictions.set_rows(&rows);
-        }
+        predictions.set_names(&places.names());
         if predictions.is_empty() {
             return Err(TrainerError::NoExamples { split: "evaluation" });
         }

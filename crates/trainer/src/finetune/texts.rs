@@ -19,9 +19,8 @@ use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use cloze_data::SkipReport;
 use cloze_data::labelled::{
-    LabelSet, LabelledSource, Labels, Target, TextExample, TextFeatures, TokenPlace, TokenSequence,
+    LabelSet, LabelledSource, Labels, Loaded, Target, TextExample, TextFeatures, TokenPlace, TokenSequence,
     encode_texts, text_places, texts,
 };
 use cloze_evaluation::report::{
@@ -121,10 +120,7 @@ impl<M: TextClassifier> Texts<M> {
     ///
     /// # Errors
     /// Those of reading the data; settings inconsistent with its labels.
-    pub fn read(
-        section: &TaskSection,
-        source: &LabelledSource,
-    ) -> Result<(Self, Vec<TextExample>, SkipReport)> {
+    pub fn read(section: &TaskSection, source: &LabelledSource) -> Result<(Self, Loaded<TextExample>)> {
         let base = Path::new("");
         match section {
             TaskSection::Regression { pooling, loss } => {
@@ -136,13 +132,13 @@ impl<M: TextClassifier> Texts<M> {
                     return Err(bad_setting("task.loss", "\"binary-cross-entropy\"", expected));
                 }
                 let task = Self::new(None, *pooling).with_value_loss(*loss).of_kind(&loaded.examples);
-                Ok((task, loaded.examples, loaded.skipped))
+                Ok((task, loaded))
             }
             TaskSection::MultiLabel { labels, threshold, pooling } => {
                 let given = given(labels)?;
                 let (loaded, set) = texts(source, base, Labels::Several(given.as_ref()))?;
                 let task = Self::new(set, *pooling).with_threshold(*threshold).of_kind(&loaded.examples);
-                Ok((task, loaded.examples, loaded.skipped))
+                Ok((task, loaded))
             }
             TaskSection::Classification { labels, class_weights, label_smoothing, positive, pooling } => {
                 let given = given(labels)?;
@@ -170,7 +166,7 @@ impl<M: TextClassifier> Texts<M> {
                 task.loss.label_smoothing = *label_smoothing;
                 task.loss.class_weights =
                     (!class_weights.is_empty()).then(|| class_weights.as_slice().into());
-                Ok((task, loaded.examples, loaded.skipped))
+                Ok((task, loaded))
             }
             _ => Err(bad_setting("task.kind", "another", KINDS.into())),
         }
@@ -240,7 +236,7 @@ impl<M: TextClassifier> Texts<M> {
     /// # Errors
     /// Those of reading the data, including an unknown label; single texts if training had pairs, or the
     /// reverse.
-    pub fn read_more(&self, source: &LabelledSource) -> Result<(Vec<TextExample>, SkipReport)> {
+    pub fn read_more(&self, source: &LabelledSource) -> Result<Loaded<TextExample>> {
         let labels = match &self.labels {
             None => Labels::Values,
             Some(_) if self.threshold.is_some() => Labels::Several(self.labels.as_ref()),
@@ -255,7 +251,7 @@ impl<M: TextClassifier> Texts<M> {
             let found = format!("a field that rows of {} {does}", source.files.join(", "));
             return Err(bad_setting("data.train.columns.pair", found, expected.into()));
         }
-        Ok((loaded.examples, loaded.skipped))
+        Ok(loaded)
     }
 
     /// A run's splits; `train` is already read.
@@ -265,7 +261,7 @@ impl<M: TextClassifier> Texts<M> {
     /// than drawn.
     pub(super) fn data(
         &self,
-        train: (Vec<TextExample>, SkipReport),
+        train: Loaded<TextExample>,
         tokenizer: &Tokenizer,
         run: &TaskRun<'_>,
         progress: &mut dyn RunProgress,
@@ -352,7 +348,7 @@ impl TaskKind for TextKind<'_> {
 
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         let tokenizer = run.tokenizer()?;
-        let (task, examples, skipped) = TextTask::read(self.0, &run.config.data.train)?;
+        let (task, train) = TextTask::read(self.0, &run.config.data.train)?;
         for alike in task.labels.iter().flat_map(LabelSet::alike) {
             progress.note(&format!(
                 "warning: the labels {} differ in case or white space only, and are {} classes; correct the data if they are one",
@@ -360,7 +356,7 @@ impl TaskKind for TextKind<'_> {
                 alike.len()
             ));
         }
-        let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
+        let data = task.data(train, &tokenizer, &run, progress)?;
         run.train(&task, data, &tokenizer, progress)
     }
 

@@ -300,7 +300,7 @@ impl ImagePredictor {
         let labels = LabelSet::given(self.labels().to_vec())?;
         let source = data.train.with_files(files.clone());
         let (loaded, _) = labelled_images(&source, Path::new(""), Labels::Of(&labels))?;
-        let Loaded { mut examples, skipped } =
+        let Loaded { mut examples, skipped, .. } =
             without_bad_images(loaded, &DecodeLimits::default(), data.on_bad_image)?;
         if let Some(share) = share {
             examples = held_out(examples, share, config.common.run.seed).0;

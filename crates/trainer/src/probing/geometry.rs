@@ -64,6 +64,7 @@ pub(super) fn words(
             line("within sentences, adjusted", &|[random, _, within]| within - random),
         ],
         whole: Vec::new(),
+        is_quality: false,
     }
 }
 
@@ -167,12 +168,14 @@ impl ScoredPairs {
                 ),
                 lines: lines(0),
                 whole: Vec::new(),
+                is_quality: true,
             },
             LayerPanel {
                 title: "anisotropy of sentences".into(),
                 note: format!("The mean cosine of {} random pairs of the same vectors.", random.len()),
                 lines: lines(1),
                 whole: Vec::new(),
+                is_quality: false,
             },
         ])
     }

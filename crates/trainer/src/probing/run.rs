@@ -373,7 +373,8 @@ impl Probing<'_> {
                 lines.push(LayerLine::new(format!("{kind}: code"), scores.iter().map(share).collect()));
             }
         }
-        Ok(LayerPanel { title: task.title().into(), note: explanation(n_classes, &labels[1]), lines, whole })
+        let (title, note) = (task.title().into(), explanation(n_classes, &labels[1]));
+        Ok(LayerPanel { title, note, lines, whole, is_quality: true })
     }
 
     /// Labels of the control task, see [`control`].
@@ -449,6 +450,7 @@ fn structural_panel(figures: &[StructuralFigures]) -> LayerPanel {
             line("depths: Spearman", &|of| of.depth_spearman),
         ],
         whole: Vec::new(),
+        is_quality: true,
     }
 }
 

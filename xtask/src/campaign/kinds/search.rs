@@ -20,9 +20,10 @@ pub fn attack(case: &mut Case<'_>) -> Result<()> {
     case.bring("models/mlm", "model")?;
     case.write("first.jsonl", rows("a", FIRST))?;
     case.write("more.jsonl", rows("b", MORE))?;
-    match case.random.below(3) {
+    match case.random.below(4) {
         0 => odd_rows(case),
         1 => ended(case),
+        2 => odd_folder(case),
         _ => damaged(case),
     }
 }
@@ -110,6 +111,40 @@ fn odd_rows(case: &mut Case<'_>) -> Result<()> {
     }
     let compacted = case.run(Attempt::new(["search", "compact", "--index", "index"]))?;
     case.expect(compacted.succeeded(), "an index that was just made cannot be compacted");
+    Ok(())
+}
+
+/// A folder of odd texts, of which a file goes: each passage that was taken is found, and no other.
+fn odd_folder(case: &mut Case<'_>) -> Result<()> {
+    for i in 0..1 + case.random.below(3) {
+        let long = sentence(i).repeat(1 + case.random.below(40));
+        let text = format!("# {}\n\n{long}\n\n```sh\n{}\n```\n", sentence(i + 1), sentence(i + 2));
+        let odd = mutate::text(&mut case.random, &text);
+        let name = format!("notes/{i}.{}", case.random.pick(&["md", "markdown", "txt"]));
+        case.write(&name, odd)?;
+    }
+    case.write("notes/last.md", "# Last\n\nText.\n")?;
+    let tokens = *case.random.pick(&["16", "17", "64", "256", "100000"]);
+    let skips = *case.random.pick(&["error", "skip"]);
+    let reading = ["--passage-tokens", tokens, "--on-bad-row", skips, "notes"];
+    let make = ["search", "index", "--index", "index", "--model", "model"];
+    let ran = case.run(Attempt::new(make.into_iter().chain(reading)))?;
+    if !ran.succeeded() {
+        return Ok(());
+    }
+    let added = acknowledged(&ran);
+    let all = || Attempt::new(["search", "query", "--index", "index", "-k", "1000", "--exact", "the law"]);
+    let found = ids(&case.run(all())?).len();
+    case.expect(found == added.min(1000), format!("{found} of {added} passages are found"));
+    fs::remove_file(case.path("notes/last.md"))?;
+    let add = ["search", "add", "--index", "index", "--replace"];
+    let ran = case.run(Attempt::new(add.into_iter().chain(reading)))?;
+    let left = ids(&case.run(all())?).len();
+    let expected = (added - 1).min(1000);
+    case.expect(
+        !ran.succeeded() || left == expected,
+        format!("{left} passages of {expected} after one has gone"),
+    );
     Ok(())
 }
 

@@ -1,12 +1,13 @@
 //! `cloze search index`, `add`, `delete` and `compact`.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use cloze_search::{
-    GraphConfig, IndexConfig, IndexWriter, Metric, OnId, Precision, SearchConfig, SearchError,
+    GraphConfig, IndexConfig, IndexWriter, Metric, NewRow, OnId, Precision, SearchConfig, SearchError,
 };
 use cloze_tokenizer::Sequence;
 use cloze_trainer::images::is_image_model;
@@ -26,9 +27,10 @@ use crate::progress::Progress;
 ///
 /// Example: cloze search index --index my-index --model sentence-transformers/all-MiniLM-L6-v2 texts.txt
 ///
-/// The fields of a row are its text and optionally its id; without ids rows are numbered. With a model of images, the text
-/// is an `image`: a path or data:image/png;base64,...; folders and images are rows themselves. Prints {"added": N} once the
-/// first N rows are safely on disk.
+/// The fields of a row are its text and optionally its id; without ids rows are numbered. Markdown files and the .md and
+/// .txt files of folders are cut into passages, whose ids are path:line and whose fields path, line and heading are kept.
+/// With a model of images, the text is an `image`: a path or data:image/png;base64,...; folders and images are rows
+/// themselves. Prints {"added": N} once the first N rows are safely on disk.
 #[derive(clap::Args)]
 pub struct IndexArgs {
     #[command(flatten)]
@@ -70,7 +72,8 @@ pub struct IndexArgs {
 ///
 /// The fields of a row are those of `cloze search index`. Prints {"added": N} once the first N rows are
 /// safely on disk. If a row's id is already in the index, neither that row nor those after the last such line
-/// are added.
+/// are added. With --replace, the passages of a file or folder replace those that the index has of it: those that are no
+/// longer there are deleted, and {"deleted": N} is printed.
 #[derive(clap::Args)]
 pub struct AddArgs {
     #[command(flatten)]
@@ -178,12 +181,13 @@ pub fn index(args: &IndexArgs) -> Result<()> {
         ..IndexConfig::new(embedding.width())
     };
     // Before the index is made: none is left behind by a file that has no rows.
-    let first = rows.batch()?;
+    let first = rows.batch(&embedding)?;
     if first.is_empty() {
         bail!("no rows to index");
     }
     let mut writer = IndexWriter::create(&args.index, config)?;
-    put_in(&mut writer, &mut embedding, first, &mut rows, OnId::Error, args.commit.commit_every)?;
+    let commit = Commit { on_id: OnId::Error, every: args.commit.commit_every, stale: HashSet::new() };
+    put_in(&mut writer, &mut embedding, first, &mut rows, commit)?;
     if args.recall {
         let index = writer.index();
         let recall = index.recall(&index.sample(1000), &SearchConfig::default())?;
@@ -198,9 +202,22 @@ pub fn add(args: &AddArgs) -> Result<()> {
     let mut rows = args.rows.open(writer.index().fields(), is_of_images(writer.index()))?;
     let mut embedding =
         Embedding::of_index(writer.index(), args.model.as_deref(), &args.other, &args.compute)?;
-    let on_id = if args.replace { OnId::Accept } else { OnId::Error };
-    let first = rows.batch()?;
-    put_in(&mut writer, &mut embedding, first, &mut rows, on_id, args.commit.commit_every)
+    let (on_id, stale) = match args.replace {
+        true => (OnId::Accept, args.rows.passages_in(writer.index())?),
+        false => (OnId::Error, HashSet::new()),
+    };
+    let first = rows.batch(&embedding)?;
+    let commit = Commit { on_id, every: args.commit.commit_every, stale };
+    put_in(&mut writer, &mut embedding, first, &mut rows, commit)
+}
+
+/// How rows are put in.
+struct Commit {
+    on_id: OnId,
+    /// Rows written to disk at a time.
+    every: usize,
+    /// The ids of rows that are deleted at the end if they are not put in again.
+    stale: HashSet<String>,
 }
 
 /// Embeds rows and adds them in batches.
@@ -209,9 +226,9 @@ fn put_in(
     embedding: &mut Embedding<'_>,
     first: Vec<PlacedRow>,
     rows: &mut Rows,
-    on_id: OnId,
-    commit_every: usize,
+    commit: Commit,
 ) -> Result<()> {
+    let Commit { on_id, every: commit_every, mut stale } = commit;
     let mut output = Output::new();
     let mut progress = Progress::new("rows", false);
     let (mut places, mut new, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
@@ -239,13 +256,15 @@ fn put_in(
             }
         }
         progress.show(read, None);
-        batch = if rest.is_empty() { rows.batch()? } else { rest };
+        batch = if rest.is_empty() { rows.batch(embedding)? } else { rest };
         let is_last = batch.is_empty();
         while new.len() >= commit_every || is_last && !new.is_empty() {
             let n = commit_every.min(new.len());
             let width = embedding.width();
             writer.add(&new[..n], &vectors[..n * width], on_id).map_err(|error| at(error, &places))?;
-            new.drain(..n);
+            for id in new.drain(..n).filter_map(|row: NewRow| row.id) {
+                stale.remove(&id);
+            }
             places.drain(..n);
             vectors.drain(..n * width);
             added += n;
@@ -254,6 +273,11 @@ fn put_in(
         }
     }
     progress.finish();
+    if !stale.is_empty() {
+        let deleted = writer.delete(&stale.into_iter().collect::<Vec<_>>(), OnId::Accept)?;
+        output.line(json!({"deleted": deleted}))?;
+        output.flush()?;
+    }
     if embedding.truncated > 0 {
         say(format_args!(
             "{} of {} texts are longer than {} tokens: only their beginnings are embedded",

@@ -148,6 +148,17 @@ impl<'a> Embedding<'a> {
         }
     }
 
+    /// Whether a text has this many tokens at most and is not truncated. A text that the tokenizer refuses does: its
+    /// embedding says what is wrong.
+    pub fn fits(&self, text: &str, most: usize) -> bool {
+        match &self.embedder {
+            Encoder::Texts(embedder) => {
+                embedder.measure(text).map_or(true, |read| !read.truncated && read.tokens <= most)
+            }
+            Encoder::Images(_) => true,
+        }
+    }
+
     /// The vectors of texts, or of the images that they name, up to the first that cannot be used.
     pub fn embed(&mut self, texts: &[Sequence<'_>]) -> Result<Embedded> {
         match &self.embedder {

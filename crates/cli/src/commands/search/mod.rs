@@ -2,6 +2,7 @@
 
 mod change;
 mod embedding;
+mod hits;
 mod info;
 mod query;
 mod rows;
@@ -27,6 +28,8 @@ pub use embedding::is_of_images;
 #[command(after_long_help = "\
 More examples:
   cloze search index --index my-index --model sentence-transformers/all-MiniLM-L6-v2 --field year articles.jsonl
+  cloze search index --index my-notes --model sentence-transformers/all-MiniLM-L6-v2 notes
+  cloze search add --index my-notes --replace notes
   echo 'a storm at sea' | cloze search query --index my-index -k 5 --where year=1999
   cloze search add --index my-index --replace more.jsonl
   cloze search query --index my-index --exact 'a storm at sea'

@@ -1,5 +1,6 @@
 //! `cloze search query`.
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
@@ -8,8 +9,10 @@ use cloze_search::{Condition, Found, Index, Method, SearchConfig, recall};
 use cloze_tokenizer::Sequence;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use terminal_size::{Width, terminal_size};
 
 use super::embedding::{Embedded, Embedding, is_of_images};
+use super::hits;
 use crate::compute::Compute;
 use crate::lines::{self, BATCH, Batch, Lines, Longer};
 use crate::model::OtherModel;
@@ -23,7 +26,7 @@ use crate::output::{Output, say};
 /// place of "text".
 ///
 /// Prints a JSON line for each query: {"query": …, "found": [{"id": …, "score": …, "text": …, "fields": {…}},
-/// …]}, the nearest first. The score is the cosine, the dot product or the Euclidean distance. An empty query
+/// …]}, the nearest first; on a terminal, a readable list. The score is the cosine, the dot product or the Euclidean distance. An empty query
 /// is an error; earlier queries are still answered.
 #[derive(clap::Args)]
 pub struct Args {
@@ -59,6 +62,9 @@ pub struct Args {
     /// Report recall against an exact search at the end, on standard error.
     #[arg(long)]
     recall: bool,
+    /// Print JSON on a terminal too.
+    #[arg(long)]
+    json: bool,
     /// Bytes of a query to keep. If the model's maximum length truncates a longer query anyway, its beginning
     /// is encoded; otherwise it is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
@@ -72,21 +78,21 @@ fn up_to_a_million() -> RangedU64ValueParser<usize> {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
-    query: &'a str,
-    found: Vec<Neighbour>,
+pub(super) struct Answer<'a> {
+    pub query: &'a str,
+    pub found: Vec<Neighbour>,
 }
 
 #[derive(Serialize)]
-struct Neighbour {
-    id: String,
-    score: f64,
+pub(super) struct Neighbour {
+    pub id: String,
+    pub score: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
+    pub text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    image: Option<String>,
+    pub image: Option<String>,
     #[serde(skip_serializing_if = "Map::is_empty")]
-    fields: Map<String, Value>,
+    pub fields: Map<String, Value>,
 }
 
 /// A queried index.
@@ -95,6 +101,8 @@ struct Asked<'a> {
     embedding: Embedding<'a>,
     config: SearchConfig,
     output: Output,
+    /// The width of the terminal that hits are shown on; without one they are JSON.
+    terminal: Option<u16>,
     /// For all queries so far, if recall is requested: the rows found, and the exact nearest ones.
     compared: Option<[Vec<Vec<Found>>; 2]>,
 }
@@ -110,7 +118,9 @@ pub fn run(args: &Args) -> Result<()> {
         conditions: args.conditions.clone(),
     };
     let compared = args.recall.then(<[Vec<Vec<Found>>; 2]>::default);
-    let mut asked = Asked { index, embedding, config, output: Output::new(), compared };
+    let terminal = (!args.json && io::stdout().is_terminal())
+        .then(|| terminal_size().map_or(hits::USUAL_WIDTH, |(Width(width), _)| width));
+    let mut asked = Asked { index, embedding, config, output: Output::new(), terminal, compared };
     if args.texts.is_empty() {
         let mut lines = Lines::stdin(args.max_line_bytes, Longer::Cut);
         let mut batch = Batch::default();
@@ -160,7 +170,11 @@ impl Asked<'_> {
                 Ok(Neighbour { id: row.id, score: found.score, text, image, fields: row.fields })
             };
             let found = found.iter().map(neighbour).collect::<Result<_>>()?;
-            self.output.line(serde_json::to_string(&Answer { query, found })?)?;
+            let answer = Answer { query, found };
+            match self.terminal {
+                Some(width) => self.output.line(hits::shown(&answer, width))?,
+                None => self.output.line(serde_json::to_string(&answer)?)?,
+            }
         }
         self.output.flush()?;
         if let Some([all, truth]) = &mut self.compared {

@@ -1,13 +1,16 @@
 //! The rows of files that go into an index.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result};
+use clap::builder::RangedU64ValueParser;
 use cloze_data::labelled::{Column, RecordColumn};
-use cloze_search::NewRow;
+use cloze_search::{Index, NewRow};
 use serde_json::{Map, Value};
 
-use crate::rows::{self, NO_IMAGE, NO_TEXT, Placed, RowColumns, RowFiles};
+use super::embedding::Embedding;
+use crate::rows::{self, Cut, NO_IMAGE, NO_TEXT, PASSAGE_FIELDS, Placed, RowColumns, RowFiles, plain};
 
 #[derive(clap::Args)]
 pub struct IndexedRows {
@@ -17,6 +20,12 @@ pub struct IndexedRows {
     /// index already has. `null` values are not kept.
     #[arg(long = "field", value_name = "COLUMN")]
     fields: Vec<String>,
+    /// Cut every file into passages, as folders and Markdown are.
+    #[arg(long, conflicts_with_all = ["input_format", "columns", "delimiter", "quoting", "no_header"])]
+    passages: bool,
+    /// The most tokens of a passage, special tokens included; no more than the model reads.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = RangedU64ValueParser::<usize>::new().range(16..))]
+    passage_tokens: usize,
 }
 
 /// A row and its location in the input.
@@ -30,6 +39,7 @@ pub struct Rows {
     fields: Vec<String>,
     rows: rows::Rows,
     images: bool,
+    passage_tokens: usize,
 }
 
 impl IndexedRows {
@@ -40,8 +50,14 @@ impl IndexedRows {
         rows.check_fields(&[field, "id"])?;
         let mut columns = vec![rows.record_column(field, true), rows.record_column("id", false)];
         let is_named = !self.fields.is_empty();
-        let fields: Vec<String> =
+        let mut fields: Vec<String> =
             if is_named { self.fields.clone() } else { known.into_iter().flatten().cloned().collect() };
+        let passages = (!images).then(|| self.cut());
+        if passages.is_some_and(|cut| self.files.passages(cut).next().is_some()) {
+            let missing = |name: &&&str| !fields.iter().any(|field| field == **name);
+            let more: Vec<String> = PASSAGE_FIELDS.iter().filter(missing).map(ToString::to_string).collect();
+            fields.extend(more);
+        }
         columns.extend(fields.iter().map(|name| RecordColumn {
             field: name.clone(),
             column: Column::Name(name.clone()),
@@ -52,9 +68,43 @@ impl IndexedRows {
             (false, _) => Some("--columns"),
             (true, false) => Some("--field"),
         };
-        let columns = RowColumns { columns, named_by, images };
-        Ok(Rows { fields, rows: self.files.open(&columns)?, images })
+        let columns = RowColumns { columns, named_by, images, passages };
+        let rows = self.files.open(&columns)?;
+        Ok(Rows { fields, rows, images, passage_tokens: self.passage_tokens })
     }
+
+    fn cut(&self) -> Cut {
+        if self.passages { Cut::All } else { Cut::Marked }
+    }
+
+    /// The ids of an index's passages of the files and folders that are read.
+    ///
+    /// # Errors
+    /// A row of the index that cannot be read.
+    pub fn passages_in(&self, index: &Index) -> Result<HashSet<String>> {
+        let read: Vec<PathBuf> = self.files.passages(self.cut()).map(plain).collect();
+        let mut ids = HashSet::new();
+        if read.is_empty() {
+            return Ok(ids);
+        }
+        for row in index.rows() {
+            let (row, _) = row?;
+            let (Some(Value::String(path)), true) = (row.fields.get("path"), row.fields.contains_key("line"))
+            else {
+                continue;
+            };
+            if read.iter().any(|above| is_under(Path::new(path), above)) {
+                ids.insert(row.id);
+            }
+        }
+        Ok(ids)
+    }
+}
+
+/// Whether a path is this file, or one in this folder.
+fn is_under(path: &Path, above: &Path) -> bool {
+    // The current folder has an empty path.
+    path.starts_with(above) && (above != Path::new("") || path.is_relative() && !path.starts_with(".."))
 }
 
 impl Rows {
@@ -66,10 +116,11 @@ impl Rows {
         self.rows.refuse(place, "refused by the model", &format!("{error:#}"))
     }
 
-    /// The next batch of rows to embed together; empty at the end.
-    pub fn batch(&mut self) -> Result<Vec<PlacedRow>> {
+    /// The next batch of rows to embed together, with passages that the model reads whole; empty at the end.
+    pub fn batch(&mut self, embedding: &Embedding<'_>) -> Result<Vec<PlacedRow>> {
+        let most = self.passage_tokens;
         loop {
-            let read = self.rows.batch()?;
+            let read = self.rows.batch_of(&|text| embedding.fits(text, most))?;
             let is_end = read.is_empty();
             let mut batch = Vec::new();
             for Placed { place, cells } in read {

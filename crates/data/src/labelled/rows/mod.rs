@@ -10,6 +10,7 @@ mod xml;
 pub use delimited::found_delimiter;
 pub use jsonl::object_cell;
 
+use super::places::Places;
 use super::source::{Column, DataFormat, LabelledSource, Loaded, OnBadRow};
 use super::table::Layout;
 use crate::corpus::lines::Lines;
@@ -207,23 +208,41 @@ pub(super) fn read_whole(
     delimited::Delimited::new(lines, source, Layout::of(source.format, source), wanted).whole()
 }
 
+/// What is read of a file.
+pub(super) trait Lined {
+    /// The line it begins on, or its number in a Parquet file, from 1.
+    fn line(&self) -> Option<u64>;
+}
+
+impl Lined for Row {
+    fn line(&self) -> Option<u64> {
+        Some(self.line)
+    }
+}
+
 /// Reads all files and converts their rows to examples.
-pub(super) fn load<R, T>(
+pub(super) fn load<R: Lined, T>(
     source: &LabelledSource,
     files: &[(PathBuf, DataFormat)],
     open: impl Fn(&Path, DataFormat) -> std::result::Result<Read<R>, Problem>,
     mut convert: impl FnMut(R) -> std::result::Result<T, Problem>,
 ) -> Result<Loaded<T>> {
-    let mut loaded = Loaded { examples: Vec::new(), skipped: SkipReport::default() };
+    let mut loaded =
+        Loaded { examples: Vec::new(), places: Places::default(), skipped: SkipReport::default() };
     let mut skipped = Skipped::default();
     for (path, format) in files {
         let whole = |line, problem| DataError::LabelledFile { path: path.clone(), line, problem };
         let read = open(path, *format).map_err(|problem| whole(problem.line, problem.detail))?;
         let mut any = false;
+        loaded.places.begin(path, *format);
         for found in read {
             any = true;
+            let line = found.as_ref().ok().and_then(Lined::line);
             match found.and_then(&mut convert) {
-                Ok(example) => loaded.examples.push(example),
+                Ok(example) => {
+                    loaded.examples.push(example);
+                    line.into_iter().for_each(|line| loaded.places.push(line));
+                }
                 Err(problem) if source.on_bad_row == OnBadRow::Skip && !problem.ends_file => {
                     loaded.skipped.count(problem.kind);
                     skipped.add(path, problem);

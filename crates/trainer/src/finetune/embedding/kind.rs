@@ -15,8 +15,7 @@ use crate::engine::Outcome;
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
-use cloze_data::SkipReport;
-use cloze_data::labelled::{LabelledSource, SentenceExample, classified_sentences, sentences};
+use cloze_data::labelled::{LabelledSource, Loaded, SentenceExample, classified_sentences, sentences};
 use cloze_evaluation::embeddings::Vectors;
 use cloze_evaluation::report::SimilarityKind;
 use cloze_evaluation::table::percent;
@@ -118,10 +117,7 @@ impl TaskKind for EmbeddingKind<'_> {
         };
         let sentence = SentenceConfig::load(&config.model.path)?.unwrap_or_default();
         let mut task = EmbeddingTask::new(section.clone(), section.loss(), sentence, kind)?;
-        let read = |source: &_| {
-            let loaded = sentences(source, Path::new(""))?;
-            Ok((loaded.examples, loaded.skipped))
-        };
+        let read = |source: &_| Ok(sentences(source, Path::new(""))?);
         let train = match section.loss {
             LossSection::Softmax {} => {
                 let (loaded, n) = read_classes(&config.data.train)?;
@@ -163,14 +159,14 @@ impl TaskKind for EmbeddingKind<'_> {
 }
 
 /// The training examples with their classes, and the number of classes.
-fn read_classes(source: &LabelledSource) -> Result<((Vec<SentenceExample>, SkipReport), usize)> {
+fn read_classes(source: &LabelledSource) -> Result<(Loaded<SentenceExample>, usize)> {
     let (loaded, set) = classified_sentences(source, Path::new(""))?;
     if let [class] = set.names() {
         let found = format!("pairs of the single class {class:?}");
         let expected = "two classes or more (`data.train.columns.class`: the column that has them)";
         return Err(bad_setting("data.train.files", found, expected.into()));
     }
-    Ok(((loaded.examples, loaded.skipped), set.len()))
+    Ok((loaded, set.len()))
 }
 
 /// The training examples selected by a section.

@@ -5,8 +5,7 @@ use super::super::section::TaskSection;
 use super::super::task::Encoded;
 use super::{Cut, InputKey, LineFields, PredictTask, Read, number, required};
 use crate::Result;
-use cloze_data::SkipReport;
-use cloze_data::labelled::{LabelledSource, PredictedAnswer, Question, QuestionFeatures};
+use cloze_data::labelled::{LabelledSource, Loaded, PredictedAnswer, Question, QuestionFeatures};
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -75,17 +74,13 @@ impl PredictTask for AnswerTask {
 
     /// Split and selected as configured. The threshold is the config's, else the model's, else 0 if there are
     /// unanswerable questions.
-    fn labelled(
-        &self,
-        section: &TaskSection,
-        source: &LabelledSource,
-    ) -> Result<(Self, Vec<Question>, SkipReport)> {
+    fn labelled(&self, section: &TaskSection, source: &LabelledSource) -> Result<(Self, Loaded<Question>)> {
         let mut task = Self::of(section)?;
-        let (examples, skipped) = task.read_more(source)?;
-        let of_data = examples.iter().any(|question| question.is_impossible).then_some(0.0);
+        let loaded = task.read_more(source)?;
+        let of_data = loaded.examples.iter().any(|question| question.is_impossible).then_some(0.0);
         let choose = &mut task.choose;
         choose.null_threshold = choose.null_threshold.or(self.choose.null_threshold).or(of_data);
-        Ok((task, examples, skipped))
+        Ok((task, loaded))
     }
 
     fn list(&mut self, n: usize) -> bool {

@@ -5,8 +5,7 @@ use super::super::section::TaskSection;
 use super::super::task::{Encoded, argmax, softmax};
 use super::{Cut, InputKey, LineFields, PredictTask, Read, number, required};
 use crate::Result;
-use cloze_data::SkipReport;
-use cloze_data::labelled::{ChoiceExample, ChoiceFeatures, LabelledSource};
+use cloze_data::labelled::{ChoiceExample, ChoiceFeatures, LabelledSource, Loaded};
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 
@@ -73,13 +72,8 @@ impl PredictTask for ChoiceTask {
         outputs.iter().map(choice).collect()
     }
 
-    fn labelled(
-        &self,
-        _: &TaskSection,
-        source: &LabelledSource,
-    ) -> Result<(Self, Vec<ChoiceExample>, SkipReport)> {
-        let (examples, skipped) = self.read(source)?;
-        Ok((*self, examples, skipped))
+    fn labelled(&self, _: &TaskSection, source: &LabelledSource) -> Result<(Self, Loaded<ChoiceExample>)> {
+        Ok((*self, self.read(source)?))
     }
 }
 

@@ -13,8 +13,7 @@ pub(crate) mod testing;
 
 use super::task::{Encoded, Task};
 use crate::Result;
-use cloze_data::SkipReport;
-use cloze_data::labelled::LabelledSource;
+use cloze_data::labelled::{LabelledSource, Loaded};
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Map, Value};
 use std::fmt::Debug;
@@ -65,7 +64,7 @@ pub trait PredictTask: Task<Example: Send + 'static, Features: Send + 'static> +
         &self,
         section: &Self::Section,
         source: &LabelledSource,
-    ) -> Result<(Self, Vec<Self::Example>, SkipReport)>;
+    ) -> Result<(Self, Loaded<Self::Example>)>;
 
     /// Sets the probability threshold of predicted labels; returns whether the task supports it.
     fn predict_above(&mut self, _threshold: f64) -> bool {

@@ -7,8 +7,7 @@ use super::super::template::PromptFeatures;
 use super::texts::{CLASS, TEXT_AND_PAIR, classes, text};
 use super::{Cut, InputKey, PredictTask, Read};
 use crate::Result;
-use cloze_data::SkipReport;
-use cloze_data::labelled::{LabelledSource, TextExample};
+use cloze_data::labelled::{LabelledSource, Loaded, TextExample};
 use cloze_tokenizer::Tokenizer;
 use serde_json::Value;
 
@@ -54,12 +53,12 @@ impl PredictTask for PromptTask {
         &self,
         section: &TaskSection,
         source: &LabelledSource,
-    ) -> Result<(Self, Vec<TextExample>, SkipReport)> {
+    ) -> Result<(Self, Loaded<TextExample>)> {
         let mut task = self.clone();
         if let TaskSection::Prompt(PromptSection { positive: Some(name), .. }) = section {
             task = task.with_positive(name)?;
         }
-        let (examples, skipped) = task.read(source)?;
-        Ok((task, examples, skipped))
+        let loaded = task.read(source)?;
+        Ok((task, loaded))
     }
 }

@@ -5,8 +5,7 @@ use super::super::tags::{SentenceFeatures, SentenceTags, Tagger, Tags};
 use super::super::task::{Encoded, bad_setting};
 use super::{Cut, InputKey, LineFields, PredictTask, Read};
 use crate::Result;
-use cloze_data::SkipReport;
-use cloze_data::labelled::{LabelledSource, LongSentences, TagScheme, TaggedSentence};
+use cloze_data::labelled::{LabelledSource, Loaded, LongSentences, TagScheme, TaggedSentence};
 use cloze_evaluation::tags::entities;
 use cloze_tokenizer::{Tokenizer, split_words};
 use serde_json::{Value, json};
@@ -94,7 +93,7 @@ impl<M: Tagger> PredictTask for Tags<M> {
         &self,
         section: &TaskSection,
         source: &LabelledSource,
-    ) -> Result<(Self, Vec<TaggedSentence>, SkipReport)> {
+    ) -> Result<(Self, Loaded<TaggedSentence>)> {
         let mut task = self.clone();
         if let TaskSection::Tagging(config) = section {
             let of_words = |scheme| scheme == Some(TagScheme::Words);
@@ -113,8 +112,8 @@ impl<M: Tagger> PredictTask for Tags<M> {
                 task.section.tag_names = config.tag_names.clone();
             }
         }
-        let (examples, skipped) = task.read_more(source)?;
-        Ok((task, examples, skipped))
+        let loaded = task.read_more(source)?;
+        Ok((task, loaded))
     }
 }
 

@@ -5,8 +5,7 @@ use super::super::task::{Encoded, Task, argmax, n_cut, softmax};
 use super::super::texts::{TextClassifier, TextInput, Texts, sigmoid};
 use super::{Cut, InputKey, LineFields, PredictTask, Read, number, required};
 use crate::Result;
-use cloze_data::SkipReport;
-use cloze_data::labelled::{LabelSet, LabelledSource, Target, TextExample};
+use cloze_data::labelled::{LabelSet, LabelledSource, Loaded, Target, TextExample};
 use cloze_tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
 
@@ -78,15 +77,15 @@ impl<M: TextClassifier> PredictTask for Texts<M> {
         &self,
         section: &TaskSection,
         source: &LabelledSource,
-    ) -> Result<(Self, Vec<TextExample>, SkipReport)> {
+    ) -> Result<(Self, Loaded<TextExample>)> {
         let mut task = self.clone();
         match section {
             TaskSection::Classification { positive: Some(name), .. } => task = task.with_positive(name)?,
             TaskSection::MultiLabel { threshold, .. } => task = task.with_threshold(*threshold),
             _ => {}
         }
-        let (examples, skipped) = task.read_more(source)?;
-        Ok((task, examples, skipped))
+        let loaded = task.read_more(source)?;
+        Ok((task, loaded))
     }
 }
 
@@ -199,8 +198,8 @@ mod tests {
         let singles = LabelledSource::new([path.as_str()]);
         let mut pairs = singles.clone();
         pairs.columns.insert("pair".into(), Columns::One(Column::Name("other".into())));
-        assert_eq!(of(None).read_more(&singles).unwrap().0[0].pair, None);
-        assert_eq!(of(Some("b")).read_more(&pairs).unwrap().0[0].pair.as_deref(), Some("b"));
+        assert_eq!(of(None).read_more(&singles).unwrap().examples[0].pair, None);
+        assert_eq!(of(Some("b")).read_more(&pairs).unwrap().examples[0].pair.as_deref(), Some("b"));
         let message = |task: TextTask, source| task.read_more(source).unwrap_err().to_string();
         assert_eq!(
             message(of(Some("b")), &singles),

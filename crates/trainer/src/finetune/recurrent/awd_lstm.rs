@@ -38,10 +38,9 @@ pub(super) fn fine_tune(
         return Err(bad_setting("task.kind", "another", expected.into()));
     };
     let tokenizer = for_any_length(run.tokenizer()?)?;
-    let (task, examples, skipped) =
-        Texts::<AwdLstmForSequenceClassification>::read(section, &config.data.train)?;
+    let (task, train) = Texts::<AwdLstmForSequenceClassification>::read(section, &config.data.train)?;
     let (shape, model, origin) = model(config, task.n_outputs(), &tokenizer, &run.options.device)?;
-    let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
+    let data = task.data(train, &tokenizer, &run, progress)?;
     let format = RecurrentFormat::of(shape, &tokenizer, &task, config.data.max_len);
     let distillation = run.teacher::<_, TextTask>(&task, &data, progress)?;
     run.train_backbone(&task, data, model, format, origin, distillation, progress)

@@ -44,28 +44,26 @@ pub(super) fn fine_tune(
     };
     match task {
         Some(RecurrentTask::Tags(section)) => {
-            let (task, examples, skipped) =
-                Tags::<ElmoForTokenClassification>::read(section, &config.data.train)?;
+            let (task, train) = Tags::<ElmoForTokenClassification>::read(section, &config.data.train)?;
             let (shape, encoder, mut init) = encoder(config, &tokenizer, &run.options.device)?;
             let mut shape =
                 ElmoTaggerConfig { crf: section.crf, ..ElmoTaggerConfig::new(shape, task.labels.len()) };
             put_dropout(&mut shape.reader);
             shape.validate()?;
             let model = task.with_rules(shape.init_with(encoder, &mut init));
-            let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
+            let data = task.data(train, &tokenizer, &run, progress)?;
             let format = RecurrentFormat::of(shape, &tokenizer, &task, max_len);
             let distillation = run.teacher::<_, TagTask>(&task, &data, progress)?;
             run.train_backbone(&task, data, model, format, origin, distillation, progress)
         }
         Some(RecurrentTask::Texts(section)) => {
-            let (task, examples, skipped) =
-                Texts::<ElmoForSequenceClassification>::read(section, &config.data.train)?;
+            let (task, train) = Texts::<ElmoForSequenceClassification>::read(section, &config.data.train)?;
             let (shape, encoder, mut init) = encoder(config, &tokenizer, &run.options.device)?;
             let mut shape = ElmoClassifierConfig::new(shape, task.n_outputs());
             put_dropout(&mut shape.reader);
             shape.validate()?;
             let model = shape.init_with(encoder, &mut init);
-            let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
+            let data = task.data(train, &tokenizer, &run, progress)?;
             let format = RecurrentFormat::of(shape, &tokenizer, &task, max_len);
             let distillation = run.teacher::<_, TextTask>(&task, &data, progress)?;
             run.train_backbone(&task, data, model, format, origin, distillation, progress)

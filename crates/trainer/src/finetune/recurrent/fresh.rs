@@ -61,24 +61,22 @@ pub(super) fn fine_tune(
     let init = &mut new_parameters(config, &run.options.device.clone().autodiff());
     match task {
         Some(RecurrentTask::Texts(of)) => {
-            let (task, examples, skipped) =
-                Texts::<RecurrentForSequenceClassification>::read(of, &config.data.train)?;
+            let (task, train) = Texts::<RecurrentForSequenceClassification>::read(of, &config.data.train)?;
             let texts = |example: &TextExample| [Some(example.text.clone()), example.pair.clone()];
-            let tokenizer = section.tokenizer(examples.iter().flat_map(texts).flatten(), progress)?;
+            let tokenizer = section.tokenizer(train.examples.iter().flat_map(texts).flatten(), progress)?;
             let shape = section.classifier(tokenizer.vocab_size(), task.n_outputs());
-            let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
+            let data = task.data(train, &tokenizer, &run, progress)?;
             let model = shape.init(init);
             let format = RecurrentFormat::of(shape, &tokenizer, &task, max_len);
             let distillation = run.teacher::<_, TextTask>(&task, &data, progress)?;
             run.train_student(&task, data, model, format, distillation, progress)
         }
         Some(RecurrentTask::Tags(of)) => {
-            let (task, examples, skipped) =
-                Tags::<RecurrentForTokenClassification>::read(of, &config.data.train)?;
+            let (task, train) = Tags::<RecurrentForTokenClassification>::read(of, &config.data.train)?;
             let texts = |sentence: &TaggedSentence| sentence.words.join(" ");
-            let tokenizer = section.tokenizer(examples.iter().map(texts), progress)?;
+            let tokenizer = section.tokenizer(train.examples.iter().map(texts), progress)?;
             let shape = section.tagger(tokenizer.vocab_size(), task.labels.len(), of.crf);
-            let data = task.data((examples, skipped), &tokenizer, &run, progress)?;
+            let data = task.data(train, &tokenizer, &run, progress)?;
             let model = task.with_rules(shape.init(init));
             let format = RecurrentFormat::of(shape, &tokenizer, &task, max_len);
             let distillation = run.teacher::<_, TagTask>(&task, &data, progress)?;
