@@ -216,7 +216,10 @@ mod tests {
         };
         let published = plan(&[]);
         assert_eq!(Plan::name(&published), "glue-cola");
-        assert_eq!((published.train.epochs, published.train.batch_size, published.data.max_len), (3, 32, 128));
+        assert_eq!(
+            (published.train.epochs, published.train.batch_size, published.data.max_len),
+            (3, 32, 128)
+        );
         assert_eq!(published.common.optimizer.lr, 3e-5);
         assert_eq!(published.eval.metric.as_deref(), Some("matthews"));
         // Eleven batches an epoch, 33 steps.
