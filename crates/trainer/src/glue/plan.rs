@@ -2,10 +2,8 @@
 
 use super::files::TaskFiles;
 use super::tasks::{GlueTask, Place};
-use crate::config::Common;
 use crate::finetune::FineTuneConfig;
 use crate::{Place as Location, Result, TrainerError};
-use cloze_data::labelled::{Column, Columns, LabelledSource, RecordColumn, records};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
@@ -16,7 +14,7 @@ pub const PUBLISHED_RATES: [f64; 4] = [5e-5, 4e-5, 3e-5, 2e-5];
 const RATE: f64 = 2e-5;
 
 /// The share of the steps over which the learning rate rises: that of BERT's code.
-const WARMUP: u64 = 10;
+const WARMUP: f64 = 0.1;
 
 /// The learning rates that a task's is chosen from.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -102,27 +100,12 @@ pub(super) fn plan(
     let task = files.task;
     let sets = overrides.iter().filter(|change| change.applies(task)).map(|change| change.set.clone());
     let sets: Vec<String> = sets.collect();
-    let read = |warmup: u64| {
-        let text = toml::to_string(&table(files, model, rate, warmup)).expect("a table of plain values");
-        let place = Location::file(Path::new(&format!("the configuration of {task}")));
-        FineTuneConfig::parse(&text, &format!("glue-{}", task.name()), &place, &sets)
-    };
-    let first = read(0)?;
-    if has_own_warmup(&first.common) {
-        return Ok(first);
-    }
-    let rows = n_rows(&first.data.train)?;
-    let batch = first.train.batch_size.saturating_mul(first.train.accumulate).max(1);
-    let steps = first.train.epochs.saturating_mul(rows.div_ceil(batch as u64));
-    read(steps / WARMUP)
+    let text = toml::to_string(&table(files, model, rate)).expect("a table of plain values");
+    let place = Location::file(Path::new(&format!("the configuration of {task}")));
+    FineTuneConfig::parse(&text, &format!("glue-{}", task.name()), &place, &sets)
 }
 
-/// Whether an override sets the warm-up.
-fn has_own_warmup(common: &Common) -> bool {
-    common.schedule.warmup_steps() > 0
-}
-
-fn table(files: &TaskFiles, model: &Path, rate: f64, warmup: u64) -> Table {
+fn table(files: &TaskFiles, model: &Path, rate: f64) -> Table {
     let facts = files.task.facts();
     let labelled = facts.labelled.as_ref().expect("a task that is trained has training data");
     let table = |pairs: Vec<(&str, Value)>| {
@@ -169,25 +152,10 @@ fn table(files: &TaskFiles, model: &Path, rate: f64, warmup: u64) -> Table {
         ("optimizer".to_owned(), table(vec![("lr", rate.into()), ("weight_decay", 0.01.into())])),
         (
             "schedule".to_owned(),
-            table(vec![("kind", "linear".into()), ("warmup_steps", (warmup as i64).into())]),
+            table(vec![("kind", "linear".into()), ("warmup_fraction", WARMUP.into())]),
         ),
         ("eval".to_owned(), table(vec![("metric", facts.metrics[0].into())])),
     ])
-}
-
-/// The usable rows of training data.
-fn n_rows(source: &LabelledSource) -> Result<u64> {
-    let column = match source.columns.get("label") {
-        Some(Columns::One(column)) => column.clone(),
-        _ => Column::Name("label".into()),
-    };
-    let column = RecordColumn { field: "label".into(), column, required: true };
-    let mut rows = 0;
-    for record in records(source, Path::new(""), vec![column])? {
-        record?;
-        rows += 1;
-    }
-    Ok(rows)
 }
 
 #[cfg(test)]
@@ -223,15 +191,15 @@ mod tests {
         assert_eq!(published.common.optimizer.lr, 3e-5);
         assert_eq!(published.eval.metric.as_deref(), Some("matthews"));
         // Eleven batches an epoch, 33 steps.
-        assert_eq!(published.common.schedule.warmup_steps(), 3);
+        assert_eq!(published.common.schedule.warmup_steps(33), 3);
         let TaskSection::Classification { labels, .. } = &published.task else { panic!() };
         assert_eq!(labels, &["0", "1"]);
 
         let changed = plan(&["train.epochs=10", "cola:train.accumulate=2", "rte:optimizer.lr=1.0"]);
         // Six steps an epoch, 60 in all.
-        assert_eq!(changed.common.schedule.warmup_steps(), 6);
+        assert_eq!(changed.common.schedule.warmup_steps(60), 6);
         assert_eq!(changed.common.optimizer.lr, 3e-5);
-        assert_eq!(plan(&["schedule.warmup_steps=7"]).common.schedule.warmup_steps(), 7);
+        assert_eq!(plan(&["schedule.warmup_steps=7"]).common.schedule.warmup_steps(33), 7);
     }
 
     #[test]
