@@ -164,16 +164,16 @@ pub fn run(steps: u64, options: &RunOptions<'_>, progress: &mut dyn RunProgress)
         let whole = RunOptions::new(options.device.clone(), taught.clone());
         fine_tune(&config, &whole, &mut Silent)?;
     }
-    let (task, examples, _) = TextTask::read(&config.task, &config.data.train)?;
+    let (task, train) = TextTask::read(&config.task, &config.data.train)?;
     let pretrained = PretrainedFolder::open(&taught.join("model"))?;
     let init = &mut ParamInit::new(&options.device, 0);
     let teacher = task.model(pretrained, &DropoutOverrides::default(), init)?.1.valid();
 
     let tokenizer = Tokenizer::load(&files[0])?;
     let encode = |examples| TextTask::encode(&tokenizer, examples, config.data.max_len);
-    let dev = task.read_more(&config.data.train.with_files([files[2].display().to_string()]))?.0;
+    let dev = task.read_more(&config.data.train.with_files([files[2].display().to_string()]))?.examples;
     let data = TaskData {
-        train: encode(examples)?,
+        train: encode(train.examples)?,
         dev: Some(encode(dev)?),
         dev_names: Vec::new(),
         test: None,

@@ -237,7 +237,7 @@ fn learns_and_is_saved_whole(crf: &str) {
     assert_eq!(task.labels.names(), ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]);
     let tokenizer = Tokenizer::load(&folder).unwrap();
     let source = LabelledSource::new([bench.path("dev.conll").to_str().unwrap()]);
-    let (examples, _) = task.read_more(&source).unwrap();
+    let examples = task.read_more(&source).unwrap().examples;
     let (data, report) = task.encode(&tokenizer, examples, file.max_len).unwrap();
     assert!(report.long_sentences > 0, "{report:?}");
     assert!(data.features.iter().any(|features| features.windows.len() > 1));
@@ -373,9 +373,9 @@ fn sentences_that_lose_words_keep_to_the_scheme() {
         let mut config = bench.config(sets).unwrap();
         config.data.train.files = vec![bench.path("long.conll").to_str().unwrap().to_owned()];
         let TaskSection::Tagging(section) = &config.task else { panic!("{config:?}") };
-        let (task, examples, _) = TagTask::read(section, &config.data.train).unwrap();
+        let (task, read) = TagTask::read(section, &config.data.train).unwrap();
         let tokenizer = Tokenizer::load(&config.model.path).unwrap();
-        let (data, _) = task.encode(&tokenizer, examples, 8).unwrap();
+        let (data, _) = task.encode(&tokenizer, read.examples, 8).unwrap();
         let [features] = &data.features[..] else { panic!("{:?}", data.features) };
         let names = features.labels.iter().map(|label| task.labels.name(*label).unwrap().to_owned());
         let names: Vec<String> = names.collect();
