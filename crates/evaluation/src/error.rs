@@ -54,7 +54,9 @@ pub enum EvaluationError {
     },
 
     /// A vector whose numbers are all equal.
-    #[error("the numbers of vector {vector} (counted from 0) are all equal, so it has no correlation; leave its text out")]
+    #[error(
+        "the numbers of vector {vector} (counted from 0) are all equal, so it has no correlation; leave its text out"
+    )]
     ConstantVector {
         /// Its place, from 0.
         vector: usize,

@@ -201,9 +201,11 @@ mod tests {
 
     #[test]
     fn a_model_is_called_by_its_folder() {
-        for (place, name) in
-            [("runs/sst2/model", "sst2"), ("google-bert/bert-base-uncased", "bert-base-uncased"), ("model", "model")]
-        {
+        for (place, name) in [
+            ("runs/sst2/model", "sst2"),
+            ("google-bert/bert-base-uncased", "bert-base-uncased"),
+            ("model", "model"),
+        ] {
             assert_eq!(last_name(place), name);
         }
     }

@@ -28,7 +28,8 @@ fn files(rows: usize) -> Vec<(&'static str, String)> {
     }
     files.push(("SST-2/test.tsv", table("index\tsentence", &|i| format!("{i}\t{}", word(i)))));
     let header = "\u{feff}Quality\t#1 ID\t#2 ID\t#1 String\t#2 String";
-    let paraphrase = |i: usize| format!("{}\t{}\t{}\t{}\t{}", either(i), 2 * i, 2 * i + 1, word(i), word(i + 1));
+    let paraphrase =
+        |i: usize| format!("{}\t{}\t{}\t{}\t{}", either(i), 2 * i, 2 * i + 1, word(i), word(i + 1));
     files.push(("MRPC/msr_paraphrase_train.txt", table(header, &paraphrase)));
     files.push(("MRPC/dev_ids.tsv", "0\t1\n2\t3\n".into()));
     files.push(("MRPC/msr_paraphrase_test.txt", table(header, &paraphrase)));
@@ -50,7 +51,9 @@ fn files(rows: usize) -> Vec<(&'static str, String)> {
     files.push(("QQP/test.tsv", table("id\tquestion1\tquestion2", &pair)));
     let header = "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\t\
                   sentence2_parse\tsentence1\tsentence2";
-    let parsed = |i: usize| format!("{i}\t1\t1e\tfiction\t( a )\t( b )\t(ROOT a)\t(ROOT b)\t{}\t{}", word(i), word(i + 1));
+    let parsed = |i: usize| {
+        format!("{i}\t1\t1e\tfiction\t( a )\t( b )\t(ROOT a)\t(ROOT b)\t{}\t{}", word(i), word(i + 1))
+    };
     for name in ["MNLI/train.tsv", "MNLI/dev_matched.tsv", "MNLI/dev_mismatched.tsv"] {
         let labels = format!("{header}\tlabel1\tgold_label");
         files.push((name, table(&labels, &|i| format!("{}\tneutral\t{}", parsed(i), three(i)))));
@@ -59,12 +62,14 @@ fn files(rows: usize) -> Vec<(&'static str, String)> {
     files.push(("MNLI/test_mismatched.tsv", table(header, &parsed)));
     let header = "index\tquestion\tsentence";
     for name in ["QNLI/train.tsv", "QNLI/dev.tsv"] {
-        files.push((name, table(&format!("{header}\tlabel"), &|i| format!("{}\t{}", pair(i), entailment(i)))));
+        files
+            .push((name, table(&format!("{header}\tlabel"), &|i| format!("{}\t{}", pair(i), entailment(i)))));
     }
     files.push(("QNLI/test.tsv", table(header, &pair)));
     let header = "index\tsentence1\tsentence2";
     for name in ["RTE/train.tsv", "RTE/dev.tsv"] {
-        files.push((name, table(&format!("{header}\tlabel"), &|i| format!("{}\t{}", pair(i), entailment(i)))));
+        files
+            .push((name, table(&format!("{header}\tlabel"), &|i| format!("{}\t{}", pair(i), entailment(i)))));
     }
     files.push(("RTE/test.tsv", table(header, &pair)));
     for name in ["WNLI/train.tsv", "WNLI/dev.tsv"] {
@@ -187,7 +192,8 @@ fn a_rate_is_chosen_by_the_first_seed() {
     let (_folder, data, out) = folders();
     lay_out(Path::new(&data), &files(8));
     let out = out.to_str().unwrap();
-    let args = ["glue", "--data", &data, "--model", &model, "--tasks", "WNLI", "--seeds", "1,2", "--out", out];
+    let args =
+        ["glue", "--data", &data, "--model", &model, "--tasks", "WNLI", "--seeds", "1,2", "--out", out];
     let more = ["--rates", "1e-3,2e-3", "--no-submission", "--json"];
     let printed = run(&[&args[..], &SHORT, &more].concat(), b"").done();
     let json: serde_json::Value = serde_json::from_str(&printed).unwrap();
@@ -213,7 +219,9 @@ fn mistakes_are_told_before_training() {
         run(&[&args[..], &SHORT, more].concat(), b"")
     };
     let mut some = files(6);
-    some.retain(|(name, _)| !name.starts_with("QNLI") && *name != "RTE/dev.tsv" && !name.ends_with("dev_ids.tsv"));
+    some.retain(|(name, _)| {
+        !name.starts_with("QNLI") && *name != "RTE/dev.tsv" && !name.ends_with("dev_ids.tsv")
+    });
     lay_out(Path::new(&data), &some);
     let ran = glue(&[]);
     let error = ran.error_line(1);
@@ -225,8 +233,10 @@ fn mistakes_are_told_before_training() {
     ] {
         assert!(error.contains(part), "{part}: {error}");
     }
-    assert!(glue(&["--tasks", "ax"]).error_line(1).contains("`tasks` is ax without mnli; expected mnli"));
-    assert!(glue(&["--tasks", "cola", "--rates", "x"]).error_line(2).contains("--rates: `x`; expected a number"));
+    assert!(glue(&["--tasks", "ax"]).error_line(2).contains("`--tasks` is ax without mnli; expected mnli"));
+    assert!(
+        glue(&["--tasks", "cola", "--rates", "x"]).error_line(2).contains("--rates: `x`; expected a number")
+    );
     let unknown = glue(&["--tasks", "cola,snli"]);
     assert_eq!(unknown.status, 2);
     assert!(unknown.err.contains("expected one of cola, sst2, mrpc"), "{}", unknown.err);

@@ -48,7 +48,8 @@ fn encoders_and_gains_are_compared() {
     let trained = path("trained");
     run(&["train", &first, "--out", &trained], b"").done();
     let base = format!("base={model}");
-    let args = ["transfer", "--sentences", &sentences, "--out", &out, &trained, &second, &third, &base, "--json"];
+    let args =
+        ["transfer", "--sentences", &sentences, "--out", &out, &trained, &second, &third, &base, "--json"];
     let more = ["--matrix", "--examples", "16", "--seeds", "1,2"];
     let ran = run(&[&args[..], &more].concat(), b"");
     assert!(ran.err.contains("second: training its encoder"), "{}", ran.err);
@@ -102,19 +103,32 @@ fn what_cannot_be_compared_is_told() {
     };
     let [a, b] = [&*two[0], &*two[1]];
     let same = transfer(&[a, a]);
-    assert!(same.error_line(1).contains("`tasks` is twice a; expected another name for each"), "{}", same.err);
-    let layers = transfer(&[a, b, "--layers", "0,7"]);
-    assert!(layers.error_line(2).contains("`--layers` is 7; expected a number from 0"), "{}", layers.err);
+    assert!(
+        same.error_line(2).contains("`tasks` is twice a; expected another name for each"),
+        "{}",
+        same.err
+    );
     let matrix = transfer(&[a, b, "--matrix"]);
     assert!(matrix.error_line(2).contains("given without a configuration"), "{}", matrix.err);
     fs::write(&sentences, "one\n\ntwo\n").unwrap();
     let few = transfer(&[a, b]);
-    assert!(few.error_line(2).contains("`--sentences` is 2 sentences; expected 3 sentences or more"), "{}", few.err);
+    assert!(
+        few.error_line(2).contains("`--sentences` is 2 sentences; expected 3 sentences or more"),
+        "{}",
+        few.err
+    );
     fs::write(&sentences, "\n \n").unwrap();
     assert!(transfer(&[a, b]).error_line(1).contains("it has no sentence"));
     let corpus = path("corpus.toml");
     fs::write(&corpus, "[corpus]\nfiles = [\"a.txt\"]\n").unwrap();
     let other = transfer(&[a, &corpus]);
-    assert!(other.error_line(2).contains("not a configuration that fine-tunes a text model"), "{}", other.err);
+    assert!(
+        other.error_line(2).contains("not a configuration that fine-tunes a text model"),
+        "{}",
+        other.err
+    );
     assert!(!Path::new(&out).exists());
+    fs::write(&sentences, SENTENCES).unwrap();
+    let layers = transfer(&[a, b, "--layers", "0,7"]);
+    assert!(layers.error_line(2).contains("`--layers` is 7; expected a number from 0"), "{}", layers.err);
 }

@@ -76,8 +76,7 @@ mod tests {
 
     #[test]
     fn similar_names_are_neighbours() {
-        let distances =
-            vec![vec![0.0, 0.8, 0.1], vec![0.8, 0.0, 0.9], vec![0.1, 0.9, 0.0]];
+        let distances = vec![vec![0.0, 0.8, 0.1], vec![0.8, 0.0, 0.9], vec![0.1, 0.9, 0.0]];
         let names = ["a<b>", "other", "a name of more than twenty-four letters"].map(String::from);
         let drawn = dendrogram(&names, &average_linkage(&distances), "1 − ρ").unwrap().into_string();
         assert_eq!(drawn.matches("<polyline").count(), 2);

@@ -83,7 +83,8 @@ const NOTE: &str = "Spearman's correlation of two encoders' dissimilarities, 1 â
                     (Kriegeskorte et al. 2008). The dendrogram joins encoders by average linkage of 1 âˆ’ similarity.";
 
 /// What the page says of the transfer.
-const TRANSFER: &str = "Scores of each target (column) after training on the source (row), less the score without one (alone).";
+const TRANSFER: &str =
+    "Scores of each target (column) after training on the source (row), less the score without one (alone).";
 
 /// What the page says of the agreement.
 const AGREEMENT: &str = "By layer, over each target's sources: Spearman's correlation of similarity and gain, and the rank by gain of the \
@@ -109,7 +110,9 @@ impl TransferReport<'_> {
             let merges = average_linkage(&layer.distances());
             let merges: Vec<Value> = merges
                 .iter()
-                .map(|merge| json!({ "groups": merge.groups, "distance": merge.distance, "size": merge.size }))
+                .map(
+                    |merge| json!({ "groups": merge.groups, "distance": merge.distance, "size": merge.size }),
+                )
                 .collect();
             (layer.layer.clone(), json!({ "similarity": layer.similarity, "merges": merges }))
         };
@@ -244,8 +247,7 @@ mod tests {
     use super::*;
 
     fn layer(layer: &str, similar: f64) -> LayerSimilarity {
-        let similarity =
-            vec![vec![1.0, similar, 0.1], vec![similar, 1.0, 0.2], vec![0.1, 0.2, 1.0]];
+        let similarity = vec![vec![1.0, similar, 0.1], vec![similar, 1.0, 0.2], vec![0.1, 0.2, 1.0]];
         LayerSimilarity { layer: layer.into(), similarity }
     }
 
@@ -261,7 +263,8 @@ mod tests {
         };
         let facts = [("sentences", "1,000".to_owned())];
         let transfer = Some(&matrix);
-        let report = TransferReport { title: "tasks", facts: &facts, names: &names, layers: &layers, transfer };
+        let report =
+            TransferReport { title: "tasks", facts: &facts, names: &names, layers: &layers, transfer };
         let folder = tempfile::tempdir().unwrap();
         report.write(folder.path()).unwrap();
         let page = std::fs::read_to_string(folder.path().join("transfer.html")).unwrap();

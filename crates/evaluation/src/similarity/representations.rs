@@ -39,9 +39,8 @@ pub fn dissimilarities(vectors: &[f32], width: usize) -> Result<Vec<f64>> {
     };
     let scaled: Vec<Vec<f64>> = vectors.chunks(width).enumerate().map(scaled).collect::<Result<_>>()?;
     let of_row = |first: usize| -> Vec<f64> {
-        let dissimilarity = |second: &Vec<f64>| {
-            1.0 - scaled[first].iter().zip(second).map(|(a, b)| a * b).sum::<f64>()
-        };
+        let dissimilarity =
+            |second: &Vec<f64>| 1.0 - scaled[first].iter().zip(second).map(|(a, b)| a * b).sum::<f64>();
         scaled[first + 1..].iter().map(dissimilarity).collect()
     };
     let rows: Vec<Vec<f64>> = (0..n).into_par_iter().map(of_row).collect();
@@ -61,10 +60,8 @@ pub fn similarities(encoders: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let n = encoders.len();
     let pairs: Vec<(usize, usize)> =
         (0..n).flat_map(|first| (first..n).map(move |second| (first, second))).collect();
-    let values: Vec<f64> = pairs
-        .par_iter()
-        .map(|(first, second)| spearman(&encoders[*first], &encoders[*second]))
-        .collect();
+    let values: Vec<f64> =
+        pairs.par_iter().map(|(first, second)| spearman(&encoders[*first], &encoders[*second])).collect();
     let mut similar = vec![vec![f64::NAN; n]; n];
     for ((first, second), value) in pairs.into_iter().zip(values) {
         similar[first][second] = value;

@@ -143,8 +143,7 @@ mod tests {
 
     /// A row of the leaderboard.
     fn published(scores: [&[f64]; 10]) -> GlueScores {
-        let titles =
-            ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI"];
+        let titles = ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI"];
         let part = |place: usize| PartScores {
             title: titles[place],
             metrics: scores[place].iter().map(|score| ("", vec![score / 100.0])).collect(),
@@ -204,9 +203,9 @@ mod tests {
 
     #[test]
     fn means_are_over_seeds() {
-        let part = |metric, values: [f64; 2]| PartScores { title: "x", metrics: vec![(metric, values.into())] };
-        let task =
-            |task, values| TaskScores { task, rate: 2e-5, parts: vec![part("accuracy", values)] };
+        let part =
+            |metric, values: [f64; 2]| PartScores { title: "x", metrics: vec![(metric, values.into())] };
+        let task = |task, values| TaskScores { task, rate: 2e-5, parts: vec![part("accuracy", values)] };
         let scores = GlueScores {
             seeds: vec![1, 2],
             tasks: vec![task(GlueTask::Rte, [0.5, 0.7]), task(GlueTask::Wnli, [0.5, f64::NAN])],

@@ -347,9 +347,7 @@ fn split_mrpc([pairs, ids]: &[PathBuf; 2], folder: &Path) -> Result<[PathBuf; 2]
     let header = names.join("\t") + "\n";
     let (mut train, mut dev) = (header.clone(), header);
     let mut found = 0;
-    for record in
-        records(&tabs(pairs), Path::new(""), names.map(|name| column(name, name, true)).into())?
-    {
+    for record in records(&tabs(pairs), Path::new(""), names.map(|name| column(name, name, true)).into())? {
         let fields = texts(record?.cells);
         let is_dev = of_dev.contains(&fields[1..3]);
         found += usize::from(is_dev);
@@ -432,7 +430,8 @@ mod tests {
     fn the_original_mrpc_is_split_by_its_ids() {
         let folder = tempfile::tempdir().unwrap();
         let header = "\u{feff}Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n";
-        let pairs = format!("{header}1\t10\t11\tHe said \"no.\tNo.\r\n0\t12\t13\tA.\tB.\r\n1\t14\t15\tC.\tD.\r\n");
+        let pairs =
+            format!("{header}1\t10\t11\tHe said \"no.\tNo.\r\n0\t12\t13\tA.\tB.\r\n1\t14\t15\tC.\tD.\r\n");
         write(
             folder.path(),
             &[
@@ -468,10 +467,7 @@ mod tests {
     #[test]
     fn indices_rise() {
         let folder = tempfile::tempdir().unwrap();
-        write(
-            folder.path(),
-            &[("AX/AX.tsv", "index\tsentence1\tsentence2\n0\ta\t\"b\n1\tc\td\n1\te\tf\n")],
-        );
+        write(folder.path(), &[("AX/AX.tsv", "index\tsentence1\tsentence2\n0\ta\t\"b\n1\tc\td\n1\te\tf\n")]);
         let found = GlueFolder::find(folder.path(), &[GlueTask::Ax], true).unwrap();
         let mut rows = found.tasks[0].tests[0].rows().unwrap();
         assert_eq!(rows.next().unwrap().unwrap().pair.as_deref(), Some("\"b"));

@@ -69,7 +69,8 @@ impl Override {
         let Some((name, _)) = key.split_once(':') else {
             return Ok(Self { task: None, set: text.into() });
         };
-        let names: Vec<&str> = GlueTask::ALL.iter().map(|task| task.name()).collect();
+        let trained = GlueTask::ALL.iter().filter(|task| task.is_trained());
+        let names: Vec<&str> = trained.map(|task| task.name()).collect();
         match GlueTask::named(name).filter(|task| task.is_trained()) {
             Some(task) => Ok(Self { task: Some(task), set: text[name.len() + 1..].into() }),
             None => Err(TrainerError::Setting {
@@ -216,7 +217,10 @@ mod tests {
         };
         let published = plan(&[]);
         assert_eq!(Plan::name(&published), "glue-cola");
-        assert_eq!((published.train.epochs, published.train.batch_size, published.data.max_len), (3, 32, 128));
+        assert_eq!(
+            (published.train.epochs, published.train.batch_size, published.data.max_len),
+            (3, 32, 128)
+        );
         assert_eq!(published.common.optimizer.lr, 3e-5);
         assert_eq!(published.eval.metric.as_deref(), Some("matthews"));
         // Eleven batches an epoch, 33 steps.

@@ -90,7 +90,8 @@ pub fn run_glue(
         let task = files.task;
         progress.note(&format!("{task}, {} of {}", place + 1, plans.len()));
         let place = options.folder.join(task.title());
-        let Some(Trained { rate, model, splits }) = train(rates, &glue.seeds, &place, options, progress)? else {
+        let Some(Trained { rate, model, splits }) = train(rates, &glue.seeds, &place, options, progress)?
+        else {
             return Ok(GlueOutcome::Stopped { task });
         };
         tasks.push(TaskScores { task, rate, parts: parts(task, &splits) });
@@ -174,7 +175,8 @@ fn main_figure(splits: &[(String, Seeds)]) -> Option<(String, f64)> {
 /// The scores of a task's parts: the development data, and of MNLI the second file of it, which the run measured as
 /// test data.
 fn parts(task: GlueTask, splits: &[(String, Seeds)]) -> Vec<PartScores> {
-    let titles = task.facts().labelled.iter().flat_map(|labelled| labelled.dev.iter().map(|(title, _)| *title));
+    let titles =
+        task.facts().labelled.iter().flat_map(|labelled| labelled.dev.iter().map(|(title, _)| *title));
     let part = |(title, split): (&'static str, &str)| {
         let (_, seeds) = splits.iter().find(|(known, _)| known == split)?;
         let values = |metric: &str| {

@@ -134,7 +134,12 @@ fn predict(
         return Err(TrainerError::BadInput { problem });
     }
     if cut > 0 {
-        progress.note(&format!("{}: {} of {} rows were cut", test.title, grouped(cut as u64), grouped(done as u64)));
+        progress.note(&format!(
+            "{}: {} of {} rows were cut",
+            test.title,
+            grouped(cut as u64),
+            grouped(done as u64)
+        ));
     }
     Ok(Some((text, done as u64)))
 }
@@ -198,8 +203,11 @@ mod tests {
     #[test]
     fn scores_are_within_the_scale() {
         let of = |value: f64| prediction(&json!({ "value": value })).unwrap();
-        assert_eq!([of(-0.2), of(3.14159), of(5.01)], ["0.000", "3.142", "5.000"]);
-        assert_eq!(prediction(&json!({ "label": "not_entailment", "score": 0.5 })).unwrap(), "not_entailment");
+        assert_eq!([of(-0.2), of(1.2346), of(5.01)], ["0.000", "1.235", "5.000"]);
+        assert_eq!(
+            prediction(&json!({ "label": "not_entailment", "score": 0.5 })).unwrap(),
+            "not_entailment"
+        );
         assert!(prediction(&json!({ "value": null })).is_err());
     }
 }

@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn every_file_is_found_through_the_directory() {
-        let files = [("a.tsv".to_owned(), b"index\tprediction\n0\t1\n".to_vec()), ("b.tsv".into(), Vec::new())];
+        let files =
+            [("a.tsv".to_owned(), b"index\tprediction\n0\t1\n".to_vec()), ("b.tsv".into(), Vec::new())];
         let bytes = archive(Path::new("x.zip"), &files).unwrap();
         assert_eq!(bytes, archive(Path::new("x.zip"), &files).unwrap());
         // The end of the directory, and where it says that the directory and the files begin.

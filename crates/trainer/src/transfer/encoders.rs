@@ -28,8 +28,7 @@ pub(super) fn describe(
     device: &Device,
     notes: &PeriodicNotes,
 ) -> Result<Described> {
-    let mut encoder =
-        LayerEncoder::load(folder, None, (options.max_len, options.batch_tokens), device)?;
+    let mut encoder = LayerEncoder::load(folder, None, (options.max_len, options.batch_tokens), device)?;
     let last = encoder.layers.len() - 1;
     if !options.layers.is_empty() {
         encoder.layers = chosen(&options.layers, last, name)?;
@@ -64,10 +63,14 @@ fn chosen(layers: &[i32], last: usize, name: &str) -> Result<Vec<usize>> {
     let number = |layer: &i32| {
         let layer = i64::from(*layer);
         let from_start = if layer < 0 { layer + last as i64 + 1 } else { layer };
-        usize::try_from(from_start).ok().filter(|number| *number <= last).ok_or_else(|| TrainerError::Setting {
-            key: "layers".into(),
-            found: layer.to_string(),
-            expected: format!("a number from 0, the embeddings, to {last}, the last layer of {name}, which is -1 too"),
+        usize::try_from(from_start).ok().filter(|number| *number <= last).ok_or_else(|| {
+            TrainerError::Setting {
+                key: "layers".into(),
+                found: layer.to_string(),
+                expected: format!(
+                    "a number from 0, the embeddings, to {last}, the last layer of {name}, which is -1 too"
+                ),
+            }
         })
     };
     layers.iter().map(number).collect()

@@ -39,7 +39,8 @@ pub(super) fn train_matrix(
         few.data.examples = Some(matrix.examples);
         few.data.test.clear();
         let alone = std::iter::once((ALONE.to_owned(), few.model.path.clone()));
-        let from = sources.iter().map(|source| (format!("from-{}", source.task.name), source.encoder.clone()));
+        let from =
+            sources.iter().map(|source| (format!("from-{}", source.task.name), source.encoder.clone()));
         for (place, (from, encoder)) in alone.chain(from).enumerate() {
             let mut plan = few.clone();
             plan.model.path = encoder;

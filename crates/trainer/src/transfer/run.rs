@@ -212,7 +212,11 @@ fn check(tasks: &[TransferTask], transfer: &TransferOptions) -> Result<()> {
     for task in tasks {
         let name = &task.name;
         if !names.insert(name) {
-            return Err(refused("tasks", &format!("twice {name}"), "another name for each, as in NAME=MODEL"));
+            return Err(refused(
+                "tasks",
+                &format!("twice {name}"),
+                "another name for each, as in NAME=MODEL",
+            ));
         }
         let is_file_name = Path::new(name).file_name().is_some_and(|file| file.to_str() == Some(name));
         if !is_file_name {
@@ -220,7 +224,11 @@ fn check(tasks: &[TransferTask], transfer: &TransferOptions) -> Result<()> {
         }
         let is_recurrent = task.config.as_ref().is_some_and(|config| config.model.recurrent.is_some());
         if is_recurrent {
-            return Err(refused("tasks", name, "tasks that begin with a checkpoint, without [model.recurrent]"));
+            return Err(refused(
+                "tasks",
+                name,
+                "tasks that begin with a checkpoint, without [model.recurrent]",
+            ));
         }
     }
     if transfer.sentences.len() < 3 {
@@ -234,7 +242,11 @@ fn check(tasks: &[TransferTask], transfer: &TransferOptions) -> Result<()> {
     }
     let no_dev = |config: &FineTuneConfig| config.data.dev.is_empty() && config.data.dev_fraction.is_none();
     if let Some((name, _)) = targets.find(|(_, config)| no_dev(config)) {
-        return Err(refused("matrix", &format!("given, but {name} has no `data.dev`"), "data to measure targets on"));
+        return Err(refused(
+            "matrix",
+            &format!("given, but {name} has no `data.dev`"),
+            "data to measure targets on",
+        ));
     }
     match matrix.examples {
         0 => Err(refused("examples", "0", "a whole number of 1 or more")),
