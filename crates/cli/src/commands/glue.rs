@@ -10,7 +10,7 @@ use cloze_trainer::glue::{
 use cloze_trainer::metrics::progress::StderrProgress;
 
 use crate::compute::DeviceArgs;
-use crate::failure::WrongUsage;
+use crate::failure::{WrongUsage, by_option};
 use crate::memory;
 use crate::model;
 use crate::output::{Output, say};
@@ -114,7 +114,7 @@ pub fn run(args: &Args) -> Result<()> {
     let stop = stop::on_ctrl_c()?;
     let memory = memory::of(&device);
     let options = RunOptions::new(device, &args.out).cache(CACHE).memory(memory).stop(&stop);
-    match run_glue(&glue, &options, &mut StderrProgress::new())? {
+    match run_glue(&glue, &options, &mut StderrProgress::new()).map_err(by_option)? {
         GlueOutcome::Stopped { task } => {
             Err(anyhow!("stopped in {task}: the same command continues from there"))
         }

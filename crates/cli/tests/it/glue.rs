@@ -233,7 +233,7 @@ fn mistakes_are_told_before_training() {
     ] {
         assert!(error.contains(part), "{part}: {error}");
     }
-    assert!(glue(&["--tasks", "ax"]).error_line(1).contains("`tasks` is ax without mnli; expected mnli"));
+    assert!(glue(&["--tasks", "ax"]).error_line(2).contains("`--tasks` is ax without mnli; expected mnli"));
     assert!(
         glue(&["--tasks", "cola", "--rates", "x"]).error_line(2).contains("--rates: `x`; expected a number")
     );

@@ -104,12 +104,10 @@ fn what_cannot_be_compared_is_told() {
     let [a, b] = [&*two[0], &*two[1]];
     let same = transfer(&[a, a]);
     assert!(
-        same.error_line(1).contains("`tasks` is twice a; expected another name for each"),
+        same.error_line(2).contains("`tasks` is twice a; expected another name for each"),
         "{}",
         same.err
     );
-    let layers = transfer(&[a, b, "--layers", "0,7"]);
-    assert!(layers.error_line(2).contains("`--layers` is 7; expected a number from 0"), "{}", layers.err);
     let matrix = transfer(&[a, b, "--matrix"]);
     assert!(matrix.error_line(2).contains("given without a configuration"), "{}", matrix.err);
     fs::write(&sentences, "one\n\ntwo\n").unwrap();
@@ -130,4 +128,7 @@ fn what_cannot_be_compared_is_told() {
         other.err
     );
     assert!(!Path::new(&out).exists());
+    fs::write(&sentences, SENTENCES).unwrap();
+    let layers = transfer(&[a, b, "--layers", "0,7"]);
+    assert!(layers.error_line(2).contains("`--layers` is 7; expected a number from 0"), "{}", layers.err);
 }

@@ -67,7 +67,8 @@ impl Override {
         let Some((name, _)) = key.split_once(':') else {
             return Ok(Self { task: None, set: text.into() });
         };
-        let names: Vec<&str> = GlueTask::ALL.iter().map(|task| task.name()).collect();
+        let trained = GlueTask::ALL.iter().filter(|task| task.is_trained());
+        let names: Vec<&str> = trained.map(|task| task.name()).collect();
         match GlueTask::named(name).filter(|task| task.is_trained()) {
             Some(task) => Ok(Self { task: Some(task), set: text[name.len() + 1..].into() }),
             None => Err(TrainerError::Setting {

@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn scores_are_within_the_scale() {
         let of = |value: f64| prediction(&json!({ "value": value })).unwrap();
-        assert_eq!([of(-0.2), of(2.71149), of(5.01)], ["0.000", "2.711", "5.000"]);
+        assert_eq!([of(-0.2), of(1.2346), of(5.01)], ["0.000", "1.235", "5.000"]);
         assert_eq!(
             prediction(&json!({ "label": "not_entailment", "score": 0.5 })).unwrap(),
             "not_entailment"
