@@ -335,7 +335,7 @@ fn embeddings_are_trained_on_pairs() {
         "search",
         "index",
         "--index",
-        "index",
+        "index-2",
         "--model",
         "run/model",
         "--columns",
@@ -344,7 +344,8 @@ fn embeddings_are_trained_on_pairs() {
     ];
     assert_eq!(run_in(place, &index, b"").done(), "{\"added\":24}\n");
     let query =
-        run_in(place, &["search", "query", "--index", "index", "-k", "3", "it is 7, שלום עולם"], b"").done();
+        run_in(place, &["search", "query", "--index", "index-2", "-k", "3", "it is 7, שלום עולם"], b"")
+            .done();
     let answer: Value = serde_json::from_str(&query).unwrap();
     assert_eq!(answer["found"].as_array().unwrap().len(), 3);
 }

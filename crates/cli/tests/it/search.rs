@@ -318,15 +318,15 @@ fn run_in(folder: &Path, args: &[&str]) -> crate::ran::Ran {
 fn notes(place: &Path) {
     fs::create_dir_all(place.join("notes/ordner ä")).unwrap();
     fs::create_dir_all(place.join("notes/.git")).unwrap();
-    let guide = "\u{feff}# Guide\r\n\r\nthe old sea\r\n\r\n## Harbour\r\n\r\n```sh\r\n# boats\r\n```\r\n\r\n\
-                 ## King\r\n\r\nbread and butter for the king\r\n";
+    let guide = "\u{feff}# Guide\r\n\r\nthe old sea\r\n\r\n## Sea\r\n\r\n```\r\n# sea\r\n```\r\n\r\n\
+                 ## King\r\n\r\nthe king\r\n";
     let utf16 = |text: &str| {
         let units = std::iter::once(0xFEFF).chain(text.encode_utf16());
         units.flat_map(u16::to_le_bytes).collect::<Vec<u8>>()
     };
     for (name, bytes) in [
         ("guide.md", guide.as_bytes()),
-        ("ordner ä/sturm.TXT", &utf16("a storm at sea\n\nboats in the harbour\n")),
+        ("ordner ä/sturm.TXT", &utf16("the sea\n\nthe king\n")),
         ("leer.txt", b""),
         (".git/x.md", b"hidden"),
         ("photo.png", b"\x89PNG"),
@@ -353,11 +353,11 @@ fn a_folder_of_texts_is_searched_by_passages() {
         answers(&found)[0]["found"][0]["fields"],
         json!({"path": "notes/guide.md", "line": 11, "heading": "Guide > King"})
     );
-    assert_eq!(answers(&found)[0]["found"][0]["text"], "## King\n\nbread and butter for the king");
+    assert_eq!(answers(&found)[0]["found"][0]["text"], "## King\n\nthe king");
 
     // Where a text has moved, been taken out or come in, the index follows; other rows stay.
     run_in(place, &["search", "add", "--index", "i", "lines.txt"]).done();
-    fs::write(place.join("notes/guide.md"), "\n## King\n\nbread\n").unwrap();
+    fs::write(place.join("notes/guide.md"), "\n## King\n\nthe queen\n").unwrap();
     fs::remove_file(place.join("notes/ordner ä/sturm.TXT")).unwrap();
     fs::write(place.join("notes/new.markdown"), "the queen").unwrap();
     let changed = run_in(place, &["search", "add", "--index", "i", "--replace", "notes"]);

@@ -142,7 +142,7 @@ mod tests {
             measured.set(measured.get() + piece.len());
             piece.len() <= 1_000
         };
-        let pieces = cut(&text, &Kind::Prose, "", "en", &fits);
+        let pieces = cut(&text, &Kind::Lines, "", "en", &fits);
         assert_eq!(pieces.len(), 200);
         assert!(pieces.iter().all(|piece| piece.len() == 1_000));
         assert!(measured.get() < 30 * text.len(), "{}", measured.get());

@@ -455,7 +455,7 @@ mod tests {
         let rows = &all.tables()[0].rows;
         assert_eq!(rows[1..], [["no <green> square", "2"], ["left out: blue square", "1"]]);
         let shown = all.show(0).into_string();
-        assert!(shown.contains("row 7") && shown.contains("no &lt;green&gt; square"), "{shown}");
+        assert!(shown.contains("line 7") && shown.contains("no &lt;green&gt; square"), "{shown}");
         assert!(shown.contains(r#"<mark class="wrong">green</mark>"#), "{shown}");
 
         // One without a verdict: no share of right ones.

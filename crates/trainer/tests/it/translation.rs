@@ -179,7 +179,7 @@ fn a_report_has_translations_beside_their_references() {
         "Best translations",
         "Worst translations",
         "Random translations",
-        "row 1<",
+        "line 1<",
         "the best of a beam search with 2 beams",
         "the source left untranslated",
         "<mark class=\"missed\">",
