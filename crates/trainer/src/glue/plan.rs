@@ -151,10 +151,7 @@ fn table(files: &TaskFiles, model: &Path, rate: f64) -> Table {
         ("data".to_owned(), table(data)),
         ("train".to_owned(), table(vec![("epochs", 3.into()), ("batch_size", 32.into())])),
         ("optimizer".to_owned(), table(vec![("lr", rate.into()), ("weight_decay", 0.01.into())])),
-        (
-            "schedule".to_owned(),
-            table(vec![("kind", "linear".into()), ("warmup_fraction", WARMUP.into())]),
-        ),
+        ("schedule".to_owned(), table(vec![("kind", "linear".into()), ("warmup_fraction", WARMUP.into())])),
         ("eval".to_owned(), table(vec![("metric", facts.metrics[0].into())])),
     ])
 }
