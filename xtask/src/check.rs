@@ -29,7 +29,7 @@ pub fn run(args: &Args) -> Result<()> {
     clippy
         .args(["--workspace", "--all-targets"])
         .args(test::PROFILE)
-        .args(test::features())
+        .args(test::checked_features())
         .args(["--", "-D", "warnings"]);
     step::run("lints", &mut clippy)?;
     step::run(
@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> Result<()> {
         step::cargo("doc")
             .args(["--workspace", "--no-deps"])
             .args(test::PROFILE)
-            .args(test::features())
+            .args(test::checked_features())
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     package::run(&package::Args {})?;

@@ -30,6 +30,15 @@ pub fn features() -> [&'static str; 4] {
     ["--features", features, SECOND_BACKEND[0], SECOND_BACKEND[1]]
 }
 
+/// The same for lints and documentation, which run nothing, with NCCL: no library of it is needed to compile it.
+pub fn checked_features() -> [&'static str; 4] {
+    let [features, mut named, config, second_backend] = features();
+    if has_mpi() {
+        named = "cloze/ndarray,cloze/mpi,cloze/nccl";
+    }
+    [features, named, config, second_backend]
+}
+
 /// The second backend only has to be right, and takes minutes of a core to optimise. Without any optimisation, captions of 200 scenes
 /// take minutes.
 pub const SECOND_BACKEND: [&str; 2] = ["--config", "profile.release.package.burn-ndarray.opt-level=1"];

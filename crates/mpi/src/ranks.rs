@@ -1,9 +1,13 @@
 //! The processes of an MPI job as replicas.
 
 use crate::launcher::launched;
+#[cfg(feature = "nccl")]
+use crate::nccl::Told;
 use crate::wire::{self, Command, Limit};
 use cloze_trainer::engine::replicas::Replicas;
 use cloze_trainer::{Result, TrainerError};
+#[cfg(feature = "nccl")]
+use crossbeam_channel::{Receiver, never};
 use crossbeam_channel::{Sender, bounded, unbounded};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -85,9 +89,60 @@ impl Mpi {
         self.hosts.iter().filter(|host| **host == self.hosts[self.rank]).count()
     }
 
+    /// How many ranks with lower numbers run on this one's machine.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn n_before(&self) -> usize {
+        self.hosts[..self.rank].iter().filter(|host| **host == self.hosts[self.rank]).count()
+    }
+
     /// The rank that gives no sign of life, if an exchange has failed.
     pub fn lost(&self) -> Option<usize> {
         self.lost.get().copied()
+    }
+
+    /// The error of a rank that gives no sign of life.
+    fn lose(&self, rank: usize) -> TrainerError {
+        let _ = self.lost.set(rank);
+        TrainerError::Replicas { problem: format!("stopped: {} gives no sign of life", self.name(rank)) }
+    }
+
+    /// Waits for an answer that depends on other ranks, but does not come through MPI. Each thing that is told in the
+    /// meantime shows that something moves; without any, the wait ends after the time that a rank may be silent for, and
+    /// not before `at_least`: then the result is None.
+    ///
+    /// # Errors
+    /// A rank that gives no sign of life.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn watched<T>(
+        &self,
+        told: &Receiver<Told<T>>,
+        at_least: Duration,
+    ) -> Result<Option<std::result::Result<T, String>>> {
+        // Closed at the end of this function, which ends the watch.
+        let (_over, is_over) = bounded(0);
+        let (lost, of_lost) = bounded(1);
+        let watch = Command::Watch { over: is_over, lost };
+        self.commands.send(watch).map_err(|_| Self::gone())?;
+        let mut watching = of_lost;
+        loop {
+            crossbeam_channel::select! {
+                recv(told) -> told => match told {
+                    Ok(Told::Moves) => {}
+                    Ok(Told::Done(result)) => return Ok(Some(result)),
+                    // A panic of that thread was printed.
+                    Err(_) => return Ok(Some(Err("its thread is gone".into()))),
+                },
+                recv(watching) -> rank => match rank {
+                    Ok(rank) => return Err(self.lose(rank)),
+                    Err(_) => watching = never(),
+                },
+                default(self.limit.get().max(at_least)) => return Ok(None),
+            }
+        }
+    }
+
+    fn gone() -> TrainerError {
+        TrainerError::Replicas { problem: "ended: the thread for MPI is gone".into() }
     }
 
     /// Leaves the job when all ranks do.
@@ -118,14 +173,9 @@ impl Replicas for Mpi {
 
     fn exchange(&self, messages: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>> {
         let (answer, answered) = bounded(1);
-        let gone = || TrainerError::Replicas { problem: "ended: the thread for MPI is gone".into() };
-        self.commands.send(Command::Exchange { messages, answer }).map_err(|_| gone())?;
-        let received = answered.recv().map_err(|_| gone())?;
-        received.map_err(|rank| {
-            let _ = self.lost.set(rank);
-            let problem = format!("stopped: {} gives no sign of life", self.name(rank));
-            TrainerError::Replicas { problem }
-        })
+        self.commands.send(Command::Exchange { messages, answer }).map_err(|_| Self::gone())?;
+        let received = answered.recv().map_err(|_| Self::gone())?;
+        received.map_err(|rank| self.lose(rank))
     }
 
     fn name(&self, rank: usize) -> String {

@@ -28,6 +28,9 @@ const ASKED: Duration = Duration::from_secs(1);
 pub(crate) enum Command {
     /// Sends a message to each rank, and receives one from each. The answer may be the rank that is gone.
     Exchange { messages: Vec<Vec<u32>>, answer: Sender<Result<Vec<Vec<u32>>, usize>> },
+    /// Asks all others whether they are alive until `over` is closed. Tells `lost` the first that is not.
+    #[cfg(feature = "nccl")]
+    Watch { over: Receiver<()>, lost: Sender<usize> },
     /// Leaves the job with all others.
     Finish,
     /// Ends the whole job with this exit status.
@@ -79,6 +82,8 @@ pub(crate) fn run(limit: &Limit, started: &Sender<Option<World>>, commands: &Rec
             Ok(Command::Exchange { messages, answer }) => {
                 exchange(&world, limit, messages, &answer, commands);
             }
+            #[cfg(feature = "nccl")]
+            Ok(Command::Watch { over, lost }) => watch(&world, limit, &over, &lost),
             Ok(Command::Abort(code)) => world.abort(code),
             Ok(Command::Finish) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => answer_pings(&world),
@@ -125,39 +130,18 @@ fn answer_pings(world: &SimpleCommunicator) {
 /// A message on its way.
 type Moving<'a, 's> = Request<'a, [u32], &'s LocalScope<'a>>;
 
-/// Another rank during an exchange.
-struct Peer<'a, 's> {
+/// Whether another rank is alive.
+struct Life {
     rank: Rank,
-    /// The message to it, until it is there.
-    sent: Option<Moving<'a, 's>>,
-    /// The place for its message, until that begins to arrive.
-    place: Option<&'a mut Vec<u32>>,
-    /// Its message, until all of it is here.
-    arriving: Option<Moving<'a, 's>>,
     /// Its last sign of life.
     alive: Instant,
     /// When it was asked for another, if it has not answered.
     asked: Option<Instant>,
 }
 
-impl<'a, 's> Peer<'a, 's> {
-    fn is_done(&self) -> bool {
-        self.sent.is_none() && self.place.is_none() && self.arriving.is_none()
-    }
-
-    /// Carries on with both messages.
-    fn advance(&mut self, world: &SimpleCommunicator, scope: &'s LocalScope<'a>) {
-        let process = world.process_at_rank(self.rank);
-        if self.place.is_some()
-            && let Some((message, status)) = process.immediate_matched_probe_with_tag(MESSAGE)
-            && let Some(place) = self.place.take()
-        {
-            place.resize(status.count(u32::equivalent_datatype()) as usize, 0);
-            self.arriving = Some(message.immediate_matched_receive_into(scope, place.as_mut_slice()));
-        }
-        for moving in [&mut self.sent, &mut self.arriving] {
-            *moving = moving.take().and_then(|moving| moving.test().err());
-        }
+impl Life {
+    fn new(rank: Rank) -> Self {
+        Self { rank, alive: Instant::now(), asked: None }
     }
 
     /// Asks for a sign of life where there was none for a while. Returns whether there was no answer for `limit`.
@@ -180,6 +164,52 @@ impl<'a, 's> Peer<'a, 's> {
     }
 }
 
+/// Notices a rank that is lost while messages go another way.
+#[cfg(feature = "nccl")]
+fn watch(world: &SimpleCommunicator, limit: &Limit, over: &Receiver<()>, lost: &Sender<usize>) {
+    let own = world.rank();
+    let mut others: Vec<Life> = (0..world.size()).filter(|rank| *rank != own).map(Life::new).collect();
+    while let Err(RecvTimeoutError::Timeout) = over.recv_timeout(IDLE) {
+        answer_pings(world);
+        if let Some(place) = others.iter_mut().position(|life| life.is_lost(world, limit.get())) {
+            let _ = lost.send(others[place].rank as usize);
+            return;
+        }
+    }
+}
+
+/// Another rank during an exchange.
+struct Peer<'a, 's> {
+    life: Life,
+    /// The message to it, until it is there.
+    sent: Option<Moving<'a, 's>>,
+    /// The place for its message, until that begins to arrive.
+    place: Option<&'a mut Vec<u32>>,
+    /// Its message, until all of it is here.
+    arriving: Option<Moving<'a, 's>>,
+}
+
+impl<'a, 's> Peer<'a, 's> {
+    fn is_done(&self) -> bool {
+        self.sent.is_none() && self.place.is_none() && self.arriving.is_none()
+    }
+
+    /// Carries on with both messages.
+    fn advance(&mut self, world: &SimpleCommunicator, scope: &'s LocalScope<'a>) {
+        let process = world.process_at_rank(self.life.rank);
+        if self.place.is_some()
+            && let Some((message, status)) = process.immediate_matched_probe_with_tag(MESSAGE)
+            && let Some(place) = self.place.take()
+        {
+            place.resize(status.count(u32::equivalent_datatype()) as usize, 0);
+            self.arriving = Some(message.immediate_matched_receive_into(scope, place.as_mut_slice()));
+        }
+        for moving in [&mut self.sent, &mut self.arriving] {
+            *moving = moving.take().and_then(|moving| moving.test().err());
+        }
+    }
+}
+
 /// Carries the messages of one exchange, and answers with those that came.
 fn exchange(
     world: &SimpleCommunicator,
@@ -198,8 +228,7 @@ fn exchange(
             .map(|(rank, (message, place))| {
                 let process = world.process_at_rank(rank as Rank);
                 let sent = Some(process.immediate_send_with_tag(scope, &message[..], MESSAGE));
-                let (rank, place) = (rank as Rank, Some(place));
-                Peer { rank, sent, place, arriving: None, alive: began, asked: None }
+                Peer { life: Life::new(rank as Rank), sent, place: Some(place), arriving: None }
             })
             .collect();
         loop {
@@ -209,9 +238,9 @@ fn exchange(
                 return;
             }
             answer_pings(world);
-            let lost = peers.iter_mut().position(|peer| peer.is_lost(world, limit.get()));
+            let lost = peers.iter_mut().position(|peer| peer.life.is_lost(world, limit.get()));
             if let Some(place) = lost {
-                let _ = answer.send(Err(peers[place].rank as usize));
+                let _ = answer.send(Err(peers[place].life.rank as usize));
                 // What moves to and from that rank never ends: nothing is left but to end the job.
                 match commands.recv() {
                     Ok(Command::Abort(code)) => world.abort(code),

@@ -372,6 +372,41 @@ fn a_silent_rank_is_named() {
     assert!(told.contains("error: training with other replicas stopped: rank 2 on "), "{told}");
 }
 
+/// A program without NCCL says what to build, also where there is one process.
+#[cfg(not(feature = "nccl"))]
+#[test]
+fn nccl_is_refused_where_it_is_not_built_in() {
+    let ran = crate::ran::run(&["train", "configs/bert-tiny-sample.toml", "--transport", "nccl"], b"");
+    let expected =
+        "error: --transport nccl: this program was built without NCCL: build it with `--features nccl`\n";
+    assert_eq!((ran.status, ran.err.as_str()), (2, expected));
+}
+
+/// Messages that go from GPU to GPU train the same weights. Without GPUs the first rank says so; with one, which two ranks
+/// cannot share, this is left out.
+#[cfg(feature = "nccl")]
+#[test]
+fn ranks_with_nccl_end_with_the_bits_of_one_process() {
+    let Some(place) = Place::new() else { return };
+    let listed = Command::new("nvidia-smi").arg("-L").output();
+    let gpus = listed.map_or(0, |output| String::from_utf8_lossy(&output.stdout).lines().count());
+    if gpus == 0 {
+        let output = place.training(2, "none", &["--transport", "nccl"]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        let line = told.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
+        let expected = "error: training with other replicas cannot use NCCL: rank 0 on ";
+        assert!(!output.status.success() && line.starts_with(expected), "{told}");
+        return;
+    }
+    if gpus == 1 {
+        eprintln!("left out: there is one NVIDIA GPU, and each rank needs its own");
+        return;
+    }
+    place.train(0, "whole", &["train.steps=3"]);
+    place.train(2, "nccl", &["train.steps=3", "--transport", "nccl"]);
+    place.assert_same("nccl", "whole", 3);
+}
+
 /// The streams of a text are divided, and each goes on where it stood, also after another number of ranks has resumed.
 #[test]
 fn streams_go_on_by_any_number_of_ranks() {

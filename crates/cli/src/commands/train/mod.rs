@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
 use cloze_trainer::engine::{Outcome, OverSeeds, RunOptions};
 use cloze_trainer::finetune::choose_absent;
 use cloze_trainer::metrics::progress::StderrProgress;
@@ -79,12 +80,27 @@ pub struct Args {
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "20",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub profile: Option<u64>,
+    /// How the processes of mpirun exchange gradients and weights: by MPI, or by NCCL between NVIDIA GPUs, one for each
+    /// process.
+    #[arg(long, value_enum, value_name = "WAY", default_value_t = Transport::Mpi)]
+    transport: Transport,
     #[command(flatten)]
     data: DataArgs,
 }
 
+/// How processes exchange long messages.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Transport {
+    Mpi,
+    Nccl,
+}
+
 /// Runs a configuration, once or for each seed.
 pub fn run(args: &Args) -> Result<()> {
+    if args.transport == Transport::Nccl && !cfg!(feature = "nccl") {
+        let told = "--transport nccl: this program was built without NCCL: build it with `--features nccl`";
+        return Err(WrongUsage::new(anyhow!(told)).into());
+    }
     let mut file = match NamedTask::of(&args.run.file.config) {
         Some(task) => args.data.config(task, args.run.out.as_deref())?,
         None => {

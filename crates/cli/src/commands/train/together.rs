@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use cloze_mpi::Mpi;
+#[cfg(feature = "nccl")]
+use cloze_mpi::Nccl;
 use cloze_trainer::engine::replicas::Replicas;
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::metrics::progress::{Silent, StderrProgress};
 use cloze_trainer::runs::AnyPlan;
 
-use super::{Args, once, print, stopped};
+use super::{Args, Transport, once, print, stopped};
 use crate::failure::WrongUsage;
 use crate::output::say;
 
@@ -23,7 +25,7 @@ pub fn run(args: &Args, plan: &AnyPlan, options: RunOptions<'_>, ranks: Arc<Mpi>
     }
     let is_first = ranks.rank() == 0;
     say(format_args!("{} ranks on {}", ranks.size(), machines(ranks.hosts())));
-    let mut options = options.replicas(ranks.clone());
+    let mut options = options.replicas(replicas(args.transport, &ranks)?);
     let outcome = if is_first {
         once(args, plan, &options, StderrProgress::new())?
     } else {
@@ -42,6 +44,16 @@ pub fn run(args: &Args, plan: &AnyPlan, options: RunOptions<'_>, ranks: Arc<Mpi>
         Outcome::Done { model, .. } if is_first => print(&model),
         Outcome::Stopped { step } if is_first => Err(stopped(step)),
         _ => Ok(()),
+    }
+}
+
+/// The ranks, with the way in which they exchange messages.
+fn replicas(transport: Transport, ranks: &Arc<Mpi>) -> Result<Arc<dyn Replicas>> {
+    match transport {
+        #[cfg(feature = "nccl")]
+        Transport::Nccl => Ok(Arc::new(Nccl::over(ranks.clone())?)),
+        // Refused before where it is not built in.
+        _ => Ok(ranks.clone()),
     }
 }
 
