@@ -26,7 +26,7 @@ const AT_LEAST: Duration = Duration::from_secs(60);
 /// A rank's GPU is that of its number among the ranks of its machine, of those that the process sees.
 ///
 /// One thread talks to NCCL, because its calls wait for other ranks; while this one waits for the thread, MPI notices a rank
-/// that is lost. Drop this after [`Mpi::finish`].
+/// that is lost.
 #[derive(Debug)]
 pub struct Nccl {
     ranks: Arc<Mpi>,
@@ -55,8 +55,8 @@ impl Nccl {
     /// Joins the GPUs of all ranks. Every rank of the job must do so, once.
     ///
     /// # Errors
-    /// [`TrainerError::Replicas`], the same on all ranks, for a rank without an NVIDIA driver, libnccl or a GPU, for two with
-    /// the same GPU, and for a rank that is lost meanwhile.
+    /// [`TrainerError::Replicas`]: on all ranks the same for a rank without an NVIDIA driver, libnccl or a GPU, and for two with
+    /// the same GPU; otherwise what NCCL says, or the rank that is lost meanwhile.
     pub fn over(ranks: Arc<Mpi>) -> Result<Self> {
         let local_rank = launched().and_then(|launched| launched.local_rank);
         let local_rank = local_rank.unwrap_or_else(|| ranks.n_before());
@@ -79,10 +79,12 @@ impl Nccl {
                 carry(gpu.join(rank, size, id), &at_start, size, &requests, &answers);
             }
         };
-        thread.spawn(run).map_err(|_| unusable("the thread for NCCL cannot be started"))?;
-        // A panic of that thread was printed.
-        let own: Introduction =
-            introduction.recv().unwrap_or_else(|_| Err("the thread for NCCL is gone".into()));
+        // All ranks hear of what went wrong in one: none waits for it.
+        let own: Introduction = match thread.spawn(run) {
+            // A panic of that thread was printed.
+            Ok(_) => introduction.recv().unwrap_or_else(|_| Err("the thread for NCCL is gone".into())),
+            Err(error) => Err(format!("the thread for NCCL cannot be started: {error}")),
+        };
         let all = ranks.exchange(vec![words(&own); size])?;
         let id = agreed(&all, |rank| ranks.name(rank)).map_err(unusable)?;
         let _ = join.send(id);
