@@ -3,7 +3,7 @@
 use super::vocabulary::{TargetPieces, VocabularySizes};
 use crate::config::validate::{Check, Complaint, at_least, below_one, ensure};
 use cloze_model::ModelError;
-use cloze_model::blocks::{Activation, NormPlacement};
+use cloze_model::blocks::{Activation, NormPlacement, PositionKind};
 use cloze_model::recurrent::{Cell, Reading};
 use cloze_model::scores::ScoreKind;
 use cloze_model::seq2seq::{
@@ -41,6 +41,9 @@ pub struct TransformerSection {
     pub n_heads: usize,
     /// Inner width of the feed-forward.
     pub d_ff: usize,
+    /// How positions are represented, in the encoder and in the decoder. Default `"sinusoidal"`.
+    #[serde(default = "defaults::sinusoidal", skip_serializing_if = "is_sinusoidal")]
+    pub positions: PositionKind,
     /// Dropout of embeddings and of each sublayer's output. Default 0.1.
     #[serde(default = "defaults::dropout")]
     pub dropout: f64,
@@ -60,6 +63,11 @@ pub struct TransformerSection {
     /// too. Default true.
     #[serde(default = "defaults::yes")]
     pub tied: bool,
+}
+
+/// Lets runs from before this option existed resume.
+fn is_sinusoidal(kind: &PositionKind) -> bool {
+    *kind == PositionKind::Sinusoidal
 }
 
 /// A recurrent model.
@@ -197,6 +205,11 @@ impl TransformerSection {
             .with_activation(self.activation)
             .with_norm(self.norm)
             .with_tokens(tokens(vocabulary.special));
+        // The default's sines stand first, as in Marian's folders.
+        let config = match self.positions {
+            PositionKind::Sinusoidal => config,
+            kind => config.with_positions(kind.into()),
+        };
         let config = match vocabulary.source {
             Some(source) => config.with_source_vocab(source),
             None => config,
@@ -267,7 +280,7 @@ fn tied(is_tied: bool, is_joint: bool) -> TiedEmbeddings {
 
 /// The defaults of sections that also have required keys.
 mod defaults {
-    use cloze_model::blocks::Activation;
+    use cloze_model::blocks::{Activation, PositionKind};
     use cloze_model::recurrent::Reading;
     use cloze_model::seq2seq::BridgeKind;
 
@@ -285,6 +298,10 @@ mod defaults {
 
     pub fn dropout() -> f64 {
         0.1
+    }
+
+    pub fn sinusoidal() -> PositionKind {
+        PositionKind::Sinusoidal
     }
 
     pub fn relu() -> Activation {
