@@ -320,6 +320,7 @@ fn of_the_family(model: &NewModel, objective: &ObjectiveSection) -> Check {
         let expected =
             "\"learned\", or no such key: `objective.kind` is \"replaced-tokens\", and ELECTRA has no others";
         ensure(!is_electra || kind == PositionKind::Learned, "model.positions", &found, expected)?;
+        rotated_in_pairs(kind, model.d_model, model.n_heads)?;
     }
     let is_local = model.family == Family::MODERNBERT;
     let expected = "no such key unless `model.family` is \"modernbert\"";
@@ -331,6 +332,16 @@ fn of_the_family(model: &NewModel, objective: &ObjectiveSection) -> Check {
         at_least(least, key, found)?;
     }
     Ok(())
+}
+
+/// Checks that rotary positions find pairs of features in the heads, which share `d_model` evenly.
+pub(crate) fn rotated_in_pairs(kind: PositionKind, d_model: usize, n_heads: usize) -> Check {
+    let width = d_model / n_heads;
+    let expected = format!(
+        "heads of an even width, whose features `model.positions` = \"rotary\" rotates in pairs: {d_model} / {n_heads} is \
+         {width}"
+    );
+    ensure(kind != PositionKind::Rotary || width.is_multiple_of(2), "model.n_heads", n_heads, expected)
 }
 
 /// Checks `[train]` with sequences of this many tokens.

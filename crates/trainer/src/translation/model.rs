@@ -1,7 +1,7 @@
 //! `[model]` of a translation run: the available networks, and their models for a vocabulary.
 
 use super::vocabulary::{TargetPieces, VocabularySizes};
-use crate::config::validate::{Check, Complaint, at_least, below_one, ensure};
+use crate::config::validate::{Check, Complaint, at_least, below_one, ensure, rotated_in_pairs};
 use cloze_model::ModelError;
 use cloze_model::blocks::{Activation, NormPlacement, PositionKind};
 use cloze_model::recurrent::{Cell, Reading};
@@ -225,6 +225,7 @@ impl TransformerSection {
         at_least(1, "model.d_ff", self.d_ff)?;
         let expected = format!("a divisor of `model.d_model`, which is {}", self.d_model);
         ensure(self.d_model.is_multiple_of(self.n_heads), "model.n_heads", self.n_heads, expected)?;
+        rotated_in_pairs(self.positions, self.d_model, self.n_heads)?;
         below_one("model.dropout", self.dropout)?;
         below_one("model.attention_dropout", self.attention_dropout)?;
         below_one("model.activation_dropout", self.activation_dropout)
