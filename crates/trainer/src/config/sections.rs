@@ -261,8 +261,8 @@ pub struct NewModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_embedding: Option<usize>,
     /// How positions are represented, in a `"bert"`; other families have positions of their own. transformers' BERT has
-    /// learned positions alone: a model with others is saved in a format of this program. Default `"learned"` in a
-    /// `"bert"`, or the family's.
+    /// learned positions alone: a model with others is saved in a format of this program. Default the family's, which is
+    /// `"learned"` in a `"bert"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub positions: Option<PositionKind>,
     /// Maximum sequence length in tokens. Without a table of positions it costs nothing, and may be beyond what is trained.
