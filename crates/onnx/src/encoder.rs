@@ -39,6 +39,7 @@ pub(crate) fn encode(
     config: &BertConfig,
     sequences: &mut Sequences,
 ) -> Result<States> {
+    check_positions(config)?;
     let embedded = graph.within("embeddings", |graph| embed(graph, bert, config, sequences))?;
     let relative = match &bert.embeddings.relative_bias {
         Some(bias) => Some(relative_bias(graph, bias, sequences)?),
@@ -64,6 +65,21 @@ pub(crate) fn encode(
         Ok(())
     })?;
     Ok(States { all: states })
+}
+
+/// Refuses positions that have no ONNX form here.
+fn check_positions(config: &BertConfig) -> Result<()> {
+    let without = [
+        ("sinusoidal positions", config.sinusoidal.is_some()),
+        ("relative positions (Shaw et al. 2018)", config.relative.is_some()),
+        ("positions by ALiBi", config.alibi),
+    ];
+    match without.into_iter().find(|(_, is_there)| *is_there) {
+        Some((what, _)) => {
+            Err(OnnxError::unsupported(what, "learned, relative-bias and rotary positions, or none, can"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// What layers see: all of the sequence, or a window of it.

@@ -12,7 +12,7 @@ use crate::golden::relative_error;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use cloze_model::ParamInit;
 use cloze_model::bert::{Bert, BertConfig, BertInput, LocalAttention, Pooling, SentencePooling};
-use cloze_model::blocks::{Activation, NormPlacement, RotaryConfig, RotaryScaling};
+use cloze_model::blocks::{Activation, NormPlacement, PositionKind, RotaryConfig, RotaryScaling};
 use cloze_model::huggingface::{Architecture, PretrainedFolder, SaveConfig, SentenceConfig, save_pretrained};
 use cloze_onnx::proto::{EXTERNAL, FLOAT, INT8, ModelProto, UINT8};
 use cloze_onnx::{ExportConfig, OPSET, OnnxModel, SentenceModel, SentenceModules, export};
@@ -340,6 +340,8 @@ fn every_switch_is_exported() {
             small().with_causal(true).with_local(Some(LocalAttention::new(2, 2))),
         ),
         ("wide heads".into(), small().with_d_head(Some(12)).with_scaled_scores(false)),
+        ("a bias by distance".into(), small().with_positions(PositionKind::RelativeBias.into())),
+        ("no positions".into(), small().with_positions(PositionKind::None.into())),
     ]);
     for (name, config) in configs {
         let bert = config.init_encoder(&mut ParamInit::new(&Device::flex(), 3).with_std(0.4));
@@ -347,6 +349,23 @@ fn every_switch_is_exported() {
         let batch = batch(20);
         let found = batch.of_tokens(&saved.run(&batch)["last_hidden_state"]);
         assert_close(&name, &found, &states(&bert, &batch));
+    }
+}
+
+#[test]
+fn positions_without_an_onnx_form_are_named() {
+    for (kind, expected) in [
+        (PositionKind::Sinusoidal, "sinusoidal positions cannot be exported to ONNX; learned, "),
+        (
+            PositionKind::Relative,
+            "relative positions (Shaw et al. 2018) cannot be exported to ONNX; learned, ",
+        ),
+        (PositionKind::Alibi, "positions by ALiBi cannot be exported to ONNX; learned, "),
+    ] {
+        let config = small().with_positions(kind.into());
+        let bert = config.init_encoder(&mut ParamInit::new(&Device::flex(), 3));
+        let message = OnnxModel::new(&bert, &config).err().unwrap().to_string();
+        assert!(message.starts_with(expected), "{message}");
     }
 }
 

@@ -1,8 +1,9 @@
 use super::{Bert, BertEmbeddings, BertForPreTraining, MlmHead, NextSentenceHead, Pooler, Pooling};
 use crate::blocks::{
     Activation, Attention, DisentangledConfig, Encoder, EncoderLayerConfig, FeedForwardConfig,
-    MultiHeadAttention, MultiHeadAttentionConfig, Norm, NormKind, NormPlacement, RelativeBiasConfig,
-    ResidualConvolutionConfig, RotaryConfig, TransformerXlConfig,
+    MultiHeadAttention, MultiHeadAttentionConfig, Norm, NormKind, NormPlacement, PositionsConfig,
+    RelativeBiasConfig, RelativeConfig, ResidualConvolutionConfig, RotaryConfig, SinusoidOrder,
+    TransformerXlConfig,
 };
 use crate::sizes::check_sizes;
 use crate::with_fields::with_fields;
@@ -87,6 +88,18 @@ pub struct BertConfig {
     /// Whether vectors of absolute positions are added to the embeddings.
     #[serde(default = "yes")]
     pub absolute_positions: bool,
+    /// The order of fixed sines and cosines, divided by the root of the embeddings' width, that are added to the
+    /// embeddings: Vaswani et al. 2017, §3.4 and §3.5, multiply the embeddings by that root instead, which is the same
+    /// after the normalisation. None: nothing is added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sinusoidal: Option<SinusoidOrder>,
+    /// Learned vectors for distances in each layer (Shaw et al. 2018). Attention with them is composed on every device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relative: Option<RelativeConfig>,
+    /// Whether scores decrease with the distance, in both directions alike (Press et al. 2022, "ALiBi"). Attention with it
+    /// is composed on every device.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub alibi: bool,
     /// Rotary positions in the attention.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotary: Option<RotaryConfig>,
@@ -283,6 +296,9 @@ with_fields!(BertConfig {
     with_feed_forward_output_dropout => feed_forward_output_dropout: bool,
     with_mlm_activation => mlm_activation: Option<Activation>,
     with_absolute_positions => absolute_positions: bool,
+    with_sinusoidal => sinusoidal: Option<SinusoidOrder>,
+    with_relative => relative: Option<RelativeConfig>,
+    with_alibi => alibi: bool,
     with_rotary => rotary: Option<RotaryConfig>,
     with_local => local: Option<LocalAttention>,
     with_relative_bias => relative_bias: Option<RelativeBiasConfig>,
@@ -358,6 +374,9 @@ impl BertConfig {
             feed_forward_output_dropout: true,
             mlm_activation: None,
             absolute_positions: true,
+            sinusoidal: None,
+            relative: None,
+            alibi: false,
             rotary: None,
             local: None,
             relative_bias: None,
@@ -435,6 +454,61 @@ impl BertConfig {
                 )));
             }
         })
+    }
+
+    /// The same encoder with these positions alone.
+    ///
+    /// ```
+    /// # use cloze_model::{bert::BertConfig, blocks::PositionKind};
+    /// let config = BertConfig::tiny(30_000).with_positions(PositionKind::Rotary.into());
+    /// assert!(!config.absolute_positions && config.rotary.is_some());
+    /// ```
+    pub fn with_positions(self, positions: PositionsConfig) -> Self {
+        let none = Self {
+            absolute_positions: false,
+            position_offset: 0,
+            sinusoidal: None,
+            relative: None,
+            relative_bias: positions.relative_bias(),
+            rotary: positions.rotary(),
+            alibi: false,
+            disentangled: None,
+            transformer_xl: None,
+            ..self
+        };
+        match positions {
+            PositionsConfig::Learned { offset } => {
+                Self { absolute_positions: true, position_offset: offset, ..none }
+            }
+            PositionsConfig::Sinusoidal { order } => Self { sinusoidal: Some(order), ..none },
+            PositionsConfig::Relative { max_distance, values } => {
+                Self { relative: Some(RelativeConfig { max_distance, values }), ..none }
+            }
+            PositionsConfig::Alibi => Self { alibi: true, ..none },
+            PositionsConfig::RelativeBias { .. } | PositionsConfig::Rotary { .. } | PositionsConfig::None => {
+                none
+            }
+        }
+    }
+
+    /// Its positions, if they are of one kind alone that [`PositionsConfig`] has; in MPNet they are of two kinds.
+    pub fn positions(&self) -> Option<PositionsConfig> {
+        let found = match self {
+            Self { absolute_positions: true, .. } => {
+                PositionsConfig::Learned { offset: self.position_offset }
+            }
+            Self { sinusoidal: Some(order), .. } => PositionsConfig::Sinusoidal { order: *order },
+            Self { relative: Some(RelativeConfig { max_distance, values }), .. } => {
+                PositionsConfig::Relative { max_distance: *max_distance, values: *values }
+            }
+            Self { relative_bias: Some(RelativeBiasConfig { n_buckets, max_distance }), .. } => {
+                PositionsConfig::RelativeBias { n_buckets: *n_buckets, max_distance: *max_distance }
+            }
+            Self { rotary: Some(rotary), .. } => PositionsConfig::Rotary { theta: rotary.theta },
+            Self { alibi: true, .. } => PositionsConfig::Alibi,
+            _ => PositionsConfig::None,
+        };
+        (self.clone().with_positions(found) == *self).then_some(found)
     }
 
     /// Features of the embeddings, before the projection if there is one.
@@ -606,6 +680,8 @@ impl BertConfig {
         match self {
             _ if self.share_layers => Some("the layers share their parameters"),
             _ if shares_keys => Some("heads share their keys and values"),
+            _ if self.alibi => Some("each head has its own slope of the bias by distance"),
+            _ if self.relative.is_some() => Some("heads share the vectors of distances"),
             _ if self.relative_bias.is_some() => Some("each head has its own part of the bias by distance"),
             _ if self.disentangled.is_some() || self.transformer_xl.is_some() => {
                 Some("each head has its own part of the vectors of distances")
@@ -615,7 +691,7 @@ impl BertConfig {
     }
 
     /// Checks the attention's positions.
-    fn validate_positions(&self) -> Result<()> {
+    pub(crate) fn validate_positions(&self) -> Result<()> {
         let refuse = |key, found: String, expected: String| Err(ModelError::Setting { key, found, expected });
         if let Some(rotary) = &self.rotary {
             rotary.validate(self.head_width())?;
@@ -638,6 +714,12 @@ impl BertConfig {
             }
             if self.share_layers && (0..self.n_layers).any(|layer| !local.is_global(layer)) {
                 return refuse("share_layers", "true".into(), "false: some layers attend locally".into());
+            }
+        }
+        if let Some(RelativeConfig { max_distance, .. }) = self.relative {
+            const MOST: usize = i32::MAX as usize / 4;
+            if max_distance > MOST {
+                return refuse("relative.max_distance", max_distance.to_string(), format!("at most {MOST}"));
             }
         }
         self.relative_bias.map_or(Ok(()), |bias| bias.validate())?;
@@ -710,6 +792,11 @@ impl BertConfig {
             .with_biases(self.attention_bias, self.attention_output_bias.unwrap_or(self.attention_bias))
             .with_dropout(self.attention_dropout);
         let config = if self.scaled_scores { config } else { config.without_scale() };
+        let config = match self.relative {
+            Some(relative) => config.with_relative(relative),
+            None => config,
+        };
+        let config = if self.alibi { config.with_alibi() } else { config };
         let config = match self.disentangled {
             Some(terms) => config.with_disentangled(terms, self.hidden_dropout),
             None => config,

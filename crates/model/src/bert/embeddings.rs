@@ -1,7 +1,7 @@
 use super::BertConfig;
 use crate::blocks::{
     DistanceSinusoids, DistanceVectors, Distances, Embedding, LayerNorm, LearnedPositions, Linear, PartKind,
-    PartType, Positions, RelativeBias, of_other_segments,
+    PartType, Positions, RelativeBias, SinusoidalPositions, of_other_segments,
 };
 use crate::ops::Packing;
 use crate::{ParamInit, linear_maps, ops};
@@ -23,6 +23,8 @@ pub struct BertEmbeddings<P: Positions = LearnedPositions> {
     /// Position vectors: in BERT a learned table, `[position_offset + max_positions, d_embedding]`. `None` if
     /// only the attention handles positions.
     pub positions: Option<P>,
+    /// Fixed position vectors, divided by `√d_embedding`, see [`BertConfig::sinusoidal`].
+    pub fixed_positions: Option<SinusoidalPositions>,
     /// The normalisation of the sum; T5 and XLNet have none.
     pub norm: Option<LayerNorm>,
     /// `[d_embedding, d_model]`, after normalisation and dropout, or before both.
@@ -59,6 +61,9 @@ impl BertEmbeddings {
             positions: config.absolute_positions.then(|| {
                 LearnedPositions::with_offset(config.max_positions, config.position_offset, d, init)
             }),
+            fixed_positions: config
+                .sinusoidal
+                .map(|order| SinusoidalPositions::new(d).with_order(order).with_scale((d as f64).powf(-0.5))),
             norm: config
                 .embedding_norm
                 .then(|| LayerNorm::new(d_norm, config.layer_norm_eps, init).with_bias(config.norm_bias)),
@@ -89,6 +94,7 @@ impl<P: Positions> BertEmbeddings<P> {
             tokens,
             token_types,
             positions: Some(positions),
+            fixed_positions: None,
             norm,
             projection,
             relative_bias,
@@ -137,11 +143,12 @@ impl<P: Positions> BertEmbeddings<P> {
                 _ => sum + table.forward(token_type_ids),
             };
         }
-        let sum = match (&self.positions, position_ids) {
-            (Some(positions), Some(ids)) => sum + positions.at(ids),
-            (Some(positions), None) => positions.add_to(sum, packing),
-            (None, _) => sum,
-        };
+        if let Some(positions) = &self.positions {
+            sum = with_positions(positions, sum, packing, position_ids.clone());
+        }
+        if let Some(positions) = &self.fixed_positions {
+            sum = with_positions(positions, sum, packing, position_ids);
+        }
         let projected = |states, is_here: bool| match self.projection.as_ref().filter(|_| is_here) {
             Some(projection) => projection.forward(states),
             None => states,
@@ -171,5 +178,18 @@ impl<P: Positions> BertEmbeddings<P> {
             }
             (None, None) => None,
         }
+    }
+}
+
+/// Embeddings with the vectors of their positions added: of these positions, or of their places.
+fn with_positions(
+    positions: &impl Positions,
+    embeddings: Tensor<3>,
+    packing: Option<&Packing>,
+    ids: Option<Tensor<2, Int>>,
+) -> Tensor<3> {
+    match ids {
+        Some(ids) => embeddings + positions.at(ids),
+        None => positions.add_to(embeddings, packing),
     }
 }

@@ -11,6 +11,8 @@ mod heads;
 pub mod integer_only;
 mod model;
 mod pooling;
+#[cfg(test)]
+mod position_tests;
 mod pretraining;
 mod removal;
 mod span_boundary;

@@ -139,6 +139,7 @@ impl Positions for LearnedPositions {
 #[derive(Module, Debug)]
 pub struct SinusoidalPositions {
     d_model: usize,
+    scale: f64,
     #[module(skip)]
     order: SinusoidOrder,
 }
@@ -160,7 +161,13 @@ pub enum SinusoidOrder {
 impl SinusoidalPositions {
     /// An encoding of `d_model` features.
     pub fn new(d_model: usize) -> Self {
-        Self { d_model, order: SinusoidOrder::Interleaved }
+        Self { d_model, scale: 1.0, order: SinusoidOrder::Interleaved }
+    }
+
+    /// Multiplies the vectors by `scale`.
+    pub fn with_scale(mut self, scale: f64) -> Self {
+        self.scale = scale;
+        self
     }
 
     /// Sets the order of the features.
@@ -185,7 +192,7 @@ impl SinusoidalPositions {
         for pos in positions {
             values.extend(features.iter().map(|(wavelength, is_sine)| {
                 let angle = pos as f64 / wavelength;
-                (if *is_sine { angle.sin() } else { angle.cos() }) as f32
+                (self.scale * if *is_sine { angle.sin() } else { angle.cos() }) as f32
             }));
         }
         values

@@ -3,6 +3,7 @@ use crate::ParamInit;
 use crate::ops::{self, AttentionMask, TokenPositions};
 use burn::module::Module;
 use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor};
+use serde::{Deserialize, Serialize};
 
 /// Learned vectors for the distance between key and query (Shaw et al. 2018, eq. 3 and 4): `e_ij = q_i·(k_j +
 /// a^K_(j−i)) / √d_k` and `z_i = Σ_j α_ij (v_j + a^V_(j−i))`. Distances are clipped to `max_distance`. Heads share the
@@ -21,7 +22,8 @@ pub struct RelativePositions {
 }
 
 /// Configuration of [`RelativePositions`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RelativeConfig {
     /// The greatest distance with its own vector.
     pub max_distance: usize,

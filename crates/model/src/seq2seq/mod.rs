@@ -8,6 +8,7 @@ mod tied;
 mod tokens;
 mod transformer;
 
+pub use crate::blocks::PositionsConfig;
 pub use any::{AnyEncoderDecoder, AnyEncoderDecoderConfig, AnyState};
 pub use convolutional::{
     ConvolutionalDecoderLayer, ConvolutionalDecoding, ConvolutionalEncoderDecoder,
@@ -21,5 +22,5 @@ pub use recurrent::{
 pub use tied::TiedEmbeddings;
 pub use tokens::SpecialTokens;
 pub use transformer::{
-    InitialWeights, OutputBias, PositionsConfig, StackInput, Transformer, TransformerConfig, TransformerState,
+    InitialWeights, OutputBias, StackInput, Transformer, TransformerConfig, TransformerState,
 };

@@ -93,17 +93,26 @@ fn translations(config: &RunConfig, parallel: &[TranslationFiles]) -> Check {
     let expected = format!("\"token\" with {TRANSLATIONS}: word starts are unknown in translations");
     ensure(unit == MaskUnit::Token, "examples.masking.unit", found, expected)?;
     let ModelSection::New(model) = &config.model else { return Ok(()) };
+    let is_fit = may_reset_positions(&model.with_vocabulary(1, 0));
+    if let Some(kind) = model.positions {
+        let expected = format!(
+            "\"learned\" or \"sinusoidal\": {TRANSLATIONS} counts positions anew in the second sentence"
+        );
+        return ensure(is_fit, "model.positions", format!("\"{}\"", kind.name()), expected);
+    }
     let expected = format!(
         "\"bert\", \"xlm-roberta\" or another family whose positions are added to the embeddings: {TRANSLATIONS} counts \
          them anew in the second sentence"
     );
     let found = format!("\"{}\"", model.family.model_type());
-    ensure(may_reset_positions(&model.with_vocabulary(1, 0)), "model.family", found, expected)
+    ensure(is_fit, "model.family", found, expected)
 }
 
 /// Whether positions are added to the embeddings and used nowhere else.
 pub(crate) fn may_reset_positions(encoder: &BertConfig) -> bool {
-    encoder.absolute_positions
+    (encoder.absolute_positions || encoder.sinusoidal.is_some())
+        && encoder.relative.is_none()
+        && !encoder.alibi
         && encoder.rotary.is_none()
         && encoder.relative_bias.is_none()
         && encoder.disentangled.is_none()

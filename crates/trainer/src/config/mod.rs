@@ -58,7 +58,7 @@ pub use crate::engine::folder_config::{Difference, FolderConfig};
 pub use crate::engine::{Averaging, CheckpointSection, LogSection, NonFinite, OptimizerSection, Precision};
 use crate::error::{Place, Result, TrainerError};
 pub use awd_lstm::{AwdLstmRun, AwdLstmRunConfig, AwdLstmSection, RegularisationSection};
-pub use cloze_model::blocks::{Activation, NormPlacement};
+pub use cloze_model::blocks::{Activation, NormPlacement, PositionKind};
 pub use denoising::{DenoisingExamples, DenoisingRun, DenoisingRunConfig};
 pub(crate) use elmo::OF_BYTES;
 pub use elmo::{ElmoRun, ElmoRunConfig, ElmoSection};
@@ -240,13 +240,14 @@ fn complete_model(merged: &mut Node, new_keys: &[&str]) -> Result<()> {
 }
 
 /// The keys of a [`NewModel`] that a checkpoint determines.
-const NEW_KEYS: [&str; 13] = [
+const NEW_KEYS: [&str; 14] = [
     "family",
     "n_layers",
     "d_model",
     "n_heads",
     "d_ff",
     "d_embedding",
+    "positions",
     "max_positions",
     "local_window",
     "global_every",

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cloze_model::bert::BertConfig;
-use cloze_model::blocks::{Activation, NormPlacement};
+use cloze_model::blocks::{Activation, NormPlacement, PositionKind};
 use cloze_model::huggingface::{Architecture, Family, SaveConfig};
 use cloze_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
@@ -260,7 +260,13 @@ pub struct NewModel {
     /// Width of the embeddings, which are projected to `d_model` (ALBERT, ELECTRA). Default `d_model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_embedding: Option<usize>,
-    /// Maximum sequence length in tokens. Default 512.
+    /// How positions are represented, in a `"bert"`; other families have positions of their own. transformers' BERT has
+    /// learned positions alone: a model with others is saved in a format of this program. Default the family's, which is
+    /// `"learned"` in a `"bert"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub positions: Option<PositionKind>,
+    /// Maximum sequence length in tokens. Without a table of positions it costs nothing, and may be beyond what is trained.
+    /// Default 512.
     #[serde(default = "defaults::max_positions")]
     pub max_positions: usize,
     /// Number of tokens on each side that a token attends to in local-attention layers (ModernBERT). Default
@@ -339,7 +345,11 @@ impl NewModel {
             .with_layer_norm_eps(self.layer_norm_eps)
             .with_init_std(self.init_std)
             .with_pad_token_id(pad_token_id);
-        let mut encoder = self.family.encoder(sizes).with_layer_norm_eps(self.layer_norm_eps);
+        let sizes = match self.positions {
+            Some(kind) => sizes.with_positions(kind.into()),
+            None => sizes,
+        };
+        let mut encoder = self.saved_family().encoder(sizes).with_layer_norm_eps(self.layer_norm_eps);
         encoder.d_embedding = self.d_embedding.or(encoder.d_embedding);
         if self.family == Family::XLM {
             encoder = encoder.with_d_ff(self.d_ff).with_activation(self.activation);
@@ -350,6 +360,12 @@ impl NewModel {
             local.global_every = self.global_every.unwrap_or(local.global_every);
         }
         encoder
+    }
+
+    /// The family whose format it is saved in: transformers' BERT has learned positions alone.
+    fn saved_family(&self) -> Family {
+        let has_others = self.positions.is_some_and(|kind| kind != PositionKind::Learned);
+        if has_others && self.family == Family::BERT { Family::CLOZE_BERT } else { self.family }
     }
 
     /// The encoder as trained by `config`'s objective, and the transformers class that it is saved as.
@@ -366,9 +382,10 @@ impl NewModel {
         }
         // A new BERT always has both heads. Pairs that a family has no head for are refused when a config is read.
         let pairs = config.examples.has_pairs() || self.family == Family::BERT;
-        let architecture = self.family.pretraining(pairs).unwrap_or(Architecture::MaskedLm);
+        let family = self.saved_family();
+        let architecture = family.pretraining(pairs).unwrap_or(Architecture::MaskedLm);
         let encoder = encoder.with_pooler(architecture == Architecture::PreTraining);
-        (encoder, SaveConfig::new(architecture).with_family(self.family).with_languages(languages))
+        (encoder, SaveConfig::new(architecture).with_family(family).with_languages(languages))
     }
 }
 

@@ -237,6 +237,11 @@ fn languages_that_cannot_be_trained_on_are_refused_with_what_would_go() {
              they are drawn",
         ),
         (
+            "model.positions=relative-bias",
+            "`model.positions` is \"relative-bias\"; expected \"learned\" or \"sinusoidal\": `objective.kind` = \
+             \"translation-language-model\" counts positions anew in the second sentence",
+        ),
+        (
             "model.family=modernbert",
             "`model.family` is \"modernbert\"; expected \"bert\", \"xlm-roberta\" or another family whose positions are \
              added to the embeddings: `objective.kind` = \"translation-language-model\" counts them anew in the second \
@@ -947,6 +952,64 @@ fn a_family_gives_the_model_its_architecture() {
     assert_eq!((local.window, local.global_every), (16, 2));
     assert_eq!(model(&["model.family=bert"]), model(&[]));
     assert_eq!(new(&resolved(&[])).family, Family::BERT);
+}
+
+#[test]
+fn a_new_bert_has_the_positions_that_are_asked_for() {
+    let model = |sets: &[&str]| new(&resolved(sets)).with_vocabulary(1_000, 7);
+    assert_eq!(model(&["model.positions=learned"]), model(&[]));
+    for kind in PositionKind::ALL {
+        let set = format!("model.positions={}", kind.name());
+        let config = resolved(&[set.as_str()]);
+        assert_eq!(config, resolve(&config.to_toml(), &[]).unwrap());
+        assert_eq!(new(&config).positions, Some(kind));
+        let bert = model(&[set.as_str()]);
+        assert_eq!(bert.positions(), Some(kind.into()), "{kind:?}");
+        // Nothing else differs.
+        assert_eq!(bert.with_positions(PositionKind::Learned.into()), model(&[]), "{kind:?}");
+    }
+    // What has no table may be long.
+    assert_eq!(model(&["model.positions=alibi", "model.max_positions=100000"]).max_positions, 100_000);
+}
+
+#[test]
+fn positions_that_a_model_cannot_have_are_refused() {
+    let masked = "examples.pairs={kind=\"doc-sentences\"}";
+    let electra = "objective.kind=replaced-tokens";
+    for (sets, expected) in [
+        (
+            &["model.positions=spiral"][..],
+            "`model.positions` is \"spiral\"; expected one of \"learned\", \"sinusoidal\", \"relative\", \"relative-bias\", \
+             \"rotary\", \"alibi\" or \"none\"",
+        ),
+        (
+            &[masked, "model.family=modernbert", "model.positions=rotary"],
+            "`model.positions` is \"rotary\"; expected no such key: a \"modernbert\", which `model.family` asks for, has \
+             positions of its own",
+        ),
+        (
+            &[masked, electra, "model.positions=alibi"],
+            "`model.positions` is \"alibi\"; expected \"learned\", or no such key: `objective.kind` is \"replaced-tokens\", \
+             and ELECTRA has no others",
+        ),
+        (
+            &["model.family=cloze-bert"],
+            "`model.family` is \"cloze-bert\"; expected \"bert\" with `model.positions`",
+        ),
+        (
+            &["model.positions=rotary", "model.d_model=126", "model.n_heads=42"],
+            "`model.n_heads` is 42; expected heads of an even width, whose features `model.positions` = \"rotary\" rotates in \
+             pairs: 126 / 42 is 3",
+        ),
+    ] {
+        let message = resolve(FILE, sets).unwrap_err().to_string();
+        assert!(message.contains(expected) && !message.contains('\n'), "{message}");
+    }
+    let message = resolve(&from_checkpoint(), &["model.positions=rotary"]).unwrap_err().to_string();
+    assert!(
+        message.contains("`model.positions` is ") && message.ends_with("absent: `model.path` brings its own"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use cloze_data::{AttentionConfig, CorpusConfig, MaskUnit, MaskingConfig, PairConfig};
 use cloze_model::ModelError;
+use cloze_model::blocks::PositionKind;
 use cloze_model::huggingface::Family;
 
 use super::languages;
@@ -298,13 +299,28 @@ fn model(config: &RunConfig) -> Check {
     })
 }
 
-/// Rejects a family that the objective does not train, and local-attention keys for a family without it.
+/// Rejects a family that the objective does not train, and keys of positions and of local attention for a family without
+/// the choice.
 fn of_the_family(model: &NewModel, objective: &ObjectiveSection) -> Check {
     if matches!(objective, ObjectiveSection::ReplacedTokens { .. }) {
         let is_electra = [Family::BERT, Family::ELECTRA].contains(&model.family);
         let found = format!("\"{}\"", model.family.model_type());
         let expected = "\"electra\", or no such key: `objective.kind` is \"replaced-tokens\"";
         ensure(is_electra, "model.family", found, expected)?;
+    }
+    let expected = "\"bert\" with `model.positions`, which chooses this format itself";
+    ensure(model.family != Family::CLOZE_BERT, "model.family", "\"cloze-bert\"", expected)?;
+    if let Some(kind) = model.positions {
+        let found = format!("\"{}\"", kind.name());
+        let family = model.family.model_type();
+        let expected =
+            format!("no such key: a \"{family}\", which `model.family` asks for, has positions of its own");
+        ensure(model.family == Family::BERT, "model.positions", &found, expected)?;
+        let is_electra = matches!(objective, ObjectiveSection::ReplacedTokens { .. });
+        let expected =
+            "\"learned\", or no such key: `objective.kind` is \"replaced-tokens\", and ELECTRA has no others";
+        ensure(!is_electra || kind == PositionKind::Learned, "model.positions", &found, expected)?;
+        rotated_in_pairs(kind, model.d_model, model.n_heads)?;
     }
     let is_local = model.family == Family::MODERNBERT;
     let expected = "no such key unless `model.family` is \"modernbert\"";
@@ -316,6 +332,16 @@ fn of_the_family(model: &NewModel, objective: &ObjectiveSection) -> Check {
         at_least(least, key, found)?;
     }
     Ok(())
+}
+
+/// Checks that rotary positions find pairs of features in the heads, which share `d_model` evenly.
+pub(crate) fn rotated_in_pairs(kind: PositionKind, d_model: usize, n_heads: usize) -> Check {
+    let width = d_model / n_heads;
+    let expected = format!(
+        "heads of an even width, whose features `model.positions` = \"rotary\" rotates in pairs: {d_model} / {n_heads} is \
+         {width}"
+    );
+    ensure(kind != PositionKind::Rotary || width.is_multiple_of(2), "model.n_heads", n_heads, expected)
 }
 
 /// Checks `[train]` with sequences of this many tokens.

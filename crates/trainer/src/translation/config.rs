@@ -261,6 +261,9 @@ mod tests {
     use crate::config::FolderConfig;
     use crate::engine::Averaging;
     use crate::runs::RunKind;
+    use crate::translation::vocabulary::VocabularySizes;
+    use cloze_model::blocks::{PositionKind, PositionsConfig};
+    use cloze_model::seq2seq::AnyEncoderDecoderConfig;
 
     const FILE: &str = r#"[parallel]
 source = "en"
@@ -316,6 +319,38 @@ every = 10
         let best = ["average={kind=\"best\", checkpoints=3}"];
         let other = load(FILE, &[&best[..], &["eval.every=3"]].concat()).unwrap();
         assert_eq!(load(FILE, &best).unwrap().differences(&other).len(), 1);
+    }
+
+    #[test]
+    fn a_transformer_has_the_positions_that_are_asked_for() {
+        let file = FILE.replace(
+            "kind = \"recurrent\"\nd_embedding = 256\nd_model = 512",
+            "kind = \"transformer\"\nn_layers = 1\nd_model = 16\nn_heads = 2\nd_ff = 32",
+        );
+        let load = |sets: &[&str]| load(&file, sets);
+        let plain = load(&[]).unwrap();
+        assert_eq!(load(&["model.positions=sinusoidal"]).unwrap(), plain);
+        for kind in PositionKind::ALL {
+            let config = load(&[&*format!("model.positions={}", kind.name())]).unwrap();
+            assert_eq!(self::load(&config.to_toml(), &[]).unwrap(), config);
+            let built = config.model.config(VocabularySizes::unknown(true), 64);
+            let AnyEncoderDecoderConfig::Transformer(built) = built else { panic!("{built:?}") };
+            match kind {
+                // Its sines stand first, as in Marian's folders.
+                PositionKind::Sinusoidal => {
+                    assert!(matches!(built.positions, PositionsConfig::Sinusoidal { .. }));
+                }
+                kind => assert_eq!(built.positions, kind.into()),
+            }
+        }
+        let error = |sets: &[&str]| load(sets).unwrap_err().to_string();
+        let unknown = error(&["model.positions=spiral"]);
+        assert!(
+            unknown.contains("`model.positions` is \"spiral\"; expected one of \"learned\""),
+            "{unknown}"
+        );
+        let odd = error(&["model.positions=rotary", "model.d_model=6", "model.n_heads=2"]);
+        assert!(odd.contains("`model.n_heads` is 2; expected heads of an even width"), "{odd}");
     }
 
     #[test]

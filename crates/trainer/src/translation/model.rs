@@ -1,9 +1,9 @@
 //! `[model]` of a translation run: the available networks, and their models for a vocabulary.
 
 use super::vocabulary::{TargetPieces, VocabularySizes};
-use crate::config::validate::{Check, Complaint, at_least, below_one, ensure};
+use crate::config::validate::{Check, Complaint, at_least, below_one, ensure, rotated_in_pairs};
 use cloze_model::ModelError;
-use cloze_model::blocks::{Activation, NormPlacement};
+use cloze_model::blocks::{Activation, NormPlacement, PositionKind};
 use cloze_model::recurrent::{Cell, Reading};
 use cloze_model::scores::ScoreKind;
 use cloze_model::seq2seq::{
@@ -41,6 +41,9 @@ pub struct TransformerSection {
     pub n_heads: usize,
     /// Inner width of the feed-forward.
     pub d_ff: usize,
+    /// How positions are represented, in the encoder and in the decoder. Default `"sinusoidal"`.
+    #[serde(default = "defaults::sinusoidal", skip_serializing_if = "is_sinusoidal")]
+    pub positions: PositionKind,
     /// Dropout of embeddings and of each sublayer's output. Default 0.1.
     #[serde(default = "defaults::dropout")]
     pub dropout: f64,
@@ -60,6 +63,11 @@ pub struct TransformerSection {
     /// too. Default true.
     #[serde(default = "defaults::yes")]
     pub tied: bool,
+}
+
+/// Lets runs from before this option existed resume.
+fn is_sinusoidal(kind: &PositionKind) -> bool {
+    *kind == PositionKind::Sinusoidal
 }
 
 /// A recurrent model.
@@ -197,6 +205,11 @@ impl TransformerSection {
             .with_activation(self.activation)
             .with_norm(self.norm)
             .with_tokens(tokens(vocabulary.special));
+        // The default's sines stand first, as in Marian's folders.
+        let config = match self.positions {
+            PositionKind::Sinusoidal => config,
+            kind => config.with_positions(kind.into()),
+        };
         let config = match vocabulary.source {
             Some(source) => config.with_source_vocab(source),
             None => config,
@@ -212,6 +225,7 @@ impl TransformerSection {
         at_least(1, "model.d_ff", self.d_ff)?;
         let expected = format!("a divisor of `model.d_model`, which is {}", self.d_model);
         ensure(self.d_model.is_multiple_of(self.n_heads), "model.n_heads", self.n_heads, expected)?;
+        rotated_in_pairs(self.positions, self.d_model, self.n_heads)?;
         below_one("model.dropout", self.dropout)?;
         below_one("model.attention_dropout", self.attention_dropout)?;
         below_one("model.activation_dropout", self.activation_dropout)
@@ -267,7 +281,7 @@ fn tied(is_tied: bool, is_joint: bool) -> TiedEmbeddings {
 
 /// The defaults of sections that also have required keys.
 mod defaults {
-    use cloze_model::blocks::Activation;
+    use cloze_model::blocks::{Activation, PositionKind};
     use cloze_model::recurrent::Reading;
     use cloze_model::seq2seq::BridgeKind;
 
@@ -285,6 +299,10 @@ mod defaults {
 
     pub fn dropout() -> f64 {
         0.1
+    }
+
+    pub fn sinusoidal() -> PositionKind {
+        PositionKind::Sinusoidal
     }
 
     pub fn relu() -> Activation {

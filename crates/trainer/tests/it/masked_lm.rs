@@ -5,6 +5,7 @@ use burn::tensor::Device;
 use cloze_evaluation::figures::Figures;
 use cloze_model::ParamInit;
 use cloze_model::bert::{BertConfig, MlmHead};
+use cloze_model::blocks::PositionKind;
 use cloze_model::huggingface::{Architecture, Family, PretrainedFolder, SaveConfig, save_pretrained};
 use cloze_model::tasks::BertForMaskedLm;
 use cloze_model::weights::NamedTensors;
@@ -182,6 +183,47 @@ fn first_evaluation(run: &Path) -> Figures {
     found.unwrap()
 }
 
+/// What is saved is found again by whatever reads encoders.
+#[test]
+fn new_encoders_have_each_kind_of_positions() {
+    let _held = crate::generator();
+    let bench = Bench::new();
+    let tokenizer = bench.path("tokenizer");
+    fs::create_dir(&tokenizer).unwrap();
+    bench.tokenizer.save(&tokenizer).unwrap();
+    let tokenizer = format!(
+        "tokenizer={{ kind = \"load\", path = {:?} }}",
+        tokenizer.join("tokenizer.json").display().to_string()
+    );
+    let device = Device::flex();
+    for kind in PositionKind::ALL {
+        let name = kind.name();
+        let model = format!(
+            "{{ n_layers = 1, d_model = 32, n_heads = 2, d_ff = 64, init_std = 0.1, hidden_dropout = 0.0, positions = {name:?} }}"
+        );
+        let config = bench.pretraining(&model, &[&*tokenizer, "train.steps=24"]);
+        let (saved, evaluation, _) = bench.pretrain(name, &config);
+        let before = first_evaluation(&bench.path(name)).get("masked_loss").unwrap();
+        let after = evaluation.get("masked_loss").unwrap();
+        assert!(after < 0.95 * before, "{name}: {before} to {after}");
+
+        let opened = PretrainedFolder::open(&saved).unwrap().config;
+        let is_berts = kind == PositionKind::Learned;
+        assert_eq!(opened.family, if is_berts { Family::BERT } else { Family::CLOZE_BERT });
+        assert_eq!(opened.encoder.positions(), Some(kind.into()));
+        let filled = FillMask::load(&saved, &device).unwrap().fill("the story of [MASK] and sea", 3).unwrap();
+        assert_eq!(filled[0].len(), 3);
+        let embedded =
+            Embedder::load(&saved, EmbedConfig::default(), &device).unwrap().embed(&["the sea"]).unwrap();
+        assert!(embedded.values.len() == 32 && embedded.values.iter().all(|value| value.is_finite()));
+
+        // It is tuned with what it was pretrained with.
+        let tuned = bench.tune(&format!("{name}-tuned"), &bench.prompt(&saved, &["train.epochs=1"])).unwrap();
+        let Outcome::Done { model, .. } = tuned else { panic!("not stopped") };
+        assert_eq!(PretrainedFolder::open(&model).unwrap().config.encoder.positions(), Some(kind.into()));
+    }
+}
+
 /// DistilBERT's student: one layer of its teacher's, drawn to its distributions and its last states.
 #[test]
 fn a_student_is_pretrained_by_a_teacher() {
@@ -290,7 +332,7 @@ fn every_family_goes_on_with_what_heads_it_has() {
 
         let pairs = bench.pretraining(&plain, &["examples.pairs={ kind = \"sentence-order\" }"]);
         let name = format!("{family}-pairs");
-        if [Family::BERT, Family::ALBERT].contains(&family) {
+        if [Family::BERT, Family::ALBERT, Family::CLOZE_BERT].contains(&family) {
             let (model, evaluation, notes) = bench.pretrain(&name, &pairs);
             assert!(notes.contains("newly initialised") && evaluation.get("pair_loss").is_some());
             let saved = PretrainedFolder::open(&model).unwrap();

@@ -3,6 +3,7 @@
 use crate::stop_after::StopAfter;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};
+use cloze_model::blocks::PositionKind;
 use cloze_model::generate::{NextToken, StepOutput};
 use cloze_model::seq2seq::{DecodeOptions, EncoderDecoder};
 use cloze_model::{ParamInit, Sequences, weights};
@@ -10,7 +11,8 @@ use cloze_trainer::engine::{Outcome, OwnParameters, RunOptions};
 use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
 use cloze_trainer::translation::{
-    TranslationConfig, Vocabularies, load_vocabularies, read_translation_file, train_translation_model,
+    TranslationConfig, Vocabularies, load_vocabularies, read_translation_file, train_translation,
+    train_translation_model,
 };
 use cloze_trainer::{Place, Result};
 use std::fs;
@@ -162,6 +164,34 @@ fn a_model_of_one_s_own_is_trained_measured_and_saved() {
     let saved = load_vocabularies(&path.join("model")).unwrap();
     assert!(saved.is_joint() && saved.special.begin == 0);
     assert!(path.join("tokenizer.json").exists());
+}
+
+#[test]
+fn transformers_learn_with_each_kind_of_positions() {
+    let _held = crate::generator();
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path());
+    for kind in PositionKind::ALL {
+        let name = kind.name();
+        let model = format!(
+            "model={{ kind = \"transformer\", n_layers = 1, d_model = 16, n_heads = 2, d_ff = 32, dropout = 0.0, positions = \
+             {name:?} }}"
+        );
+        let config = config(folder.path(), &[&*model, "train.steps=20", "eval.bleu_every=1"]);
+        let path = folder.path().join(name);
+        let options = RunOptions::new(Device::flex(), &path).cache(folder.path().join("cache"));
+        let outcome = train_translation(&config, &options, &mut Silent).unwrap();
+        assert!(outcome.figures("dev").unwrap().get("bleu").is_some(), "{name}");
+        let losses: Vec<f64> = records(&path)
+            .into_iter()
+            .filter_map(|record| match record {
+                Record::Train(record) => Some(record.loss),
+                _ => None,
+            })
+            .collect();
+        let (first, last) = (losses[0], losses[losses.len() - 1]);
+        assert!(losses.len() > 2 && last < 0.95 * first, "{name}: {losses:?}");
+    }
 }
 
 #[test]

@@ -68,13 +68,16 @@ pub(in crate::huggingface) enum FirstPosition {
 }
 
 /// The names of the fields of [`BertConfig`] that a family's `switch` may set.
-const SWITCHES: [&str; 35] = [
+const SWITCHES: [&str; 38] = [
     "d_ff",
     "activation",
     "pad_token_id",
     "max_positions",
     "attention_dropout",
     "absolute_positions",
+    "sinusoidal",
+    "relative",
+    "alibi",
     "rotary",
     "local",
     "relative_bias",
@@ -110,6 +113,9 @@ const SWITCHES: [&str; 35] = [
 pub(super) fn without_switches(config: BertConfig) -> BertConfig {
     BertConfig {
         absolute_positions: true,
+        sinusoidal: None,
+        relative: None,
+        alibi: false,
         rotary: None,
         local: None,
         relative_bias: None,

@@ -4,8 +4,8 @@ use super::super::{Architecture, FloatType, TensorRules};
 use super::definition::{FamilyDefinition, HeadLayer};
 use super::encoder_keys::LANGUAGE;
 use super::{
-    albert, bert, deberta, distilbert, electra, gte, left_to_right, modernbert, mpnet, nomic, roberta,
-    t5_encoder, xlm, xlnet,
+    albert, bert, cloze_bert, deberta, distilbert, electra, gte, left_to_right, modernbert, mpnet, nomic,
+    roberta, t5_encoder, xlm, xlnet,
 };
 use crate::bert::BertConfig;
 use crate::nearest;
@@ -85,6 +85,10 @@ impl Family {
     /// masked-LM head projects the states as they are.
     pub const XLM: Self = Self(&xlm::Xlm);
 
+    /// BERT with other positions, which transformers has no class for: a format of this project's own, with the
+    /// [kind of positions](crate::blocks::PositionsConfig) as the key `positions` of its `config.json`.
+    pub const CLOZE_BERT: Self = Self(&cloze_bert::ClozeBert);
+
     /// GPT-2 (Radford et al. 2019).
     pub const GPT2: Self = Self(&left_to_right::GPT2);
 
@@ -119,6 +123,7 @@ impl Family {
         Self::GTE,
         Self::XLNET,
         Self::XLM,
+        Self::CLOZE_BERT,
         Self::GPT2,
         Self::LLAMA,
         Self::MISTRAL,
@@ -292,8 +297,9 @@ impl Family {
             return Err(ModelError::Setting { key: "pooler", found: "true".into(), expected });
         }
         self.0.format().check(encoder).map_err(|(key, found, expected)| {
+            let format = if self == Self::CLOZE_BERT { "its format" } else { "transformers" };
             let expected =
-                format!("{expected}: transformers has no other {self}, so such a model cannot be saved");
+                format!("{expected}: {format} has no other {self}, so such a model cannot be saved");
             ModelError::Setting { key, found, expected }
         })?;
         self.0.write(encoder, dtype, config);

@@ -6,6 +6,7 @@ mod albert;
 mod awd_lstm;
 mod bart;
 mod bert;
+mod cloze_bert;
 mod convolutional;
 mod deberta;
 mod decoder;

@@ -1,8 +1,8 @@
 use super::{StackInput, Transformer};
 use crate::blocks::{
     Activation, Decoder, Embedding, Encoder, EncoderLayerConfig, FeedForward, FeedForwardConfig, Linear,
-    MultiHeadAttention, MultiHeadAttentionConfig, Norm, NormKind, NormPlacement, RelativeBiasConfig,
-    RelativeConfig, RotaryConfig, SinusoidOrder,
+    MultiHeadAttention, MultiHeadAttentionConfig, Norm, NormKind, NormPlacement, PositionKind,
+    PositionsConfig, RelativeConfig, SinusoidOrder,
 };
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
 use crate::sizes::check_sizes;
@@ -109,56 +109,6 @@ pub struct TransformerConfig {
     pub tokens: SpecialTokens,
 }
 
-/// How positions are represented, in the encoder and in the decoder.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum PositionsConfig {
-    /// Fixed [sinusoids](crate::blocks::SinusoidalPositions), added to the embeddings.
-    Sinusoidal {
-        /// The order of the features.
-        #[serde(default)]
-        order: SinusoidOrder,
-    },
-    /// [Learned tables](crate::blocks::LearnedPositions), one for the encoder and one for the decoder, added to the
-    /// embeddings.
-    Learned {
-        /// Unused rows at the start of the table: 2 in BART.
-        #[serde(default)]
-        offset: usize,
-    },
-    /// Learned vectors for distances in each layer's self-attention (Shaw et al. 2018), see
-    /// [`RelativePositions`](crate::blocks::RelativePositions).
-    Relative {
-        /// The greatest distance with its own vector; 16 in the paper's base model.
-        max_distance: usize,
-        /// Whether there are vectors for values as well as for keys, as in the paper.
-        #[serde(default = "yes")]
-        values: bool,
-    },
-    /// A learned score bias for each head and distance bucket, shared by all layers of a stack (Raffel et al.
-    /// 2020, §2.1), see [`RelativeBias`](crate::blocks::RelativeBias).
-    RelativeBias {
-        /// The number of buckets.
-        #[serde(default = "buckets")]
-        n_buckets: usize,
-        /// All distances from here up share the last bucket.
-        #[serde(default = "farthest")]
-        max_distance: usize,
-    },
-    /// Scores of self-attention that decrease with the distance (Press et al. 2022). In the encoder, both
-    /// directions count equally.
-    Alibi,
-    /// Rotary positions in self-attention (Su et al. 2021).
-    Rotary {
-        /// Pair `i` of a head's `d / 2` is rotated by `theta^(−2i/d)` radians per position.
-        #[serde(default = "theta")]
-        theta: f64,
-    },
-    /// No positions at all.
-    None,
-}
-
 fn yes() -> bool {
     true
 }
@@ -173,38 +123,6 @@ fn is_false(flag: &bool) -> bool {
 
 fn is_layer_norm(kind: &NormKind) -> bool {
     *kind == NormKind::Layer
-}
-
-fn buckets() -> usize {
-    32
-}
-
-fn farthest() -> usize {
-    128
-}
-
-fn theta() -> f64 {
-    RotaryConfig::default().theta
-}
-
-impl PositionsConfig {
-    /// The rotary positions, if they are of this kind.
-    fn rotary(self) -> Option<RotaryConfig> {
-        match self {
-            Self::Rotary { theta } => Some(RotaryConfig { theta, ..RotaryConfig::default() }),
-            _ => None,
-        }
-    }
-
-    /// The buckets of distances, if there are any.
-    pub(crate) fn relative_bias(self) -> Option<RelativeBiasConfig> {
-        match self {
-            Self::RelativeBias { n_buckets, max_distance } => {
-                Some(RelativeBiasConfig { n_buckets, max_distance })
-            }
-            _ => None,
-        }
-    }
 }
 
 /// The bias of the output layer, with one number for each piece of the target's vocabulary.
@@ -303,7 +221,7 @@ impl TransformerConfig {
     pub fn t5(vocab_size: usize, n_layers: usize, d_model: usize) -> Self {
         Self {
             max_positions: 512,
-            positions: PositionsConfig::RelativeBias { n_buckets: buckets(), max_distance: farthest() },
+            positions: PositionKind::RelativeBias.into(),
             attention_dropout: 0.1,
             activation_dropout: 0.1,
             bias: false,

@@ -1,6 +1,7 @@
-use super::{PositionsConfig, TransformerConfig};
+use super::TransformerConfig;
 use crate::blocks::{
-    Embedding, LearnedPositions, Norm, Positions, RelativeBias, RelativeBiasConfig, SinusoidalPositions,
+    Embedding, LearnedPositions, Norm, Positions, PositionsConfig, RelativeBias, RelativeBiasConfig,
+    SinusoidalPositions,
 };
 use crate::ops::{AttentionMask, Packing};
 use crate::{ParamInit, ops};

@@ -9,7 +9,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use config::{InitialWeights, OutputBias, PositionsConfig, TransformerConfig};
+pub use config::{InitialWeights, OutputBias, TransformerConfig};
 pub use input::StackInput;
 pub use model::Transformer;
 pub use step::TransformerState;

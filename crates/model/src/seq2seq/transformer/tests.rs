@@ -1,7 +1,9 @@
 //! Properties of every configuration, with fused and with composed operations.
 
 use super::*;
-use crate::blocks::{Activation, LinearMaps, NormPlacement, SinusoidOrder, pack_weights, quantize_int8};
+use crate::blocks::{
+    Activation, LinearMaps, NormPlacement, PositionsConfig, SinusoidOrder, pack_weights, quantize_int8,
+};
 use crate::generate::NextToken;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder, SpecialTokens, TiedEmbeddings};
 use crate::{ParamInit, Sequences, weights};
