@@ -21,6 +21,8 @@ pub mod similarity;
 pub mod squad;
 pub mod table;
 pub mod tags;
+#[cfg(test)]
+mod testing;
 pub mod translation;
 pub mod vectors;
 

@@ -1,10 +1,8 @@
 //! Choices between sentences: the label of the right one, and the sentences.
 
-use super::files::{SuiteFile, SuiteLines};
-use crate::Result;
-use crate::corpus::SkipReport;
-use crate::labelled::LabelledSource;
-use std::path::{Path, PathBuf};
+use super::files::SuiteFile;
+use super::items::{SuiteItem, SuiteItems};
+use std::path::PathBuf;
 
 /// What separates the fields of a line.
 const SEPARATOR: char = '\u{1}';
@@ -33,58 +31,18 @@ pub struct ChoiceItem {
 }
 
 /// Iterator over the items of files as those of CATs (Zhou et al. 2020): a label and its sentences, twice for a dual item, all
-/// separated by the byte 0x01. It ends at the first error; bad lines are skipped and counted if the source's `on_bad_row`
-/// says so.
-pub struct ChoiceItems(SuiteLines);
+/// separated by the byte 0x01.
+pub type ChoiceItems = SuiteItems<ChoiceItem>;
 
-impl ChoiceItems {
-    /// Of the source's keys, `on_bad_row` and `max_line_bytes` apply.
-    pub fn new(files: Vec<SuiteFile>, source: &LabelledSource) -> Self {
-        Self(SuiteLines::new(files, source))
-    }
-
-    /// The lines skipped so far, by reason.
-    pub fn skipped(&self) -> &SkipReport {
-        self.0.skipped()
-    }
-
-    /// Rejects a line for this `reason`; it is counted if bad lines are skipped.
-    ///
-    /// # Errors
-    /// [`DataError::BadRow`](crate::DataError::BadRow) with the `problem`, if they are not.
-    pub fn refuse(&mut self, path: &Path, line: u64, reason: &str, problem: String) -> Result<()> {
-        self.0.refuse_in(path, line, reason, problem)
-    }
-
-    fn read(&mut self) -> Result<Option<ChoiceItem>> {
-        while let Some(line) = self.0.next()? {
-            match choices(&line.text) {
-                Ok(choices) => {
-                    let file = self.0.file();
-                    return Ok(Some(ChoiceItem {
-                        choices,
-                        test: file.map(SuiteFile::stem).unwrap_or_default(),
-                        path: file.map(|file| file.path.clone()).unwrap_or_default(),
-                        line: line.number,
-                    }));
-                }
-                Err(problem) => self.0.refuse(line.number, "no choice", problem)?,
-            }
-        }
-        Ok(None)
-    }
-}
-
-impl Iterator for ChoiceItems {
-    type Item = Result<ChoiceItem>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.read().transpose()
+impl SuiteItem for ChoiceItem {
+    fn of_line(file: &SuiteFile, line: u64, text: &str) -> Result<Option<Self>, (&'static str, String)> {
+        let choices = choices(text).map_err(|problem| ("no choice", problem))?;
+        Ok(Some(Self { choices, test: file.stem(), path: file.path.clone(), line }))
     }
 }
 
 /// The choices of a line.
-fn choices(line: &str) -> std::result::Result<Vec<SentenceChoice>, String> {
+fn choices(line: &str) -> Result<Vec<SentenceChoice>, String> {
     // A label is a number; a sentence is not, unless it is one that nobody scores.
     let label = |field: &str| field.trim().parse::<usize>().ok();
     let mut choices: Vec<SentenceChoice> = Vec::new();
@@ -121,7 +79,7 @@ fn choices(line: &str) -> std::result::Result<Vec<SentenceChoice>, String> {
 mod tests {
     use super::*;
     use crate::knowledge::suite_files;
-    use crate::labelled::OnBadRow;
+    use crate::labelled::{LabelledSource, OnBadRow};
 
     #[test]
     fn items_are_single_or_dual() {

@@ -5,6 +5,7 @@
 mod choices;
 mod facts;
 mod files;
+mod items;
 mod pairs;
 mod values;
 mod zip;
@@ -12,5 +13,6 @@ mod zip;
 pub use choices::{ChoiceItem, ChoiceItems, SentenceChoice};
 pub use facts::{Fact, FactPattern, Relation, Relations};
 pub use files::{SuiteFile, suite_files};
+pub use items::{SuiteItem, SuiteItems};
 pub use pairs::{MinimalPair, MinimalPairs};
 pub use values::{ValueProbe, ValueProbes};

@@ -1,11 +1,9 @@
 //! Minimal pairs: a good sentence and a bad one.
 
-use super::files::{SuiteFile, SuiteLines};
-use crate::Result;
-use crate::corpus::SkipReport;
-use crate::labelled::LabelledSource;
+use super::files::SuiteFile;
+use super::items::{SuiteItem, SuiteItems};
 use serde::Deserialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A good sentence and a bad one that differs in one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,68 +34,29 @@ struct BlimpLine {
 }
 
 /// Iterator over the pairs of files of JSON lines as BLiMP's (Warstadt et al. 2020): `sentence_good`, `sentence_bad`, and if
-/// present `UID` and `linguistics_term`. It ends at the first error; bad lines are skipped and counted if the source's
-/// `on_bad_row` says so.
-pub struct MinimalPairs(SuiteLines);
+/// present `UID` and `linguistics_term`.
+pub type MinimalPairs = SuiteItems<MinimalPair>;
 
-impl MinimalPairs {
-    /// Of the source's keys, `on_bad_row` and `max_line_bytes` apply.
-    pub fn new(files: Vec<SuiteFile>, source: &LabelledSource) -> Self {
-        Self(SuiteLines::new(files, source))
-    }
-
-    /// The lines skipped so far, by reason.
-    pub fn skipped(&self) -> &SkipReport {
-        self.0.skipped()
-    }
-
-    /// Rejects a line for this `reason`; it is counted if bad lines are skipped.
-    ///
-    /// # Errors
-    /// [`DataError::BadRow`](crate::DataError::BadRow) with the `problem`, if they are not.
-    pub fn refuse(&mut self, path: &Path, line: u64, reason: &str, problem: String) -> Result<()> {
-        self.0.refuse_in(path, line, reason, problem)
-    }
-
-    fn read(&mut self) -> Result<Option<MinimalPair>> {
-        while let Some(line) = self.0.next()? {
-            let found: BlimpLine = match serde_json::from_str(&line.text) {
-                Ok(found) => found,
-                Err(error) => {
-                    let expected = r#"{"sentence_good": "…", "sentence_bad": "…"}"#;
-                    self.0.refuse(
-                        line.number,
-                        "no pair",
-                        format!("no minimal pair ({error}); expected {expected}"),
-                    )?;
-                    continue;
-                }
-            };
-            if found.sentence_good == found.sentence_bad {
-                let problem = "`sentence_good` and `sentence_bad` are equal; expected two sentences, of which one is bad";
-                self.0.refuse(line.number, "equal sentences", problem.into())?;
-                continue;
-            }
-            let file = self.0.file();
-            let paradigm = found.paradigm.or_else(|| file.map(SuiteFile::stem)).unwrap_or_default();
-            return Ok(Some(MinimalPair {
-                good: found.sentence_good,
-                bad: found.sentence_bad,
-                phenomenon: found.linguistics_term.unwrap_or_else(|| paradigm.clone()),
-                paradigm,
-                path: file.map(|file| file.path.clone()).unwrap_or_default(),
-                line: line.number,
-            }));
+impl SuiteItem for MinimalPair {
+    fn of_line(file: &SuiteFile, line: u64, text: &str) -> Result<Option<Self>, (&'static str, String)> {
+        let found: BlimpLine = serde_json::from_str(text).map_err(|error| {
+            let expected = r#"{"sentence_good": "…", "sentence_bad": "…"}"#;
+            ("no pair", format!("no minimal pair ({error}); expected {expected}"))
+        })?;
+        if found.sentence_good == found.sentence_bad {
+            let problem =
+                "`sentence_good` and `sentence_bad` are equal; expected two sentences, of which one is bad";
+            return Err(("equal sentences", problem.into()));
         }
-        Ok(None)
-    }
-}
-
-impl Iterator for MinimalPairs {
-    type Item = Result<MinimalPair>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.read().transpose()
+        let paradigm = found.paradigm.unwrap_or_else(|| file.stem());
+        Ok(Some(Self {
+            good: found.sentence_good,
+            bad: found.sentence_bad,
+            phenomenon: found.linguistics_term.unwrap_or_else(|| paradigm.clone()),
+            paradigm,
+            path: file.path.clone(),
+            line,
+        }))
     }
 }
 
@@ -105,7 +64,7 @@ impl Iterator for MinimalPairs {
 mod tests {
     use super::*;
     use crate::knowledge::suite_files;
-    use crate::labelled::OnBadRow;
+    use crate::labelled::{LabelledSource, OnBadRow};
     use std::fs;
 
     #[test]

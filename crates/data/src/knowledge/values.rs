@@ -1,10 +1,8 @@
 //! Survey questions as sentences with a masked word, and two opposite words for it.
 
-use super::files::{SuiteFile, SuiteLines};
-use crate::Result;
-use crate::corpus::SkipReport;
-use crate::labelled::LabelledSource;
-use std::path::{Path, PathBuf};
+use super::files::SuiteFile;
+use super::items::{SuiteItem, SuiteItems};
+use std::path::PathBuf;
 
 /// Where the word stands in a question.
 const MASK: &str = "[MASK]";
@@ -35,66 +33,33 @@ pub struct ValueProbe {
 
 /// Iterator over the questions of files as those of Arora et al. 2023: columns between tabs, of which the last four are the
 /// question's number, a sentence with `[MASK]`, a word for it, and the opposite word. A first line without `[MASK]` is a
-/// header. It ends at the first error; bad lines are skipped and counted if the source's `on_bad_row` says so.
-pub struct ValueProbes(SuiteLines);
+/// header.
+pub type ValueProbes = SuiteItems<ValueProbe>;
 
-impl ValueProbes {
-    /// Of the source's keys, `on_bad_row` and `max_line_bytes` apply.
-    pub fn new(files: Vec<SuiteFile>, source: &LabelledSource) -> Self {
-        Self(SuiteLines::new(files, source))
-    }
-
-    /// The lines skipped so far, by reason.
-    pub fn skipped(&self) -> &SkipReport {
-        self.0.skipped()
-    }
-
-    /// Rejects a line for this `reason`; it is counted if bad lines are skipped.
-    ///
-    /// # Errors
-    /// [`DataError::BadRow`](crate::DataError::BadRow) with the `problem`, if they are not.
-    pub fn refuse(&mut self, path: &Path, line: u64, reason: &str, problem: String) -> Result<()> {
-        self.0.refuse_in(path, line, reason, problem)
-    }
-
-    fn read(&mut self) -> Result<Option<ValueProbe>> {
-        while let Some(line) = self.0.next()? {
-            if line.number == 1 && !line.text.contains(MASK) {
-                continue;
-            }
-            let fields: Vec<&str> = line.text.split('\t').map(str::trim).collect();
-            match question(&fields) {
-                Ok([number, before, after, word, opposite]) => {
-                    let file = self.0.file();
-                    return Ok(Some(ValueProbe {
-                        survey: file.map(SuiteFile::folder).unwrap_or_default(),
-                        language: file.map(SuiteFile::stem).unwrap_or_default(),
-                        question: number.into(),
-                        before: before.into(),
-                        after: after.into(),
-                        word: word.into(),
-                        opposite: opposite.into(),
-                        path: file.map(|file| file.path.clone()).unwrap_or_default(),
-                        line: line.number,
-                    }));
-                }
-                Err(problem) => self.0.refuse(line.number, "no question", problem)?,
-            }
+impl SuiteItem for ValueProbe {
+    fn of_line(file: &SuiteFile, line: u64, text: &str) -> Result<Option<Self>, (&'static str, String)> {
+        if line == 1 && !text.contains(MASK) {
+            return Ok(None);
         }
-        Ok(None)
-    }
-}
-
-impl Iterator for ValueProbes {
-    type Item = Result<ValueProbe>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.read().transpose()
+        let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
+        let [number, before, after, word, opposite] =
+            question(&fields).map_err(|problem| ("no question", problem))?;
+        Ok(Some(Self {
+            survey: file.folder(),
+            language: file.stem(),
+            question: number.into(),
+            before: before.into(),
+            after: after.into(),
+            word: word.into(),
+            opposite: opposite.into(),
+            path: file.path.clone(),
+            line,
+        }))
     }
 }
 
 /// The number of a question, what is before and after its mask, and the two words.
-fn question<'a>(fields: &[&'a str]) -> std::result::Result<[&'a str; 5], String> {
+fn question<'a>(fields: &[&'a str]) -> Result<[&'a str; 5], String> {
     let [.., number, sentence, word, opposite] = fields else {
         return Err(format!(
             "{} columns; expected a question's number, its sentence, a word and the opposite one, between tabs",
@@ -118,7 +83,7 @@ fn question<'a>(fields: &[&'a str]) -> std::result::Result<[&'a str; 5], String>
 mod tests {
     use super::*;
     use crate::knowledge::suite_files;
-    use crate::labelled::OnBadRow;
+    use crate::labelled::{LabelledSource, OnBadRow};
     use std::fs;
 
     #[test]

@@ -159,15 +159,7 @@ fn without_empty(found: &[(usize, f64)], n_clusters: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Numbers in `0..1` by a congruential generator (Knuth's MMIX).
-    fn uniform(seed: u64) -> impl FnMut() -> f64 {
-        let mut state = seed;
-        move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 11) as f64 / (1_u64 << 53) as f64
-        }
-    }
+    use crate::testing::uniform;
 
     #[test]
     fn well_separated_groups_are_found() {

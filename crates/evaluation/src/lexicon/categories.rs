@@ -66,6 +66,7 @@ pub fn purity(categories: &[usize], clusters: &[usize]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::uniform;
 
     #[test]
     fn purity_counts_the_most_frequent_category() {
@@ -79,12 +80,7 @@ mod tests {
         let values: Vec<f32> = (0..60).flat_map(|i| [(i % 4) as f32 * 10.0, (i / 4) as f32 * 0.01]).collect();
         let vectors = Vectors::new(&values, 2).unwrap();
         let categories: Vec<usize> = (0..60).map(|i| i % 4 + 5).collect();
-        let mut state = 1_u64;
-        let mut uniform = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 11) as f64 / (1_u64 << 53) as f64
-        };
-        let found = category_clusters(vectors, &categories, 10, &mut uniform).unwrap();
+        let found = category_clusters(vectors, &categories, 10, &mut uniform(1)).unwrap();
         assert_eq!(found.purity, 1.0);
         assert_eq!(found.clusters.iter().max(), Some(&3));
     }

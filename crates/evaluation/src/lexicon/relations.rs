@@ -155,14 +155,7 @@ pub fn relation_probe(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn uniform(seed: u64) -> impl FnMut() -> f64 {
-        let mut state = seed;
-        move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 11) as f64 / (1_u64 << 53) as f64
-        }
-    }
+    use crate::testing::uniform;
 
     /// Pairs of 60 words; the relation is whether the second word's number is greater.
     fn pairs() -> Vec<RelationPair> {

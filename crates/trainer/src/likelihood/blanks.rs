@@ -1,5 +1,7 @@
 //! Texts whose pieces are predicted one at a time, each in a copy of the text that hides it, and batches of such copies.
 
+use crate::{Result, TrainerError};
+use burn::tensor::Tensor;
 use std::ops::Range;
 
 /// A text and the pieces of it that are predicted.
@@ -43,6 +45,20 @@ pub(crate) fn batches(texts: &[BlankText], batch_tokens: usize) -> Vec<Vec<Place
 /// A number for each blank of each text, all 0.
 pub(crate) fn zeros(texts: &[BlankText]) -> Vec<Vec<f64>> {
     texts.iter().map(|text| vec![0.0; text.blanks.len()]).collect()
+}
+
+/// Keeps the log-probability of each blank of a batch: its cross-entropy, of which `losses` has one per blank, negated.
+///
+/// # Errors
+/// [`TrainerError::OutputNotFinite`].
+pub(super) fn keep(batch: &[Place], losses: Tensor<1>, found: &mut [Vec<f64>]) -> Result<()> {
+    for ((text, blank), loss) in batch.iter().zip(losses.into_data().iter::<f64>()) {
+        if !loss.is_finite() {
+            return Err(TrainerError::OutputNotFinite);
+        }
+        found[*text][*blank] = -loss;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

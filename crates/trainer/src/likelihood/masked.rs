@@ -1,6 +1,6 @@
 //! Pseudo-log-likelihood with a masked language model.
 
-use super::blanks::{BlankText, Place, batches, zeros};
+use super::blanks::{BlankText, Place, batches, keep, zeros};
 use crate::fill_mask::FillMask;
 use crate::{Result, TrainerError, input};
 use burn::tensor::activation::log_softmax;
@@ -48,12 +48,7 @@ impl FillMask {
                 .collect();
             let labels = Tensor::<1, Int>::from_data(TensorData::new(labels, [batch.len()]), &self.device);
             let losses = cloze_ops::cross_entropy(logits, labels);
-            for ((text, blank), loss) in batch.iter().zip(losses.into_data().iter::<f64>()) {
-                if !loss.is_finite() {
-                    return Err(TrainerError::OutputNotFinite);
-                }
-                found[*text][*blank] = -loss;
-            }
+            keep(&batch, losses, &mut found)?;
             done(batch.len());
         }
         Ok(found)

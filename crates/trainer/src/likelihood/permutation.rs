@@ -1,7 +1,7 @@
 //! Pseudo-log-likelihood with XLNet.
 
-use super::blanks::{BlankText, batches, zeros};
-use crate::{Result, TrainerError};
+use super::blanks::{BlankText, batches, keep, zeros};
+use crate::Result;
 use burn::tensor::Device;
 use cloze_model::xlnet::{XlnetInput, XlnetLanguageModel};
 
@@ -45,12 +45,7 @@ pub(super) fn blank_log_probs(
             input = input.with_pad_mask(ignored);
         }
         let (losses, _) = model.losses(&input.with_targets(targets), None, device);
-        for ((text, blank), loss) in batch.iter().zip(losses.into_data().iter::<f64>()) {
-            if !loss.is_finite() {
-                return Err(TrainerError::OutputNotFinite);
-            }
-            found[*text][*blank] = -loss;
-        }
+        keep(&batch, losses, &mut found)?;
         done(batch.len());
     }
     Ok(found)

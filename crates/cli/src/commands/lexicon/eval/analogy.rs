@@ -8,10 +8,9 @@ use cloze_evaluation::table::{self, grouped};
 use serde::Serialize;
 
 use super::questions::{self, Field, required};
-use super::{percent, show};
-use crate::commands::lexicon::vectors::{self, VectorArgs};
+use super::{Common, percent};
+use crate::commands::lexicon::vectors;
 use crate::progress::Progress;
-use crate::rows::RowArgs;
 
 /// Answer analogies, a is to b as c is to …, by 3CosAdd and 3CosMul (Levy & Goldberg 2014).
 ///
@@ -28,12 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help = vectors::HELP)]
     vectors: PathBuf,
     #[command(flatten)]
-    reading: VectorArgs,
-    #[command(flatten)]
-    rows: RowArgs,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
+    common: Common,
 }
 
 #[derive(Serialize)]
@@ -76,10 +70,10 @@ impl Counts {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let vectors = args.reading.read(&args.vectors)?;
+    let vectors = args.common.reading.read(&args.vectors)?;
     let section = Field { name: "type", is_required: false };
     let fields = [section, required("word1"), required("word2"), required("word3"), required("target")];
-    let rows = questions::read(&args.rows, &args.file, &fields, |_| None)?;
+    let rows = questions::read(&args.common.rows, &args.file, &fields, |_| None)?;
     let mut names: Vec<String> = Vec::new();
     let mut counts: Vec<Counts> = Vec::new();
     let mut asked: Vec<(usize, [usize; 4])> = Vec::new();
@@ -129,7 +123,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let sections = names.iter().zip(&counts).map(|(name, counts)| counts.section(name)).collect();
     let found = Found { candidates: all, sections, all: total.section("all") };
-    show(args.json, &found, || {
+    args.common.show(&found, || {
         let row = |of: &Section| {
             let share = of.found as f64 / of.questions as f64;
             [

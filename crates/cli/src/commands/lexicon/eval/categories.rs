@@ -12,9 +12,8 @@ use cloze_evaluation::table::{self, grouped};
 use serde::Serialize;
 
 use super::questions::{self, Question, required};
-use super::{percent, show};
-use crate::commands::lexicon::vectors::{self, VectorArgs};
-use crate::rows::RowArgs;
+use super::{Common, percent};
+use crate::commands::lexicon::vectors;
 
 /// Cluster words, and compare the clusters with their categories.
 ///
@@ -37,12 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
     #[command(flatten)]
-    reading: VectorArgs,
-    #[command(flatten)]
-    rows: RowArgs,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
+    common: Common,
 }
 
 #[derive(Serialize)]
@@ -61,11 +55,12 @@ struct OfFile {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let vectors = args.reading.read(&args.vectors)?;
+    let vectors = args.common.reading.read(&args.vectors)?;
     let directions = vectors.directions();
     let mut files = Vec::new();
     for file in &args.files {
-        let rows = questions::read(&args.rows, file, &[required("word"), required("category")], |_| None)?;
+        let rows =
+            questions::read(&args.common.rows, file, &[required("word"), required("category")], |_| None)?;
         let known = |row: &Question| {
             let [word, category] = row.words([0, 1]);
             Some((vectors.find(word)?, category.to_owned()))
@@ -92,7 +87,7 @@ pub fn run(args: &Args) -> Result<()> {
         });
     }
     let found = Found { files };
-    show(args.json, &found, || {
+    args.common.show(&found, || {
         let row = |of: &OfFile| {
             [
                 of.file.clone(),

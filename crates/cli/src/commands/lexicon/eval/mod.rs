@@ -11,7 +11,9 @@ use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
 
+use super::vectors::VectorArgs;
 use crate::output::Output;
+use crate::rows::RowArgs;
 
 /// Evaluate word vectors: similarity, analogies, categories, relations and translation.
 ///
@@ -46,14 +48,28 @@ pub fn run(command: &Command) -> Result<()> {
     }
 }
 
-/// Prints a table, or one JSON object if asked for.
-fn show(json: bool, object: &impl Serialize, table: impl FnOnce() -> String) -> Result<()> {
-    let mut output = Output::new();
-    match json {
-        true => output.line(serde_json::to_string(object)?)?,
-        false => output.line(table())?,
+/// The options of every evaluation.
+#[derive(clap::Args)]
+struct Common {
+    #[command(flatten)]
+    reading: VectorArgs,
+    #[command(flatten)]
+    rows: RowArgs,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Common {
+    /// Prints a table, or one JSON object if asked for.
+    fn show(&self, object: &impl Serialize, table: impl FnOnce() -> String) -> Result<()> {
+        let mut output = Output::new();
+        match self.json {
+            true => output.line(serde_json::to_string(object)?)?,
+            false => output.line(table())?,
+        }
+        output.finish()
     }
-    output.finish()
 }
 
 /// A share in a table; a dash where there is nothing to divide by.

@@ -11,10 +11,9 @@ use cloze_evaluation::table::{self, grouped};
 use serde::Serialize;
 
 use super::questions::{self, Question, required};
-use super::{percent, show};
-use crate::commands::lexicon::vectors::{self, VectorArgs};
+use super::{Common, percent};
+use crate::commands::lexicon::vectors;
 use crate::progress::Progress;
-use crate::rows::RowArgs;
 
 /// Train a probe to tell the relation of two words, and test it on words that it has not seen.
 ///
@@ -41,12 +40,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
     #[command(flatten)]
-    reading: VectorArgs,
-    #[command(flatten)]
-    rows: RowArgs,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
+    common: Common,
 }
 
 /// Parses the share of words to test on.
@@ -81,9 +75,9 @@ struct Run {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let vectors = args.reading.read(&args.vectors)?;
+    let vectors = args.common.reading.read(&args.vectors)?;
     let fields = [required("word1"), required("word2"), required("relation")];
-    let rows = questions::read(&args.rows, &args.file, &fields, |_| None)?;
+    let rows = questions::read(&args.common.rows, &args.file, &fields, |_| None)?;
     let known = |row: &Question| {
         let [first, second, relation] = row.words([0, 1, 2]);
         Some((vectors.find(first)?, vectors.find(second)?, relation.to_owned()))
@@ -134,7 +128,7 @@ pub fn run(args: &Args) -> Result<()> {
         majority: mean(|run| run.majority),
         runs,
     };
-    show(args.json, &found, || {
+    args.common.show(&found, || {
         let mean = |of: fn(&Run) -> usize| {
             let sum: usize = found.runs.iter().map(of).sum();
             grouped((sum as f64 / found.runs.len() as f64).round() as u64)

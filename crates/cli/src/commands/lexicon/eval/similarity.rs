@@ -8,9 +8,8 @@ use cloze_evaluation::table::{self, grouped};
 use serde::Serialize;
 
 use super::questions::{self, Question, required};
-use super::{decimals, percent, show};
-use crate::commands::lexicon::vectors::{self, VectorArgs};
-use crate::rows::RowArgs;
+use super::{Common, decimals, percent};
+use crate::commands::lexicon::vectors;
 
 /// Correlate cosines of word pairs with people's scores of similarity.
 ///
@@ -26,12 +25,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help = vectors::HELP)]
     vectors: PathBuf,
     #[command(flatten)]
-    reading: VectorArgs,
-    #[command(flatten)]
-    rows: RowArgs,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
+    common: Common,
 }
 
 #[derive(Serialize)]
@@ -49,11 +43,11 @@ struct OfFile {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let vectors = args.reading.read(&args.vectors)?;
+    let vectors = args.common.reading.read(&args.vectors)?;
     let mut files = Vec::new();
     for file in &args.files {
         let fields = [required("word1"), required("word2"), required("similarity")];
-        let rows = questions::read(&args.rows, file, &fields, bad_score)?;
+        let rows = questions::read(&args.common.rows, file, &fields, bad_score)?;
         let pair = |row: &Question| {
             let [first, second, score] = row.words([0, 1, 2]);
             (first.to_owned(), second.to_owned(), score.parse().unwrap_or(f64::NAN))
@@ -72,7 +66,7 @@ pub fn run(args: &Args) -> Result<()> {
         });
     }
     let found = Found { files };
-    show(args.json, &found, || {
+    args.common.show(&found, || {
         let row = |of: &OfFile| {
             [
                 of.file.clone(),

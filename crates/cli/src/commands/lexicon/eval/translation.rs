@@ -11,10 +11,9 @@ use cloze_evaluation::table::{self, grouped};
 use serde::Serialize;
 
 use super::questions::{self, Question, required};
-use super::{decimals, percent, show};
-use crate::commands::lexicon::vectors::{self, VectorArgs};
+use super::{Common, decimals, percent};
+use crate::commands::lexicon::vectors;
 use crate::progress::Progress;
-use crate::rows::RowArgs;
 
 /// Map the vectors of one language onto those of another, and translate words by the nearest one.
 ///
@@ -39,12 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     test: String,
     #[command(flatten)]
-    reading: VectorArgs,
-    #[command(flatten)]
-    rows: RowArgs,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
+    common: Common,
 }
 
 #[derive(Serialize)]
@@ -73,8 +67,8 @@ impl Scores {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let source = args.reading.read(&args.source)?;
-    let target = args.reading.read(&args.target)?;
+    let source = args.common.reading.read(&args.source)?;
+    let target = args.common.reading.read(&args.target)?;
     let width = source.width();
     if width != target.width() {
         bail!(
@@ -122,7 +116,7 @@ pub fn run(args: &Args) -> Result<()> {
         cosine: Scores::of(&ranks.cosine),
         csls: Scores::of(&ranks.csls),
     };
-    show(args.json, &found, || {
+    args.common.show(&found, || {
         let share = |part: usize, all: usize| format!("{} of {}", grouped(part as u64), grouped(all as u64));
         let facts = [
             ("pairs to find the map from", share(found.train_found, found.train_pairs)),
@@ -141,7 +135,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn dictionary(args: &Args, file: &str) -> Result<Vec<Question>> {
-    questions::read(&args.rows, file, &[required("source"), required("target")], |_| None)
+    questions::read(&args.common.rows, file, &[required("source"), required("target")], |_| None)
 }
 
 /// The pairs of words that both have a vector.
