@@ -102,6 +102,7 @@ const TABLES: &[(&str, &[&str], &str)] = &[
     ),
     ("Language models", &["model={ path = \"a\" }", "tokenizer.kind=checkpoint"], "model.zzzzzzzz=1"),
     ("Language models", &["tokenizer={ kind = \"train-words\", vocab_size = 99 }"], "tokenizer.zzzzzzzz=1"),
+    ("Language models", &["tokenizer={ kind = \"load\", path = \"a\" }"], "tokenizer.zzzzzzzz=1"),
     ("Language models", &["model.output={ kind = \"sampled\", samples = 9 }"], "model.output.zzzzzzzz=1"),
     ("Language models", &["model.output={ kind = \"adaptive\", cutoffs = [9] }"], "model.output.zzzzzzzz=1"),
     ("Language models", &[], "train.zzzzzzzz=1"),

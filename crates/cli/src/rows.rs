@@ -458,6 +458,8 @@ pub struct Rows {
     name: String,
     bad: BadRowArgs,
     skipped: SkipReport,
+    /// Files of folders that have no rows, which are no mistakes.
+    left_out: SkipReport,
     /// Rows returned so far, without those that were refused afterwards.
     used: u64,
 }
@@ -477,6 +479,8 @@ struct PassageSource {
     /// The file that is read.
     open: Option<Passages>,
     skipped: SkipReport,
+    /// Files without a passage.
+    left_out: SkipReport,
     /// The fields that become cells.
     fields: Vec<String>,
 }
@@ -494,6 +498,9 @@ impl PassageSource {
                 return placed(open.path(), passage, &self.fields).map(Some);
             }
             self.skipped.add(open.skipped());
+            if open.is_empty() {
+                self.left_out.count("file without text");
+            }
             self.open = None;
         }
     }
@@ -553,7 +560,14 @@ impl RowFiles {
             _ => "all files".to_owned(),
         };
         rest.reverse();
-        Ok(Rows { rest, name, bad: self.rows.bad.clone(), skipped: SkipReport::default(), used: 0 })
+        Ok(Rows {
+            rest,
+            name,
+            bad: self.rows.bad.clone(),
+            skipped: SkipReport::default(),
+            left_out: SkipReport::default(),
+            used: 0,
+        })
     }
 
     /// Refuses columns for lines.
@@ -592,7 +606,7 @@ impl RowFiles {
             return Err(WrongUsage::new(error).into());
         }
         self.rows.check_table_options(RowFormat::Lines)?;
-        let (files, skipped) = match path.is_dir() {
+        let (files, left_out) = match path.is_dir() {
             true => passage_files(path)?,
             false => (vec![path.to_owned()], SkipReport::default()),
         };
@@ -606,7 +620,8 @@ impl RowFiles {
         };
         let fields = columns.columns.iter().map(|column| column.field.clone()).collect();
         let files = files.into_iter();
-        let passages = PassageSource { files, config, open: None, skipped, fields };
+        let skipped = SkipReport::default();
+        let passages = PassageSource { files, config, open: None, skipped, left_out, fields };
         Ok(Some(Source::Passages(Box::new(passages))))
     }
 
@@ -678,13 +693,15 @@ impl Rows {
                         found.push(Placed { place, cells: vec![Value::String(path.to_owned())] });
                         continue;
                     }
-                    skipped
+                    self.left_out.add(skipped);
+                    &SkipReport::default()
                 }
                 Source::Passages(passages) => {
                     if let Some(passage) = passages.next(fits)? {
                         found.push(passage);
                         continue;
                     }
+                    self.left_out.add(&passages.left_out);
                     &passages.skipped
                 }
             };
@@ -692,6 +709,7 @@ impl Rows {
             self.rest.pop();
         }
         if found.is_empty() {
+            say_skipped(&self.name, &std::mem::take(&mut self.left_out));
             let skipped = std::mem::take(&mut self.skipped);
             self.bad.check_skipped(&self.name, &skipped, self.used)?;
         }

@@ -62,6 +62,7 @@ const SMALL_ENCODER: [&str; 4] = [
     "model.encoder.d_model=16",
     "model.encoder.n_heads=2",
 ];
+const MINI_LM: &str = "model.path=\"../shared/models/all-MiniLM-L6-v2\"";
 /// A small Vision Transformer.
 const SMALL_VIT: [&str; 4] = ["model.d_model=32", "model.n_layers=2", "model.n_heads=2", "model.d_ff=64"];
 
@@ -131,6 +132,9 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
         }
     }
     sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));
+    // The stand-ins lie in the folder of development data.
+    let path = config.get("model").and_then(|model| model.get("path")).and_then(Value::as_str);
+    sets.extend(path.is_some_and(|path| path.ends_with("/all-MiniLM-L6-v2")).then_some(MINI_LM));
     // The stand-ins have two layers.
     sets.extend(has("model", "layers").then_some("model.layers=[1]"));
     sets.extend((translates && has("average", "every")).then_some("average.every=1"));

@@ -413,8 +413,11 @@ fn several_models_write_together() {
         fs::create_dir(&side).unwrap();
         words_of(names, Some("</s>")).save(&side).unwrap();
     }
-    fs::write(other.path().join("translation.json"), json!({ "source": "en", "target": "de" }).to_string())
-        .unwrap();
+    fs::write(
+        other.path().join("translation.json"),
+        json!({ "source": "en", "target": "de", "max_len": 20 }).to_string(),
+    )
+    .unwrap();
     for (command, input, first, second) in [
         ("translate", SOURCES, translator(), other),
         ("generate", PROMPTS, language_model(), language_model_of(5)),
@@ -443,16 +446,16 @@ fn several_models_write_together() {
 #[test]
 fn only_the_candidates_are_written() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), "the\nsea\n").unwrap();
+    fs::write(file.path(), "man\nred\n").unwrap();
     let args = ["--candidates", file.path().to_str().unwrap()];
     for (command, folder, input, n_skipped) in
         [("translate", translator(), "a red man\n", 0), ("generate", language_model(), "a red man\n", 3)]
     {
         let lines = done(command, &folder, &args, input);
         let written: Vec<&str> = lines[0].split_whitespace().skip(n_skipped).collect();
-        assert!(written.iter().all(|word| ["the", "sea"].contains(word)), "{command}: {lines:?}");
+        assert!(written.iter().all(|word| ["man", "red"].contains(word)), "{command}: {lines:?}");
         assert_ne!(lines, done(command, &folder, &[], input));
-        fs::write(file.path(), "the\nwhale\n").unwrap();
+        fs::write(file.path(), "man\nwhale\n").unwrap();
         let ran = run(command, &folder, &args, input.as_bytes());
         let expected = format!("error: {}, line 2: \"whale\" is not a piece", file.path().display());
         assert!(
@@ -460,7 +463,7 @@ fn only_the_candidates_are_written() {
             "{}",
             ran.err
         );
-        fs::write(file.path(), "the\nsea\n").unwrap();
+        fs::write(file.path(), "man\nred\n").unwrap();
     }
 }
 

@@ -70,7 +70,7 @@ fn a_table_is_classified() {
     fs::write(place.join("reviews.csv"), &table).unwrap();
     let columns = ["--columns", "text=review text,label=sentiment"];
     let args = ["train", "classification", "--model", &model, "--data", "reviews.csv", "--out", "run"];
-    train(place, &[&args[..], &columns].concat(), &["train.epochs=1", "data.max_len=32"]);
+    train(place, &[&args[..], &columns].concat(), &["train.epochs=1", "data.max_len=48"]);
 
     // The report names the lines of the user's file, compares with a rule, and says so in a sentence.
     let predictions = fs::read_to_string(place.join("run/report/dev/predictions.jsonl")).unwrap();
@@ -273,10 +273,15 @@ fn an_encoder_is_pretrained_on_ones_own_text_and_goes_on_with_more() {
     );
     assert!(filled.done().contains("the old"));
 
-    // A file of another encoding is named; it is not left out without a word.
+    // A file without text and one of another encoding are named; they are not left out without a word.
     fs::write(place.join("my text/old.txt"), windows_1252("le café noir\r\n\r\nune crème\r\n")).unwrap();
     let strict = ["--set", SHORT[0], "--set", "train.steps=3", "--set", "schedule.warmup_steps=1"];
-    let refused = run_in(place, &[&["train", &pretraining, "--out", "strict"][..], &strict].concat(), b"");
+    let strictly =
+        || run_in(place, &[&["train", &pretraining, "--out", "strict"][..], &strict].concat(), b"");
+    let refused = strictly();
+    assert!(refused.error_line(1).contains("empty.txt: the file has no text"), "{}", refused.err);
+    fs::remove_file(place.join("my text/empty.txt")).unwrap();
+    let refused = strictly();
     let said = refused.error_line(1);
     assert!(said.contains("old.txt") && said.contains("it looks like Windows-1252"), "{said}");
     fs::remove_file(place.join("my text/old.txt")).unwrap();

@@ -255,7 +255,11 @@ fn what_cannot_be_used_is_told_in_a_line() {
         (words("none.txt"), 1, "none.txt"),
         (similarity("out.npy", "absent.csv"), 1, "absent.csv: all 2 pairs have a word without a vector in"),
         (similarity("out.npy", "absent.csv"), 1, "such as line 2: \"absent\", \"hill\""),
-        (similarity("out.npy", "columns.csv"), 1, "no column `word1` (it has: first, word2, similarity)"),
+        (
+            similarity("out.npy", "columns.csv"),
+            1,
+            "no column `word1` (the header has: first, word2, similarity)",
+        ),
         (similarity("out.npy", "bad.csv"), 1, "bad.csv:3: the similarity is \"much\"; expected a number"),
         (
             similarity("cut.vec", "pairs.csv"),

@@ -207,8 +207,10 @@ impl Page {
                 let is_note = comment.starts_with("run:") || comment.starts_with("file:");
                 assert!(note.is_none() || !is_note, "line {number}: two comments for one block");
                 note = is_note.then_some(comment).or(note);
-            } else if let Some(language) = line.strip_prefix("```") {
-                let inside = std::iter::from_fn(|| lines.next_if(|(_, line)| *line != "```"));
+            } else if line.starts_with("```") {
+                // A longer fence may have blocks in it.
+                let (fence, language) = line.split_at(line.len() - line.trim_start_matches('`').len());
+                let inside = std::iter::from_fn(|| lines.next_if(|(_, line)| *line != fence));
                 let commands: String = inside.map(|(_, line)| format!("{line}\n")).collect();
                 lines.next();
                 page.block(number + 1, language, note.take(), commands);

@@ -341,7 +341,7 @@ fn a_folder_of_texts_is_searched_by_passages() {
     let place = place.path();
     notes(place);
     let made = run_in(place, &["search", "index", "--index", "i", "--model", "model", "./notes/"]);
-    let said = "skipped 1 × file that is neither .md nor .txt, 1 × file without text";
+    let said = "skipped 1 × file that is neither .md nor .txt, 1 × file without text\n";
     assert!(made.err.contains(said), "{}", made.err);
     assert_eq!(made.done(), "{\"added\":4}\n");
     let expected =

@@ -202,7 +202,7 @@ mod tests {
             (r#"{"pattern": "[X] is [Y] [Y]."}"#, "has 2 [Y]; expected one"),
             (r#"{"pattern": "It is [Y]."}"#, "has no [X]"),
             (r#"{"sub_label": "a"}"#, "neither a pattern nor a fact; expected {"),
-            ("[]", "neither a pattern nor a fact (invalid type"),
+            ("[]", "neither a pattern nor a fact (invalid "),
         ] {
             fs::write(&path, line).unwrap();
             let files = suite_files(std::slice::from_ref(&path), &["jsonl"]).unwrap();

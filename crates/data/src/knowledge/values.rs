@@ -131,6 +131,7 @@ mod tests {
         let n = probes.by_ref().map(Result::unwrap).count() as u64;
         let skipped: u64 = probes.skipped().0.values().sum();
         assert_eq!(n + skipped, 13 * (24 + 272));
-        assert!(skipped < 10, "{skipped}");
+        // Five have no mask. Those of the World Values Survey have 18 without an opposite word, in most languages.
+        assert_eq!(skipped, 5 + 232);
     }
 }

@@ -252,7 +252,7 @@ mod tests {
             assert_eq!(greatest(map), 0.0);
         }
         for map in [&output.head, &output.tails[1].down, &output.tails[1].up] {
-            assert!(greatest(map) > 1e-3);
+            assert!(greatest(map) > 1e-6);
         }
     }
 

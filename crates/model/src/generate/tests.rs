@@ -765,16 +765,22 @@ fn an_ensemble_writes_the_same_bits_in_any_batch() {
             assert_eq!(decode(batch, window), alone);
         }
         // The attention is the first member's.
+        let mut compared = 0;
         for (request, texts) in requests.iter().zip(&alone).filter(|(request, _)| request.prefix.is_empty()) {
-            assert_eq!(texts[0].alignment[0][..], TOY.attention(&[&request.input[..], &[-1]].concat()));
+            // A text may end at once.
+            let Some(first) = texts[0].alignment.first() else { continue };
+            assert_eq!(first[..], TOY.attention(&[&request.input[..], &[-1]].concat()));
+            compared += 1;
         }
+        assert!(compared > 3, "{compared}");
     }
 }
 
 #[test]
 fn an_ensemble_of_a_model_and_itself_is_the_model() {
     for mean in MEANS {
-        for one in mixed() {
+        // A repetition penalty changes a model's logits, and an ensemble's log-probabilities.
+        for one in mixed().into_iter().filter(|(_, config)| config.repetition_penalty == 1.0) {
             let alone = alone(&one);
             let (request, config) = one;
             let decode = |decoding: Decoding| {

@@ -94,7 +94,7 @@ mod tests {
             ]
         );
         assert_eq!(lines.len(), 4 + MOST_LINES);
-        assert!(lines.iter().all(|line| line.chars().count() <= 50) && text.contains("..."), "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= 50) && text.contains('…'), "{text}");
         let none = shown(&Answer { query: "x", found: Vec::new() }, 80);
         assert_eq!(none, "x\n  nothing found\n");
     }

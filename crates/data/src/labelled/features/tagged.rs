@@ -84,7 +84,9 @@ pub fn encode_tags(
         LongSentences::Truncate => 0,
         LongSentences::Windows { stride } if stride < room => stride,
         LongSentences::Windows { stride } => {
-            let problem = format!("a window must hold more than {room} tokens besides the special ones");
+            let problem = format!(
+                "expected less than {room}, the tokens that a window of `max_len` = {max_len} holds besides the special ones"
+            );
             return Err(DataError::FeatureLength { key: "stride", value: stride, problem });
         }
     };

@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     morphemes: Option<PathBuf>,
     /// The order of the Rényi efficiency; 1 is Shannon's.
-    #[arg(long, value_name = "NUMBER", default_value_t = 2.5, value_parser = order)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 2.5, value_parser = order, allow_negative_numbers = true)]
     alpha: f64,
     /// The longest line in bytes; a longer one is an error.
     #[arg(long, value_name = "N", default_value_t = lines::MAX_LINE_BYTES, value_parser = lines::limit())]
