@@ -481,6 +481,8 @@ struct PassageSource {
     skipped: SkipReport,
     /// Files without a passage.
     left_out: SkipReport,
+    /// The lines read, less the passages made of them.
+    more_lines: i64,
     /// The fields that become cells.
     fields: Vec<String>,
 }
@@ -495,9 +497,11 @@ impl PassageSource {
                 continue;
             };
             if let Some(passage) = open.next(fits).map_err(BadRowArgs::told)? {
+                self.more_lines -= 1;
                 return placed(open.path(), passage, &self.fields).map(Some);
             }
             self.skipped.add(open.skipped());
+            self.more_lines += open.n_lines() as i64;
             if open.is_empty() {
                 self.left_out.count("file without text");
             }
@@ -621,7 +625,7 @@ impl RowFiles {
         let fields = columns.columns.iter().map(|column| column.field.clone()).collect();
         let files = files.into_iter();
         let skipped = SkipReport::default();
-        let passages = PassageSource { files, config, open: None, skipped, left_out, fields };
+        let passages = PassageSource { files, config, open: None, skipped, left_out, more_lines: 0, fields };
         Ok(Some(Source::Passages(Box::new(passages))))
     }
 
@@ -702,6 +706,8 @@ impl Rows {
                         continue;
                     }
                     self.left_out.add(&passages.left_out);
+                    // Lines are skipped, so lines are what counts.
+                    self.used = self.used.saturating_add_signed(passages.more_lines);
                     &passages.skipped
                 }
             };

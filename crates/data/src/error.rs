@@ -298,7 +298,7 @@ pub enum DataError {
     },
 
     /// Another process that prepares the same data cannot be reached, or has other data.
-    #[error("preparing data with other processes {problem}")]
+    #[error("data cannot be prepared with other processes: {problem}")]
     Crew {
         /// What is wrong.
         problem: String,

@@ -246,8 +246,7 @@ impl<'a> Preparation<'a> {
         let key = |rank: usize| all[rank].get(1..);
         match (1..all.len()).find(|rank| key(*rank) != key(0)) {
             Some(other) => {
-                let problem =
-                    format!("needs the same texts and tokenizer: process {other} has others than process 0");
+                let problem = format!("process {other} has other texts or another tokenizer than process 0");
                 Err(DataError::Crew { problem })
             }
             None => Ok(all.iter().all(|message| message.first() == Some(&1))),
@@ -342,7 +341,7 @@ impl<'a> Preparation<'a> {
             let mut words = message.as_slice();
             for document in &chunk[part(&costs, other, size)] {
                 let encoded = Encoded::take(&mut words).ok_or_else(|| {
-                    let problem = format!("disagree: process {other} sent something else");
+                    let problem = format!("process {other} sent something else");
                     DataError::Crew { problem }
                 })?;
                 // A document that fails does so everywhere, with the same error.
@@ -581,7 +580,10 @@ mod tests {
                     let (crew, cache) = (two.of_rank(rank), folder.join("other"));
                     let preparation = Preparation::new(config, folder, tokenizer, &cache).with(&crew);
                     let error = preparation.sentences().unwrap_err();
-                    assert!(error.to_string().contains("process 1 has others than process 0"), "{error}");
+                    assert!(
+                        error.to_string().contains("process 1 has other texts or another tokenizer"),
+                        "{error}"
+                    );
                 });
             }
         });

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use cloze_model::blocks::quantize_int8;
+use cloze_trainer::TrainerError;
 use cloze_trainer::finetune::InputKey;
 use cloze_trainer::likelihood::{EncodedSentence, Kind, Likelihood, LikelihoodConfig, Metric, SentenceScore};
 use serde::Serialize;
@@ -64,9 +65,9 @@ pub struct ScoringArgs {
     /// What is hidden besides the piece that a masked model or an XLNet predicts (default: word-l2r).
     #[arg(long, value_enum)]
     metric: Option<MetricName>,
-    /// What a left-to-right model does with a sentence's first piece.
-    #[arg(long, value_enum, default_value_t = FirstPiece::Predicted)]
-    first_piece: FirstPiece,
+    /// What a left-to-right model does with a sentence's first piece (default: predicted).
+    #[arg(long, value_enum)]
+    first_piece: Option<FirstPiece>,
     /// Tokens processed at a time.
     #[arg(
         long,
@@ -97,6 +98,9 @@ enum FirstPiece {
 
 impl ScoringArgs {
     /// Loads a model by its folder or name.
+    ///
+    /// # Errors
+    /// [`WrongUsage`](crate::failure::WrongUsage) for an option that the model has no use for; those of the model's files.
     pub fn load(&self, name: &str) -> Result<Likelihood> {
         let device = self.compute.open()?;
         let folder = model::folder(name)?;
@@ -105,13 +109,29 @@ impl ScoringArgs {
             MetricName::Pll => Metric::Pll,
             MetricName::WordL2r => Metric::WordL2r,
         });
-        config.predicts_first = self.first_piece == FirstPiece::Predicted;
+        config.predicts_first = self.first_piece != Some(FirstPiece::Given);
         config.batch_tokens = self.batch_tokens;
         let mut model = Likelihood::load(&folder, config, &device).map_err(by_option)?;
+        self.check_first_piece(model.kind())?;
         if self.compute.int8 {
             quantize_int8(&mut model);
         }
         Ok(model)
+    }
+
+    /// Refuses `--first-piece` for a model that does not only predict from left to right.
+    fn check_first_piece(&self, kind: Kind) -> Result<()> {
+        let found = match self.first_piece {
+            Some(FirstPiece::Predicted) if kind != Kind::LeftToRight => "predicted",
+            Some(FirstPiece::Given) if kind != Kind::LeftToRight => "given",
+            _ => return Ok(()),
+        };
+        let expected = "none: only a left-to-right model has use for it, which the model of `--model` is not";
+        Err(by_option(TrainerError::Setting {
+            key: "first_piece".into(),
+            found: found.into(),
+            expected: expected.into(),
+        }))
     }
 }
 

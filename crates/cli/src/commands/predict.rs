@@ -30,7 +30,7 @@ use crate::rows::RowFormat;
 /// The task is read from the model folder. A JSON object is printed with the answer's keys after its own,
 /// which may be anything; a CSV or TSV line with the answer's cells after its own, where anything but text
 /// and numbers is JSON; a row of Parquet or XML as an object; of a line of text the answer alone. An output
-/// file that ends in .csv, .tsv or .jsonl is in that format, and so is any output with --output-format. The columns of a table, by these names or those
+/// file that ends in .csv, .tsv or .jsonl is in that format, unless --output-format says otherwise. The columns of a table, by these names or those
 /// in --columns, correspond to the keys in JSON:
 ///
 /// Classes and numbers for {"text": "..."}, {"text": "...", "pair": "..."} or "...": a classifier prints

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use cloze_trainer::config::ConfigFile;
 use cloze_trainer::engine::RunOptions;
-use cloze_trainer::finetune::{FineTuneConfig, FineTuneRun};
+use cloze_trainer::finetune::{FineTuneConfig, FineTuneRun, choose_absent, read_without_training};
 use cloze_trainer::metrics::progress::StderrProgress;
 use cloze_trainer::runs::RunKind;
 use cloze_trainer::transfer::{
@@ -42,8 +42,8 @@ const CONFIG: &str = "config.toml";
 /// transfer.json.
 ///
 /// With --matrix, every task with a configuration is also trained on --examples of its examples, from its own checkpoint
-/// and from each of the encoders. The gains are compared with the similarity, as in "CogTaskonomy" (Luo et al. 2022): does
-/// similarity tell what transfers?
+/// and from each of the encoders, with a new head. The gains are compared with the similarity, as in "CogTaskonomy" (Luo
+/// et al. 2022): does similarity tell what transfers?
 ///
 /// After an interruption, the same command continues.
 #[derive(clap::Args)]
@@ -100,18 +100,18 @@ enum Vector {
     First,
 }
 
-/// A task by its name and place.
-fn task(text: &str, settings: &[String]) -> Result<TransferTask> {
+/// A task by its name and place; `is_target` tells whether it is trained even if it has a model.
+fn task(text: &str, settings: &[String], is_target: bool) -> Result<TransferTask> {
     let (given, place) = match text.split_once('=') {
         Some((name, place)) if !Path::new(text).exists() => (Some(name), place),
         _ => (None, text),
     };
     let path = Path::new(place);
     let (name, model, config) = if path.extension().is_some_and(|extension| extension == "toml") {
-        let config = config(path, settings)?;
+        let config = config(path, settings, true)?;
         (config.common.run.name.clone(), None, Some(config))
     } else if path.join(CONFIG).is_file() && path.join(MODEL).is_dir() {
-        let config = config(&path.join(CONFIG), settings)?;
+        let config = config(&path.join(CONFIG), settings, is_target)?;
         (config.common.run.name.clone(), Some(path.join(MODEL)), Some(config))
     } else {
         (last_name(place), Some(model::folder(place)?), None)
@@ -126,18 +126,29 @@ fn last_name(place: &str) -> String {
     last.map_or(place, |part| *part).to_owned()
 }
 
-/// A fine-tuning configuration, with the folder of its checkpoint.
-fn config(path: &Path, settings: &[String]) -> Result<FineTuneConfig> {
-    let file = ConfigFile::open(path).map_err(WrongUsage::new)?;
+/// A fine-tuning configuration, with the folder of its checkpoint. If it `is_trained`, what it leaves out is chosen as in
+/// `cloze train`.
+fn config(path: &Path, settings: &[String], is_trained: bool) -> Result<FineTuneConfig> {
+    let mut file = ConfigFile::open(path).map_err(WrongUsage::new)?;
     if !<FineTuneRun>::is_of(&file) {
         let problem = "not a configuration that fine-tunes a text model: give the folder of its model";
         return Err(WrongUsage::new(anyhow!("{}: {problem}", path.display())).into());
     }
-    let mut config = <FineTuneRun>::read(&file, settings).map_err(WrongUsage::new)?;
+    let folder = |checkpoint: &Path| {
+        model::folder(&checkpoint.to_string_lossy())
+            .with_context(|| format!("{}: `model.path`", path.display()))
+    };
+    if is_trained && let Some(choice) = choose_absent(&file, settings, folder)? {
+        choice.told.iter().for_each(|told| say(format_args!("{}: {told}", path.display())));
+        file = choice.file;
+    }
+    let mut config = match is_trained {
+        true => <FineTuneRun>::read(&file, settings),
+        false => read_without_training(&file, settings),
+    }
+    .map_err(WrongUsage::new)?;
     if config.model.recurrent.is_none() {
-        let checkpoint = &mut config.model.path;
-        *checkpoint = model::folder(&checkpoint.to_string_lossy())
-            .with_context(|| format!("{}: `model.path`", path.display()))?;
+        config.model.path = folder(&config.model.path)?;
     }
     Ok(config)
 }
@@ -163,7 +174,7 @@ pub fn run(args: &Args) -> Result<()> {
         say(format_args!("{} has {} sentences", args.sentences.display(), sentences.len()));
     }
     let tasks: Vec<TransferTask> =
-        args.tasks.iter().map(|text| task(text, &args.settings)).collect::<Result<_>>()?;
+        args.tasks.iter().map(|text| task(text, &args.settings, args.matrix)).collect::<Result<_>>()?;
     let matrix = MatrixOptions { examples: args.examples, seeds: args.seeds.clone() };
     let transfer = TransferOptions {
         sentences,

@@ -184,6 +184,12 @@ fn every_task_is_trained_once_and_answered() {
     assert_eq!(json["seeds"], serde_json::json!([42]));
     let saved = fs::read_to_string(out.join("glue.json")).unwrap();
     assert_eq!(serde_json::from_str::<serde_json::Value>(&saved).unwrap(), json);
+
+    // A file that was emptied is told.
+    fs::write(out.join("submission/RTE.tsv"), "").unwrap();
+    let emptied = run(&args, b"");
+    let error = emptied.error_line(1);
+    assert!(error.contains("RTE.tsv has 0 rows and") && error.contains("remove the first"), "{error}");
 }
 
 #[test]

@@ -189,6 +189,16 @@ fn choices_facts_and_values_are_measured() {
         let expected = if odds[0] > odds[1] { 1.0 } else { -1.0 };
         assert!((found["agreement"][0]["spearman"].as_f64().unwrap() - expected).abs() < 1e-9);
     }
+    // Of two surveys, a score says which it is of.
+    write("probes/hofstede/en.csv", "0\t1\tThe sea is [MASK]\told\tthe\n");
+    let args = ["knowledge", "values", "--model", &bert, "--json", "--survey", "survey.csv", "probes"];
+    let (code, _, err) = cloze(&args, place.path(), "");
+    let expected = "survey.csv:2: there is no survey, but the probes are of hofstede and wvs";
+    assert!(code == Some(1) && err.contains(expected) && err.lines().count() == 1, "{err}");
+    write("survey.csv", "survey,language,question,score\nwvs,en,1,2\nwvs,en,2,1\n");
+    let found = object(&args, place.path());
+    let agreement = found["agreement"].as_array().unwrap();
+    assert!(agreement.len() == 3 && agreement.iter().all(|found| found["survey"] == "wvs"), "{found}");
 }
 
 #[test]
@@ -199,6 +209,11 @@ fn failures_are_one_line() {
     write("equal.jsonl", "{\"sentence_good\": \"a\", \"sentence_bad\": \"a\"}\n");
     write("pattern.jsonl", "{\"pattern\": \"[X] is [Y] [Y].\"}\n");
     write("fact.jsonl", "{\"pattern\": \"[X] is [Y].\"}\n{\"sub_label\": \"sea\", \"obj_label\": \"Ω\"}\n");
+    write(
+        "mask.jsonl",
+        "{\"pattern\": \"[X] is [Y].\"}\n{\"sub_label\": \"[MASK]\", \"obj_label\": \"sea\"}\n",
+    );
+    write("half.csv", &"1\tA [MASK] port\told\tdeepest\n2\tA port\told\tdeepest\n".repeat(2));
     write("probe.csv", "1\tThe sea is old\told\tdeep\n");
     write("two.csv", "1\t[MASK] is [MASK]\told\tdeep\n");
     write("empty.txt", "\n");
@@ -217,6 +232,12 @@ fn failures_are_one_line() {
             "sea\n",
             2,
             "`--metric` is pll; expected none",
+        ),
+        (
+            &["likelihood", "--model", &bert, "--first-piece", "given"],
+            "sea\n",
+            2,
+            "`--first-piece` is given; expected none",
         ),
         (&["likelihood", "--model", "./absent"], "", 1, "absent"),
         (
@@ -240,6 +261,12 @@ fn failures_are_one_line() {
         ),
         (&["knowledge", "facts", "--model", &bert, "pattern.jsonl"], "", 1, "pattern.jsonl:1: the pattern"),
         (&["knowledge", "facts", "--model", &bert, "fact.jsonl"], "", 1, "fact.jsonl:2: \"Ω\" has no piece"),
+        (
+            &["knowledge", "facts", "--model", &bert, "mask.jsonl"],
+            "",
+            1,
+            "mask.jsonl:2: the text has 1 masks of its own",
+        ),
         (&["knowledge", "facts", "--model", &gpt2, "fact.jsonl"], "", 2, "--candidates objects"),
         (
             &["knowledge", "facts", "--model", &bert, "--candidates", "no", "fact.jsonl"],
@@ -270,4 +297,12 @@ fn failures_are_one_line() {
     let skipped = ["knowledge", "pairs", "--model", &bert, "--on-bad-row", "skip", "equal.jsonl"];
     let (code, _, err) = cloze(&skipped, place.path(), "");
     assert!(code == Some(1) && err.contains("1 × equal sentences"), "{err}");
+    let skipped = ["knowledge", "facts", "--model", &bert, "--on-bad-row", "skip", "fact.jsonl"];
+    let (code, _, err) = cloze(&skipped, place.path(), "");
+    assert!(code == Some(1) && err.contains("1 × object without a piece: left out"), "{err}");
+    let skipped = ["knowledge", "values", "--model", &bert, "--on-bad-row", "skip", "half.csv"];
+    let (code, _, err) = cloze(&skipped, place.path(), "");
+    let expected = "half.csv: 2 of 4 rows cannot be used (the first: half.csv:2: the sentence";
+    assert!(code == Some(1) && err.contains(expected), "{err}");
+    printed(&[&skipped[..], &["--max-skipped", "0.5"]].concat(), place.path(), "");
 }

@@ -54,6 +54,10 @@ fn encoders_and_gains_are_compared() {
     let ran = run(&[&args[..], &more].concat(), b"");
     assert!(ran.err.contains("second: training its encoder"), "{}", ran.err);
     assert!(!ran.err.contains("first: training its encoder"), "{}", ran.err);
+    // Every run of the matrix begins with a new head, although all sources have one of the same labels: two encoders, and for
+    // each of three targets two seeds from five beginnings.
+    let new_heads = ran.err.matches("classifier.weight").count();
+    assert_eq!(new_heads, 2 + 3 * 2 * 5, "{}", ran.err);
     let printed = ran.done();
     let json: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(json["names"], serde_json::json!(["first", "second", "third", "base"]));
@@ -76,6 +80,16 @@ fn encoders_and_gains_are_compared() {
     assert_eq!(transfer["agreement"].as_object().unwrap().len(), layers.len());
     let runs = fs::read_dir(folder.path().join("out/matrix/first")).unwrap().count();
     assert_eq!(runs, 5);
+    let weights = |folder: &str| {
+        let bytes = fs::read(Path::new(folder).join("model.safetensors")).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    assert!(weights(&path("trained/model")).contains("classifier.weight"));
+    for beginning in ["from-first", "from-second", "from-base", "alone-first"] {
+        let weights = weights(&path(&format!("out/encoders/{beginning}")));
+        assert!(weights.contains("pooler.dense.weight"), "{beginning}");
+        assert!(!weights.contains("classifier") && !weights.contains("cls."), "{beginning}");
+    }
 
     // The page shows it, and what was trained is kept.
     let page = fs::read_to_string(folder.path().join("out/transfer.html")).unwrap();
@@ -88,6 +102,28 @@ fn encoders_and_gains_are_compared() {
     // Without --json, tables; one layer of them.
     let table = run(&[&args[..args.len() - 1], &["--layers", "-1"]].concat(), b"").done();
     assert!(table.contains("similarity, layer -1") && !table.contains("layer 0"), "{table}");
+}
+
+#[test]
+fn what_a_configuration_leaves_out_is_chosen_and_long_sentences_are_counted() {
+    let (_model, model) = encoder();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (sentences, out) = (path("sentences.txt"), path("out"));
+    fs::write(&sentences, SENTENCES).unwrap();
+    let short = config(folder.path(), "short", &model, "abc");
+    let text = fs::read_to_string(&short).unwrap();
+    fs::write(&short, text.split_once("[train]").unwrap().0).unwrap();
+    let base = format!("base={model}");
+    let args =
+        ["transfer", "--sentences", &sentences, "--out", &out, "--max-len", "6", &short, &base, "--json"];
+    let ran = run(&[&args[..], &["--set", "train.epochs=1"]].concat(), b"");
+    assert!(ran.err.contains("chosen for 40 training examples: batches of 8"), "{}", ran.err);
+    // A letter is a piece: only "a b c d" is not longer, with the two special tokens.
+    let cut = "4 at 6 tokens by short, 4 at 6 tokens by base";
+    assert!(ran.err.contains(&format!("sentences that are too long were cut: {cut}")), "{}", ran.err);
+    let json: Value = serde_json::from_str(&ran.done()).unwrap();
+    assert_eq!(json["facts"]["sentences cut"], cut);
 }
 
 #[test]
@@ -119,6 +155,7 @@ fn what_cannot_be_compared_is_told() {
     );
     fs::write(&sentences, "\n \n").unwrap();
     assert!(transfer(&[a, b]).error_line(1).contains("it has no sentence"));
+    fs::write(&sentences, SENTENCES).unwrap();
     let corpus = path("corpus.toml");
     fs::write(&corpus, "[corpus]\nfiles = [\"a.txt\"]\n").unwrap();
     let other = transfer(&[a, &corpus]);
@@ -128,7 +165,6 @@ fn what_cannot_be_compared_is_told() {
         other.err
     );
     assert!(!Path::new(&out).exists());
-    fs::write(&sentences, SENTENCES).unwrap();
     let layers = transfer(&[a, b, "--layers", "0,7"]);
     assert!(layers.error_line(2).contains("`--layers` is 7; expected a number from 0"), "{}", layers.err);
 }

@@ -162,7 +162,7 @@ impl SuiteLines {
     /// As there.
     pub fn refuse_in(&mut self, path: &Path, line: u64, reason: &str, problem: String) -> Result<()> {
         if self.on_bad_row == OnBadRow::Skip {
-            self.skipped.count(reason);
+            self.skipped.count_at(reason, || format!("{}:{line}: {problem}", path.display()));
             return Ok(());
         }
         self.failed = true;

@@ -86,6 +86,7 @@ pub struct Passages {
     ready: VecDeque<Passage>,
     done: bool,
     any: bool,
+    n_lines: u64,
     skipped: SkipReport,
 }
 
@@ -120,6 +121,7 @@ impl Passages {
             ready: VecDeque::new(),
             done: false,
             any: false,
+            n_lines: 0,
             skipped: SkipReport::default(),
         })
     }
@@ -132,6 +134,11 @@ impl Passages {
     /// Whether there has been no passage yet.
     pub fn is_empty(&self) -> bool {
         !self.any
+    }
+
+    /// The lines read so far, without those skipped.
+    pub fn n_lines(&self) -> u64 {
+        self.n_lines
     }
 
     /// The lines skipped so far, by reason.
@@ -154,7 +161,10 @@ impl Passages {
                 return Ok(None);
             }
             match self.lines.next() {
-                Some(Ok((number, line))) => self.blocks.take(number, line),
+                Some(Ok((number, line))) => {
+                    self.n_lines += 1;
+                    self.blocks.take(number, line);
+                }
                 Some(Err(problem)) => match self.config.on_bad_line {
                     OnBadRow::Skip if !problem.ends_file => self.skipped.count(problem.kind),
                     _ => return Err(problem.in_file(&self.path)),

@@ -34,6 +34,9 @@ const WVS: [(&str, u32); 13] = [
     ("political culture and regimes", 235),
 ];
 
+/// The last question of these sections; demographic ones follow.
+const WVS_LAST: u32 = 259;
+
 /// The log-odds of a question.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LogOdds {
@@ -66,6 +69,8 @@ pub struct Dimension {
 /// A score that a survey found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SurveyScore {
+    /// The survey, such as `hofstede` or `wvs`.
+    pub survey: String,
     /// The language.
     pub language: String,
     /// A question's number, or a dimension.
@@ -78,6 +83,8 @@ pub struct SurveyScore {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SurveyAgreement {
+    /// The survey.
+    pub survey: String,
     /// The language, with scores over questions or dimensions; or the question or dimension, with scores over languages.
     pub of: String,
     /// What is correlated: `questions`, `dimensions` or `languages`.
@@ -133,33 +140,40 @@ impl ValueTally {
         found
     }
 
-    /// The agreement with a survey's scores: of each language over its questions and its dimensions, and of each question and
-    /// dimension over languages. Scores that only one side has are left out.
+    /// The agreement with the scores of surveys: in each survey, of each language over its questions and its dimensions, and of
+    /// each question and dimension over languages. Scores that only one side has are left out.
     pub fn agreement(&self, scores: &[SurveyScore]) -> Vec<SurveyAgreement> {
         let dimensions = self.dimensions();
         let questions =
-            self.answers.iter().map(|answer| (&*answer.language, &*answer.question, answer.log_odds));
-        let dimensions = dimensions.iter().map(|found| (&*found.language, &*found.dimension, found.score));
-        let survey: BTreeMap<(&str, &str), f64> =
-            scores.iter().map(|score| ((&*score.language, &*score.name), score.score)).collect();
-        let mut all: BTreeMap<(&str, &'static str), Vec<(f64, f64)>> = BTreeMap::new();
+            self.answers.iter().map(|own| (&*own.survey, &*own.language, &*own.question, own.log_odds));
+        let dimensions =
+            dimensions.iter().map(|own| (&*own.survey, &*own.language, &*own.dimension, own.score));
+        let found: BTreeMap<(&str, &str, &str), f64> = scores
+            .iter()
+            .map(|score| ((&*score.survey, &*score.language, &*score.name), score.score))
+            .collect();
+        /// A survey, a language or a question in it, and over what they are compared.
+        type Compared<'a> = (&'a str, &'a str, &'static str);
+        let mut all: BTreeMap<Compared<'_>, Vec<(f64, f64)>> = BTreeMap::new();
         let kinds: [(&'static str, Vec<_>); 2] =
             [("questions", questions.collect()), ("dimensions", dimensions.collect())];
         let (mut by_language, mut by_name) = (BTreeSet::new(), BTreeSet::new());
         for (kind, rows) in &kinds {
-            for (language, name, own) in rows {
-                let Some(theirs) = survey.get(&(*language, *name)) else { continue };
-                all.entry((language, kind)).or_default().push((*own, *theirs));
-                all.entry((name, "languages")).or_default().push((*own, *theirs));
-                by_language.insert((*language, *kind));
-                by_name.insert((*name, "languages"));
+            for &(survey, language, name, own) in rows {
+                let Some(theirs) = found.get(&(survey, language, name)) else { continue };
+                let (of_language, of_name) = ((survey, language, *kind), (survey, name, "languages"));
+                all.entry(of_language).or_default().push((own, *theirs));
+                all.entry(of_name).or_default().push((own, *theirs));
+                by_language.insert(of_language);
+                by_name.insert(of_name);
             }
         }
-        let agreement = |key: (&str, &'static str)| {
+        let agreement = |key: Compared<'_>| {
             let (own, theirs): (Vec<f64>, Vec<f64>) = all[&key].iter().copied().unzip();
             SurveyAgreement {
-                of: key.0.into(),
-                over: key.1,
+                survey: key.0.into(),
+                of: key.1.into(),
+                over: key.2,
                 n: own.len() as u64,
                 spearman: spearman(&own, &theirs),
             }
@@ -201,12 +215,12 @@ impl ValueTally {
             tables.push(table);
         }
         if !scores.is_empty() {
-            let mut table =
-                KnowledgeTable::new("Agreement with the survey", ["of", "over", "scores", "Spearman"]);
+            let header = ["survey", "of", "over", "scores", "Spearman"];
+            let mut table = KnowledgeTable::new("Agreement with the survey", header);
             for found in self.agreement(scores) {
                 let spearman =
                     if found.spearman.is_nan() { "–".into() } else { format!("{:.3}", found.spearman) };
-                table.row([found.of, found.over.to_owned(), grouped(found.n), spearman]);
+                table.row([found.survey, found.of, found.over.to_owned(), grouped(found.n), spearman]);
             }
             tables.push(table);
         }
@@ -230,12 +244,12 @@ fn hofstede(answers: &[&LogOdds]) -> Vec<(&'static str, u64, f64)> {
     HOFSTEDE.iter().filter_map(dimension).collect()
 }
 
-/// The sections of the World Values Survey. A question may have a letter after its number.
+/// The sections of the World Values Survey, without its demographic questions. A question may have a letter after its number.
 fn sections(answers: &[&LogOdds]) -> Vec<(&'static str, u64, f64)> {
     let mut odds = vec![Vec::new(); WVS.len()];
     for answer in answers {
         let digits: String = answer.question.trim().chars().take_while(char::is_ascii_digit).collect();
-        let Ok(number) = digits.parse::<u32>() else { continue };
+        let Some(number) = digits.parse::<u32>().ok().filter(|number| *number <= WVS_LAST) else { continue };
         if let Some(section) = WVS.iter().rposition(|(_, first)| *first <= number) {
             odds[section].push(answer.log_odds);
         }
@@ -260,7 +274,7 @@ mod tests {
         for (question, odds) in [("6", 1.0), ("1", 2.0), ("19", 0.5), ("22", -1.0)] {
             tally.add(answer("hofstede", "de", question, odds));
         }
-        for (question, odds) in [("1", 1.0), ("45", 3.0), ("110b", -1.0), ("259", 0.25)] {
+        for (question, odds) in [("1", 1.0), ("45", 3.0), ("110b", -1.0), ("259", 0.25), ("260", 7.0)] {
             tally.add(answer("wvs", "de", question, odds));
         }
         tally.add(answer("mine", "de", "1", 9.0));
@@ -287,6 +301,7 @@ mod tests {
             }
         }
         let score = |language: &str, name: &str, score: f64| SurveyScore {
+            survey: "wvs".into(),
             language: language.into(),
             name: name.into(),
             score,
@@ -309,5 +324,33 @@ mod tests {
         let tables = tally.tables(&scores);
         assert!(tables.len() == 3 && tables[2].to_string().contains('–'));
         assert_eq!(tally.tables(&[]).len(), 2);
+    }
+
+    #[test]
+    fn equal_numbers_of_two_surveys_are_two_questions() {
+        let mut tally = ValueTally::default();
+        let score = |survey: &str, name: &str, score: f64| SurveyScore {
+            survey: survey.into(),
+            language: "de".into(),
+            name: name.into(),
+            score,
+        };
+        let mut scores = Vec::new();
+        for (question, own, theirs) in [("1", 1.0, 5.0), ("2", 2.0, 6.0)] {
+            tally.add(answer("hofstede", "de", question, own));
+            tally.add(answer("wvs", "de", question, own));
+            scores.extend([score("hofstede", question, theirs), score("wvs", question, -theirs)]);
+        }
+        let found = tally.agreement(&scores);
+        let of = |survey: &str| {
+            let is_of = |found: &&SurveyAgreement| found.survey == survey && found.over == "questions";
+            found.iter().find(is_of).map(|found| (found.n, found.spearman)).unwrap()
+        };
+        for (survey, expected) in [("hofstede", 1.0), ("wvs", -1.0)] {
+            let (n, spearman) = of(survey);
+            assert!(n == 2 && (spearman - expected).abs() < 1e-12, "{survey}: {spearman}");
+        }
+        scores.retain(|score| score.survey == "wvs");
+        assert!(tally.agreement(&scores).iter().all(|found| found.survey == "wvs"));
     }
 }

@@ -1,21 +1,22 @@
-//! A folder with fewer layers or fewer pieces, tensor by tensor: heads that this crate does not know stay as they are.
+//! A folder with fewer layers, fewer pieces or no heads, tensor by tensor: what else this crate does not know stays as it
+//! is.
 
 use super::fields::Fields;
 use super::float_type::{lossless, stored_as};
 use super::keys::CONFIG_KEYS;
 use super::text_file::write_text;
 use super::{
-    Architecture, MAX_SHARD_SIZE, PretrainedConfig, TensorRule, TensorRules, check_floats, save_tensors,
-    tensors_of,
+    Architecture, MAX_SHARD_SIZE, PretrainedConfig, PretrainedFolder, TensorRule, TensorRules, check_floats,
+    save_tensors, tensors_of,
 };
 use crate::weights::NamedTensors;
-use crate::{ModelError, Result};
-use burn::tensor::TensorData;
+use crate::{ModelError, ParamInit, Result};
+use burn::tensor::{Device, TensorData};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// An encoder's folder that is about to lose layers or pieces.
+/// An encoder's folder that is about to lose layers, pieces or heads.
 ///
 /// Everything else is kept: names, heads, the float type, and the keys of `config.json`.
 #[derive(Debug)]
@@ -103,6 +104,20 @@ impl ReducedFolder {
             *lists = moved.collect();
         }
         self.config.encoder = encoder;
+        Ok(())
+    }
+
+    /// Keeps the encoder alone, with its pooler if it has one: all heads are removed. Which tensors are its own is found by
+    /// loading it on `device`.
+    ///
+    /// # Errors
+    /// Those of [`PretrainedFolder::load_encoder`].
+    pub fn keep_encoder(&mut self, device: &Device) -> Result<()> {
+        let pretrained = PretrainedFolder::open(&self.folder)?;
+        let (_, _, report) = pretrained.load_encoder(&mut ParamInit::new(device, 0))?;
+        for head in &report.unexpected {
+            self.tensors.remove(head);
+        }
         Ok(())
     }
 
@@ -255,10 +270,10 @@ fn selected_rows(data: &TensorData, rows: &[u32]) -> TensorData {
 mod tests {
     use super::*;
     use crate::bert::{Bert, BertConfig, BertForPreTraining, BertInput, Removal};
-    use crate::huggingface::{Family, PretrainedFolder, SaveConfig, save_pretrained};
-    use crate::{ParamInit, weights};
+    use crate::huggingface::{Family, SaveConfig, save_pretrained};
+    use crate::weights;
     use burn::module::Module;
-    use burn::tensor::{Device, Int, Tensor};
+    use burn::tensor::{Int, Tensor};
     use tempfile::TempDir;
 
     fn config() -> BertConfig {
@@ -311,6 +326,21 @@ mod tests {
         let (folder, _) = saved(&config(), Family::BERT);
         let error = reduced(&folder, |folder| folder.keep_layers(&[4])).unwrap_err().to_string();
         assert!(error.ends_with("`layers` is [4], expected layers from 0 to 3"), "{error}");
+    }
+
+    #[test]
+    fn an_encoder_is_kept_without_its_heads() {
+        for family in [Family::BERT, Family::ROBERTA, Family::DISTILBERT, Family::ELECTRA] {
+            let (folder, _) = saved(&config(), family);
+            let (before, whole) = encoder(&folder);
+            let out = reduced(&folder, |folder| folder.keep_encoder(&Device::flex())).unwrap();
+            let pretrained = PretrainedFolder::open(out.path()).unwrap();
+            let (after, model, report) =
+                pretrained.load_encoder(&mut ParamInit::new(&Device::flex(), 6)).unwrap();
+            assert!(report.missing.is_empty() && report.unexpected.is_empty(), "{family}: {report:?}");
+            assert_eq!(after, before, "{family}");
+            assert_eq!(weights::collect(&model), weights::collect(&whole), "{family}");
+        }
     }
 
     #[test]

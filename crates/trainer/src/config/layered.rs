@@ -1,6 +1,6 @@
 //! Reads a config from its layers: the file, overridden by arguments.
 
-use super::layers::Node;
+use super::layers::{Node, Value};
 use super::validate::Check;
 use super::{shards, strict};
 use crate::error::{Place, Result, TrainerError};
@@ -48,6 +48,15 @@ impl ConfigFile {
     /// Whether it has a dotted key.
     pub(crate) fn has_key(&self, key: &str) -> bool {
         key.split('.').try_fold(&self.root, |node, part| node.get(part)).is_some()
+    }
+
+    /// The whole number of 0 or more that a dotted key has, if it has one.
+    pub(crate) fn whole(&self, key: &str) -> Option<usize> {
+        let node = key.split('.').try_fold(&self.root, |node, part| node.get(part))?;
+        match &node.value {
+            Value::Scalar(toml::Value::Integer(n)) => usize::try_from(*n).ok(),
+            _ => None,
+        }
     }
 
     /// With the `sets` over it, without any preset; none if one of them is not `section.key=value`.

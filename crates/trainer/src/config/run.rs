@@ -79,7 +79,7 @@ impl Common {
     /// Checks every value, for a run of this many steps.
     ///
     /// # Errors
-    /// [`TrainerError::Setting`] for the first invalid one.
+    /// [`TrainerError::Setting`](crate::TrainerError::Setting) for the first invalid one.
     pub fn validate(&self, steps: u64) -> Result<()> {
         Ok(self.check(steps)?)
     }
@@ -99,8 +99,10 @@ impl<K: DeserializeOwned> Run<K> {
     /// common section or to the kind.
     ///
     /// # Errors
-    /// [`TrainerError::UnknownKey`], [`TrainerError::MissingKey`] and [`TrainerError::BadValue`] with the
-    /// offending file and line, or argument.
+    /// [`TrainerError::UnknownKey`](crate::TrainerError::UnknownKey),
+    /// [`TrainerError::MissingKey`](crate::TrainerError::MissingKey) and
+    /// [`TrainerError::BadValue`](crate::TrainerError::BadValue) with the offending file and line, or argument; several
+    /// at once.
     pub fn resolve(file: &ConfigFile, sets: &[String]) -> Result<Self> {
         layered::read(file, sets, |_| Ok(()))
     }

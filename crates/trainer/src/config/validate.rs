@@ -377,7 +377,7 @@ pub(crate) fn schedule(schedule: &Schedule, steps: u64) -> Check {
 
 /// Checks `[schedule]` of a run whose number of steps only the data decides; the engine then checks the warm-up.
 pub(crate) fn schedule_of_epochs(schedule: &Schedule) -> Check {
-    // Of no warm-up in steps is known whether it is too long.
+    // The number of steps is not known yet, so no warm-up is too long.
     schedule.check_warmup(0)?;
     decay(schedule)
 }

@@ -31,7 +31,7 @@ impl Crew for DataCrew<'_> {
         })?;
         let told = |(rank, message): (usize, Vec<u32>)| match message.split_first() {
             Some((&PREPARING, rest)) => Ok(rest.to_vec()),
-            _ => Err(DataError::Crew { problem: format!("disagree: rank {rank} does something else") }),
+            _ => Err(DataError::Crew { problem: format!("rank {rank} does something else") }),
         };
         all.into_iter().enumerate().map(told).collect()
     }

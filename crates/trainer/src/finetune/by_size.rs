@@ -1,6 +1,6 @@
 //! Settings of fine-tuning that follow the size of the data: those that a config leaves out.
 //!
-//! The rule, for a number of training examples (after holding out, and after drawing `data.shots`):
+//! The rule, for a number of training examples (after holding out, and after drawing `data.shots` or `data.examples`):
 //!
 //! - **Epochs**: as many as make 12,000 examples in all, but 20 at most, and 3 at least; from 5,000 examples on 2 at
 //!   least, from 500,000 on 1.
@@ -10,8 +10,8 @@
 //!   32 are 8 updates per epoch. Where a loss compares the examples of a batch, 32 and 64: smaller batches compare with
 //!   less.
 //! - **Learning rate**: 4e-5 for an encoder of width 768 in batches of 16, within the range of Devlin et al. (2019, A.3),
-//!   and in inverse proportion to the width, from 2e-5 to 2e-4: narrow encoders learn at higher rates. Batches of 8,
-//!   whose gradients are noisier, get 0.7 of it, the root of their proportion. Adapters (`model.lora`) get ten times as
+//!   and in inverse proportion to the width, from 2e-5 to 2e-4: narrow encoders learn at higher rates. Batches of fewer than
+//!   16, whose gradients are noisier, get 0.7 of it, the root of their proportion. Adapters (`model.lora`) get ten times as
 //!   much (Biderman et al. 2024, §6).
 //! - **Schedule**: linear, with a warm-up over the first tenth of the steps, which is what makes runs on few examples
 //!   stable together with the low rate (Mosbach et al. 2021, §6).
@@ -54,15 +54,19 @@ impl BySize {
             _ => (1, 32),
         };
         let epochs = EXAMPLES.div_ceil(examples.max(1)).clamp(least, 20) as u64;
-        let by_width = (4e-5 * WIDTH as f64 / width.max(1) as f64).clamp(2e-5, 2e-4);
-        let lr = if batch_size < 16 { 0.7 * by_width } else { by_width };
-        Self { epochs, batch_size, lr: rounded(lr) }
+        Self { epochs, batch_size, lr: rate(width, batch_size) }
     }
 
     /// The same for a loss that compares the examples of a batch.
     fn comparing(self, examples: usize) -> Self {
         Self { batch_size: if examples < 5_000 { 32 } else { 64 }, ..self }
     }
+}
+
+/// The learning rate for an encoder of this width in batches of this size.
+fn rate(width: usize, batch_size: usize) -> f64 {
+    let by_width = (4e-5 * WIDTH as f64 / width.max(1) as f64).clamp(2e-5, 2e-4);
+    rounded(if batch_size < 16 { 0.7 * by_width } else { by_width })
 }
 
 /// To one digit, as people write rates.
@@ -101,14 +105,19 @@ pub fn choose_absent<E: From<TrainerError>>(
     let size = config.task.kind().size(&config.data.train).map_err(TrainerError::of_training_data)?;
     let Some(size) = size else { return Ok(None) };
     let examples = training_examples(config, size);
-    let mut chosen = BySize::of(examples, width(&folder)?);
+    let width = width(&folder)?;
+    let mut chosen = BySize::of(examples, width);
     if size.compares {
         chosen = chosen.comparing(examples);
     }
+    // Shards have cut a micro-batch into more of them.
+    let accumulate = config.train.accumulate.max(1);
+    let batch_size = if absent.batch_size { chosen.batch_size } else { config.train.batch_size * accumulate };
+    chosen.lr = rate(width, batch_size);
     if config.model.lora.is_some() {
         chosen.lr = rounded(10.0 * chosen.lr);
     }
-    chosen.batch_size = chosen.batch_size.div_ceil(config.train.accumulate.max(1));
+    chosen.batch_size = absent.shards * chosen.batch_size.div_ceil(accumulate);
     let place = Place::file(Path::new(&format!("chosen for {} training examples", grouped(examples as u64))));
     Ok(Some(Choice { told: Some(absent.tell(chosen, examples)), file: absent.filled(file, chosen, &place)? }))
 }
@@ -129,7 +138,7 @@ pub fn read_without_training(file: &ConfigFile, sets: &[String]) -> Result<FineT
 fn training_examples(config: &FineTuneConfig, size: DataSize) -> usize {
     let held =
         config.data.dev_fraction.map_or(0, |share| ((share * size.rows as f64).round() as usize).max(1));
-    let kept = size.rows.saturating_sub(held);
+    let kept = size.rows.saturating_sub(held).min(config.data.examples.unwrap_or(usize::MAX));
     match (config.data.shots, size.classes) {
         (Some(shots), Some(classes)) => kept.min(shots.saturating_mul(classes)),
         _ => kept,
@@ -157,6 +166,8 @@ struct Absent {
     schedule: bool,
     /// Of the schedule: a config may have only a warm-up.
     warmup: bool,
+    /// The number of micro-batches that a batch is cut into, without a rest.
+    shards: usize,
 }
 
 impl Absent {
@@ -175,13 +186,17 @@ impl Absent {
             lr: absent("optimizer.lr"),
             schedule,
             warmup: schedule && absent("schedule.warmup_steps") && absent("schedule.warmup_fraction"),
+            // A batch of embeddings stays whole: its examples are compared.
+            shards: merged.whole("train.shards").filter(|_| kind != "embedding").unwrap_or(1).max(1),
         };
         (absent.epochs || absent.batch_size || absent.lr || absent.schedule).then_some(absent)
     }
 
     /// The config with values of these keys that any config can have.
     fn provisional(self, file: &ConfigFile) -> Result<ConfigFile> {
-        self.filled(file, BySize::of(1_000, WIDTH), &Place::file(Path::new("no data")))
+        let any = BySize::of(1_000, WIDTH);
+        let any = BySize { batch_size: self.shards * any.batch_size, ..any };
+        self.filled(file, any, &Place::file(Path::new("no data")))
     }
 
     /// The config with these keys below its own.
@@ -302,8 +317,35 @@ mod tests {
         assert!(choose(world.path(), all, &[]).is_none());
         let shots = choose(world.path(), "data.shots = 8\n", &[]).unwrap().told.unwrap();
         assert!(shots.starts_with("chosen for 16 training examples"), "{shots}");
+        let few = choose(world.path(), "data.examples = 100\n", &[]).unwrap().told.unwrap();
+        assert!(few.starts_with("chosen for 100 training examples: 20 epochs, batches of 8"), "{few}");
         let lora = choose(world.path(), "model.lora.rank = 8\n", &[]).unwrap().told.unwrap();
         assert!(lora.contains("learning rate 8e-4"), "{lora}");
+    }
+
+    /// A batch is cut into shards once, and is as large as it is without them.
+    #[test]
+    fn shards_divide_a_chosen_batch() {
+        let world = world(700);
+        for (shards, batch) in [(1, 16), (3, 18), (4, 16), (32, 32)] {
+            let sets = [format!("train.shards={shards}")];
+            let choice = choose(world.path(), "", &[&sets[0]]).unwrap();
+            let told = choice.told.unwrap();
+            assert!(told.contains(&format!("batches of {batch}, learning rate 8e-5")), "{told}");
+            let config = <FineTuneRun>::read(&choice.file, &sets).unwrap();
+            assert_eq!(config.train.batch_size * config.train.accumulate, batch, "{shards} shards");
+        }
+    }
+
+    /// The rate follows the batch that there is.
+    #[test]
+    fn a_given_batch_has_the_rate_of_its_size() {
+        let world = world(300);
+        let rate = |more: &str| {
+            let choice = choose(world.path(), more, &[]).unwrap();
+            <FineTuneRun>::read(&choice.file, &[]).unwrap().common.optimizer.lr
+        };
+        assert_eq!([rate("train.batch_size = 32\n"), rate("train.batch_size = 4\n")], [8e-5, 6e-5]);
     }
 
     #[test]

@@ -120,7 +120,10 @@ fn predict(
         };
         let predicted = predictor.predict(&lines, advanced)?;
         if let Some(error) = predicted.refused {
-            return Err(error);
+            // The values are those of the rows before it.
+            let row = chunk.get(predicted.values.len()).map_or(0, |row| row.index);
+            let problem = format!("{}: the row of index {row}: {error}", test.path.display());
+            return Err(TrainerError::BadInput { problem });
         }
         done += chunk.len();
         cut += predicted.truncated;
@@ -166,7 +169,8 @@ pub(super) fn pack(glue: &GlueFolder, folder: &Path, progress: &mut dyn RunProgr
     for test in glue.tasks.iter().flat_map(|files| &files.tests) {
         let (predictions, _) = paths(folder, test);
         let bytes = fs::read(&predictions).map_err(TrainerError::io("read", &predictions))?;
-        let found = bytes.iter().filter(|byte| **byte == b'\n').count() as u64 - 1;
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let found = lines.saturating_sub(1);
         let mut expected = 0;
         for row in test.rows()? {
             row?;

@@ -63,6 +63,23 @@ impl Likelihood {
         }
     }
 
+    /// Checks that the model takes a slot with words of these pieces, or, without words, with one piece.
+    ///
+    /// # Errors
+    /// [`TrainerError::BadInput`] for a text with a mask of its own, or without a piece to predict;
+    /// [`TrainerError::TextTooLong`].
+    pub fn check_slot(&self, slot: &Slot, words: &[String], pieces: &[Vec<u32>]) -> Result<()> {
+        let longest = words.iter().zip(pieces).max_by_key(|(_, pieces)| pieces.len());
+        match (&self.scorer, longest) {
+            (Scorer::Masked(model), longest) => {
+                let n = longest.map_or(1, |(_, pieces)| pieces.len());
+                self.masked(model, slot, &[], n).map(drop)
+            }
+            (Scorer::LeftToRight(_), Some((word, _))) => self.encode(&slot.filled(word), None).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// A piece as a text.
     pub fn piece_text(&self, id: u32) -> String {
         let text = self.tokenizer().decode(&[id], false).unwrap_or_default();

@@ -111,4 +111,8 @@ fn words_with_the_same_beginning_share_copies_and_have_the_scores_of_their_own()
     let error =
         model.word_scores(&[slot("a [MASK] ", "")], &words[..1], &pieces[..1]).unwrap_err().to_string();
     assert!(error.contains("has 1 masks of its own"), "{error}");
+    let check = |slot: &Slot| model.check_slot(slot, &words, &pieces).map_err(|error| error.to_string());
+    assert!(slots.iter().all(|slot| check(slot).is_ok()));
+    assert!(check(&slot("a [MASK] ", "")).unwrap_err().contains("has 1 masks of its own"));
+    assert!(check(&slot(&"sea ".repeat(20), "")).unwrap_err().contains("takes at most 16"));
 }

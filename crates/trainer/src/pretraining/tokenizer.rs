@@ -88,13 +88,8 @@ pub(crate) fn tokenizer_of(
     // What the first replica has, all have.
     let found = computed_by_first(replicas, || is_there(folder, options.resume, &trained_from, &origin))?;
     if found {
-        let own = [path.clone(), path.with_file_name("tokenizer_config.json")];
-        let read = |path: &PathBuf| fs::read_to_string(path).map_err(TrainerError::io("read", path));
-        let files: Vec<String> = computed_by_first(replicas, || own.iter().map(read).collect())?;
-        if replicas.rank() > 0 {
-            for (path, text) in own.iter().zip(files) {
-                write_atomic(path, text.as_bytes())?;
-            }
+        if replicas.size() > 1 {
+            hand_out(replicas, &path)?;
         }
         return Ok(Tokenizer::load(&path)?);
     }
@@ -116,6 +111,22 @@ pub(crate) fn tokenizer_of(
         table::duration(start.elapsed().as_secs_f64())
     ));
     Ok(tokenizer)
+}
+
+/// Writes the first replica's tokenizer into the other replicas' folders.
+fn hand_out(replicas: &dyn Replicas, path: &Path) -> Result<()> {
+    let files = [path.to_owned(), path.with_file_name("tokenizer_config.json")];
+    let read = |path: &PathBuf| match path.exists() {
+        true => fs::read_to_string(path).map(Some).map_err(TrainerError::io("read", path)),
+        false => Ok(None),
+    };
+    let texts: Vec<Option<String>> = computed_by_first(replicas, || files.iter().map(read).collect())?;
+    if replicas.rank() > 0 {
+        for (path, text) in files.iter().zip(texts) {
+            text.map_or(Ok(()), |text| write_atomic(path, text.as_bytes()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether the folder has the run's tokenizer.

@@ -7,6 +7,7 @@ use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_evaluation::EvaluationError;
 use cloze_evaluation::similarity::dissimilarities;
+use cloze_tokenizer::{OffsetUnit, Sequence, Tokenizer, Truncation};
 use std::path::Path;
 
 /// An encoder's dissimilarities of the sentences in each layer.
@@ -15,6 +16,10 @@ pub(super) struct Described {
     pub layers: Vec<usize>,
     /// `[layers]` of `[pairs]`.
     pub dissimilarities: Vec<Vec<f64>>,
+    /// The sentences of which it reads only the beginning.
+    pub cut: usize,
+    /// The tokens of that beginning.
+    pub max_len: usize,
 }
 
 /// Describes the encoder in a folder.
@@ -34,6 +39,7 @@ pub(super) fn describe(
         encoder.layers = chosen(&options.layers, last, name)?;
     }
     let texts: Vec<&str> = options.sentences.iter().map(String::as_str).collect();
+    let cut = n_cut(folder, &texts, encoder.max_len)?;
     let readings = encoder.texts(&texts)?;
     let readings = match options.vector {
         SentenceVector::Mean => readings,
@@ -55,7 +61,23 @@ pub(super) fn describe(
         })
     };
     let dissimilarities = encoder.layers.iter().zip(&vectors.of_layers).map(of_layer);
-    Ok(Described { dissimilarities: dissimilarities.collect::<Result<_>>()?, layers: encoder.layers.clone() })
+    Ok(Described {
+        dissimilarities: dissimilarities.collect::<Result<_>>()?,
+        layers: encoder.layers.clone(),
+        cut,
+        max_len: encoder.max_len,
+    })
+}
+
+/// How many texts have more than `max_len` tokens of the tokenizer in a folder.
+fn n_cut(folder: &Path, texts: &[&str], max_len: usize) -> Result<usize> {
+    let mut tokenizer = Tokenizer::load(folder)?;
+    tokenizer.set_truncation(Some(Truncation::to(max_len)))?;
+    tokenizer.set_padding(None)?;
+    tokenizer.set_keep_overflow(false);
+    let texts: Vec<Sequence> = texts.iter().map(|text| Sequence::Text(text)).collect();
+    let encodings = tokenizer.encode_inputs(&texts, true, OffsetUnit::Bytes)?;
+    Ok(encodings.iter().filter(|encoding| encoding.truncated).count())
 }
 
 /// The numbers of layers, of which negative ones count from the last, −1.

@@ -87,7 +87,8 @@ pub(super) struct Source<'a> {
 
 /// Compares the encoders of tasks on the same sentences, and writes `transfer.html` and `transfer.json` into the options'
 /// folder. With a [matrix](TransferOptions::matrix) it also trains every task that has a configuration on a few examples,
-/// from its own checkpoint and from each encoder, and compares the gains with the similarity.
+/// from its own checkpoint and from each encoder, and compares the gains with the similarity. Each of these trainings begins
+/// with an encoder and a new head; only prompts, whose head is that of masked words, begin with the whole model.
 ///
 /// A configuration without a model is trained first, in `tasks/NAME` in the folder. It always continues: what was trained
 /// before is not trained again.
@@ -125,24 +126,37 @@ pub fn compare_tasks(
         let notes = PeriodicNotes::new(&mut *progress);
         described.push(describe(&task.name, encoder, transfer, &options.device, &notes)?);
     }
+    let cut = cut(tasks, &described);
+    if let Some(cut) = &cut {
+        progress.note(&format!("sentences that are too long were cut: {cut}"));
+    }
     let layers = by_layer(tasks, transfer, described)?;
     let matrix = match &transfer.matrix {
         None => None,
-        Some(matrix) => {
-            let folder = options.folder.join("matrix");
-            match train_matrix(&sources, matrix, &folder, options, progress)? {
-                Some(trained) => Some(trained),
-                None => return Ok(TransferOutcome::Stopped),
-            }
-        }
+        Some(matrix) => match train_matrix(&sources, matrix, options, progress)? {
+            Some(trained) => Some(trained),
+            None => return Ok(TransferOutcome::Stopped),
+        },
     };
     progress.finish();
-    report(tasks, transfer, &layers, matrix.as_ref(), &options.folder)
+    report(tasks, transfer, cut, &layers, matrix.as_ref(), &options.folder)
+}
+
+/// How many sentences each encoder reads only the beginning of, in words; none if all are read whole.
+fn cut(tasks: &[TransferTask], described: &[Described]) -> Option<String> {
+    let of = |(task, of): (&TransferTask, &Described)| {
+        (of.cut > 0).then(|| {
+            format!("{} at {} tokens by {}", grouped(of.cut as u64), grouped(of.max_len as u64), task.name)
+        })
+    };
+    let all: Vec<String> = tasks.iter().zip(described).filter_map(of).collect();
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 fn report(
     tasks: &[TransferTask],
     transfer: &TransferOptions,
+    cut: Option<String>,
     layers: &[LayerSimilarity],
     matrix: Option<&TransferMatrix>,
     folder: &Path,
@@ -156,6 +170,9 @@ fn report(
         ("sentences", grouped(transfer.sentences.len() as u64)),
         ("vector of a sentence", vector.to_owned()),
     ];
+    if let Some(cut) = cut {
+        facts.push(("sentences cut", cut));
+    }
     if let Some(MatrixOptions { examples, seeds }) = &transfer.matrix {
         facts.push(("examples of a target", grouped(*examples as u64)));
         facts.push(("seeds", seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")));

@@ -9,7 +9,7 @@ use crate::campaign::program::Attempt;
 use crate::campaign::world::{corpus, sentence};
 
 /// The models of the world that score sentences.
-const MODELS: [&str; 3] = ["mlm", "left-to-right", "translation"];
+const MODELS: [&str; 3] = ["mlm", "left-to-right", "translator"];
 
 /// Sentences.
 pub fn likelihood(case: &mut Case<'_>) -> Result<()> {

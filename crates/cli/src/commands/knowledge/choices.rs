@@ -107,8 +107,9 @@ pub fn run(args: &Args) -> Result<()> {
         progress.show(n, None);
     }
     progress.finish();
+    common.check_skipped(items.skipped(), n)?;
     let figures = json!({ "single": tally.single(), "dual": tally.dual() });
-    common.show("choices", n, items.skipped(), &tally.tables(), &figures, written)
+    common.show("choices", n, &tally.tables(), &figures, written)
 }
 
 /// The first of the highest scores.

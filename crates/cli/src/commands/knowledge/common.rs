@@ -17,7 +17,7 @@ use crate::commands::likelihood::ScoringArgs;
 use crate::failure::WrongUsage;
 use crate::model;
 use crate::output::{Output, say};
-use crate::rows::{BadRowArgs, say_skipped};
+use crate::rows::BadRowArgs;
 
 #[derive(clap::Args)]
 pub struct Common {
@@ -76,6 +76,14 @@ impl Common {
         Ok(Items(Some(Output::of(Some(&folder.join("items.jsonl")))?)))
     }
 
+    /// Reports the lines that were skipped, if any, where so many others were `used`.
+    ///
+    /// # Errors
+    /// More than --max-skipped allows.
+    pub fn check_skipped(&self, skipped: &SkipReport, used: usize) -> Result<()> {
+        self.bad.check_skipped(&self.data(), skipped, used as u64)
+    }
+
     /// Prints the figures and writes the report if there is to be one. `kind` is the kind of knowledge.
     ///
     /// # Errors
@@ -84,13 +92,11 @@ impl Common {
         &self,
         kind: &str,
         n_items: usize,
-        skipped: &SkipReport,
         tables: &[KnowledgeTable],
         figures: &Value,
         items: Items,
     ) -> Result<()> {
         let data = self.data();
-        say_skipped(&data, skipped);
         if n_items == 0 {
             bail!(
                 "{data}: there is nothing to score; expected the files of a test suite for `cloze knowledge {kind}`"

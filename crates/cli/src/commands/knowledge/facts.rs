@@ -84,6 +84,8 @@ struct Ranked {
     n: usize,
     /// Facts that are not ranked, by reason.
     left_out: BTreeMap<&'static str, u64>,
+    /// Whether unusable lines are skipped.
+    skips: bool,
 }
 
 impl Ranked {
@@ -114,7 +116,11 @@ pub fn run(args: &Args) -> Result<()> {
         progress: Progress::new("facts", false),
         n: 0,
         left_out: BTreeMap::new(),
+        skips: common.bad.skips(),
     };
+    let n_read: usize =
+        relations.relations().values().map(|relation| relation.patterns.len() + relation.facts.len()).sum();
+    let unread = relations.skipped().total();
     let all: Vec<(String, Relation)> =
         relations.relations().iter().map(|(name, relation)| (name.clone(), relation.clone())).collect();
     for (name, relation) in &all {
@@ -138,6 +144,8 @@ pub fn run(args: &Args) -> Result<()> {
         common.scoring.compute.run(rank).with_context(|| name.clone())?;
     }
     ranked.progress.finish();
+    let refused = relations.skipped().total() - unread;
+    common.check_skipped(relations.skipped(), n_read.saturating_sub(refused as usize))?;
     for (reason, n) in &ranked.left_out {
         say(format_args!("{n} × {reason}: left out"));
     }
@@ -147,7 +155,7 @@ pub fn run(args: &Args) -> Result<()> {
         "left_out": ranked.left_out,
     });
     let tables = if ranked.n > 0 { vec![ranked.tally.table()] } else { Vec::new() };
-    common.show("facts", ranked.n, relations.skipped(), &tables, &figures, ranked.items)
+    common.show("facts", ranked.n, &tables, &figures, ranked.items)
 }
 
 /// The slot of a pattern with a subject.
@@ -159,11 +167,13 @@ fn slot(pattern: &FactPattern, subject: &str) -> Slot {
 /// A fact by its number in the relation, and its object's pieces in each pattern.
 type FactPieces<'a> = (usize, &'a Fact, Vec<Vec<u32>>);
 
-/// The facts of a relation whose objects have pieces in each pattern; others are refused.
+/// The facts of a relation whose objects have pieces in each pattern. Others are refused, or, if unusable lines are skipped,
+/// left out and not counted as such: what a model cannot spell is no bad line.
 fn with_pieces<'a>(
     model: &Likelihood,
     relations: &mut Relations,
     relation: &'a Relation,
+    ranked: &mut Ranked,
 ) -> Result<Vec<FactPieces<'a>>> {
     let mut found = Vec::with_capacity(relation.facts.len());
     // The pieces of an object hardly depend on the subject, but reading them costs as much as encoding the sentence.
@@ -183,7 +193,38 @@ fn with_pieces<'a>(
                 found.push((number, fact, pieces));
             }
             Err(error) => {
-                relations.refuse(fact, "object without a piece", refusal(error)?).map_err(told)?;
+                let (reason, problem) = ("object without a piece", refusal(error)?);
+                match ranked.skips {
+                    true => *ranked.left_out.entry(reason).or_default() += 1,
+                    false => relations.refuse(fact, reason, problem).map_err(told)?,
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What is asked in a pattern: words, and their pieces; none for the whole vocabulary.
+type Asked = (Vec<String>, Vec<Vec<u32>>);
+
+/// The facts that the model takes in each pattern, with what is asked there; others are refused.
+fn that_fit<'a>(
+    model: &Likelihood,
+    relations: &mut Relations,
+    relation: &Relation,
+    asked: &[Asked],
+    facts: Vec<FactPieces<'a>>,
+) -> Result<Vec<FactPieces<'a>>> {
+    let mut found = Vec::with_capacity(facts.len());
+    for fact in facts {
+        let mut all = relation.patterns.iter().zip(asked);
+        let fits = all.try_for_each(|(pattern, (words, pieces))| {
+            model.check_slot(&slot(pattern, &fact.1.subject), words, pieces)
+        });
+        match fits {
+            Ok(()) => found.push(fact),
+            Err(error) => {
+                relations.refuse(fact.1, "refused by the model", refusal(error)?).map_err(told)?;
             }
         }
     }
@@ -197,12 +238,14 @@ fn in_vocabulary(
     (name, relation): (&str, &Relation),
     ranked: &mut Ranked,
 ) -> Result<()> {
-    let facts = with_pieces(model, relations, relation)?;
+    let facts = with_pieces(model, relations, relation, ranked)?;
     let (single, several): (Vec<_>, Vec<_>) =
         facts.into_iter().partition(|(_, _, pieces)| pieces.iter().all(|pieces| pieces.len() == 1));
     if !several.is_empty() {
         *ranked.left_out.entry("object of several pieces").or_default() += several.len() as u64;
     }
+    let asked = vec![Asked::default(); relation.patterns.len()];
+    let single = that_fit(model, relations, relation, &asked, single)?;
     for (at, pattern) in relation.patterns.iter().enumerate() {
         for facts in single.chunks(SLOTS) {
             let slots: Vec<(Slot, u32)> =
@@ -234,7 +277,7 @@ fn among_words(
     words: Option<&[String]>,
     ranked: &mut Ranked,
 ) -> Result<()> {
-    let facts = with_pieces(model, relations, relation)?;
+    let facts = with_pieces(model, relations, relation, ranked)?;
     let objects: BTreeSet<&str> = facts.iter().map(|(_, fact, _)| &*fact.object).collect();
     let candidates: Vec<String> = match words {
         Some(words) => words.to_vec(),
@@ -242,8 +285,9 @@ fn among_words(
     };
     let Some(first) = relation.facts.first() else { return Ok(()) };
     let mut without = BTreeSet::new();
-    for (at, pattern) in relation.patterns.iter().enumerate() {
-        let (mut words, mut pieces) = (Vec::new(), Vec::new());
+    let mut asked: Vec<Asked> = Vec::with_capacity(relation.patterns.len());
+    for pattern in &relation.patterns {
+        let (mut words, mut pieces) = Asked::default();
         for word in &candidates {
             match model.pieces_in(&slot(pattern, &first.subject), word) {
                 Ok(found) => {
@@ -256,12 +300,16 @@ fn among_words(
                 }
             }
         }
+        asked.push((words, pieces));
+    }
+    let facts = that_fit(model, relations, relation, &asked, facts)?;
+    for (at, (pattern, (words, pieces))) in relation.patterns.iter().zip(&asked).enumerate() {
         for facts in facts.chunks(SLOTS) {
             let known = |fact: &Fact| words.iter().position(|word| *word == fact.object);
             let facts: Vec<_> =
                 facts.iter().filter_map(|(number, fact, _)| Some((*number, *fact, known(fact)?))).collect();
             let slots: Vec<Slot> = facts.iter().map(|(_, fact, _)| slot(pattern, &fact.subject)).collect();
-            let scores = model.word_scores(&slots, &words, &pieces)?;
+            let scores = model.word_scores(&slots, words, pieces)?;
             for ((number, fact, right), scores) in facts.into_iter().zip(scores) {
                 let is_before = |place: usize, than: usize| {
                     scores[place] > scores[than] || scores[place] == scores[than] && place < than
@@ -301,8 +349,7 @@ fn words(path: &PathBuf) -> Result<Vec<String>> {
         format!("cannot read {name}; --candidates is vocabulary, objects or a file of words")
     })?;
     let mut seen = BTreeSet::new();
-    let words =
-        text.lines().map(str::trim).filter(|word| !word.is_empty() && seen.insert(word.to_lowercase()));
+    let words = text.lines().map(str::trim).filter(|word| !word.is_empty() && seen.insert(*word));
     let words: Vec<String> = words.map(str::to_owned).collect();
     match words.len() {
         0 => bail!("{name}: there is no word; expected candidates, one a line"),

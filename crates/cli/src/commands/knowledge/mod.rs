@@ -20,7 +20,7 @@ use clap::Subcommand;
 More examples:
   cloze knowledge choices --model runs/tiny/model --on-bad-row skip --json CATS/commonsense_ability_test
   cloze knowledge facts --model runs/tiny/model --on-bad-row skip --candidates objects pararel/pattern_data pararel/trex_lms_vocab
-  cloze knowledge values --model runs/tiny/model --on-bad-row skip --survey scores.csv probes.zip")]
+  cloze knowledge values --model runs/tiny/model --on-bad-row skip --max-skipped 0.1 --survey scores.csv probes.zip")]
 pub enum Command {
     Pairs(pairs::Args),
     Choices(choices::Args),

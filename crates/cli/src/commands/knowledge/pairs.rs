@@ -86,10 +86,11 @@ pub fn run(args: &Args) -> Result<()> {
         progress.show(n, None);
     }
     progress.finish();
+    common.check_skipped(pairs.skipped(), n)?;
     let figures = json!({
         "overall": tally.overall(),
         "phenomena": tally.phenomena(),
         "paradigms": tally.paradigms(),
     });
-    common.show("pairs", n, pairs.skipped(), &tally.tables(), &figures, items)
+    common.show("pairs", n, &tally.tables(), &figures, items)
 }

@@ -256,7 +256,10 @@ fn put_in(
             }
         }
         progress.show(read, None);
-        batch = if rest.is_empty() { rows.batch(embedding)? } else { rest };
+        let next = if rest.is_empty() { rows.batch(embedding) } else { Ok(rest) };
+        // What is embedded is kept, whatever is wrong with the rest.
+        let failed;
+        (batch, failed) = next.map_or_else(|error| (Vec::new(), Some(error)), |batch| (batch, None));
         let is_last = batch.is_empty();
         while new.len() >= commit_every || is_last && !new.is_empty() {
             let n = commit_every.min(new.len());
@@ -270,6 +273,9 @@ fn put_in(
             added += n;
             output.line(json!({"added": added}))?;
             output.flush()?;
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
     }
     progress.finish();

@@ -7,7 +7,7 @@ use cloze_data::labelled::{Column, RecordColumn, records};
 use cloze_evaluation::table::grouped;
 use serde_json::Value;
 
-use crate::rows::{BadRowArgs, RowArgs, say_skipped};
+use crate::rows::{BadRowArgs, RowArgs};
 
 /// A row of a file: its fields, none for one that the file does not have.
 pub struct Question {
@@ -37,7 +37,7 @@ pub const fn required(name: &'static str) -> Field {
 ///
 /// # Errors
 /// [`WrongUsage`](crate::failure::WrongUsage) for a field in `--columns` that there is not; a file that cannot be read or
-/// has no row; a row without a required field, or that `check` rejects.
+/// has no row; a row without a required field, or that `check` rejects; more rows skipped than may be.
 pub fn read(
     args: &RowArgs,
     file: &str,
@@ -76,7 +76,7 @@ pub fn read(
             None => found.push(question),
         }
     }
-    say_skipped(file, rows.skipped());
+    args.bad.check_skipped(file, rows.skipped(), found.len() as u64)?;
     if found.is_empty() {
         bail!(
             "{file}: there is no row; expected the columns {}",
