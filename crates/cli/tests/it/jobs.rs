@@ -70,11 +70,7 @@ fn a_table_is_classified() {
     fs::write(place.join("reviews.csv"), &table).unwrap();
     let columns = ["--columns", "text=review text,label=sentiment"];
     let args = ["train", "classification", "--model", &model, "--data", "reviews.csv", "--out", "run"];
-    train(
-        place,
-        &[&args[..], &columns].concat(),
-        &["train.epochs=1", "task.long_sentences={ windows = { stride = 8 } }"],
-    );
+    train(place, &[&args[..], &columns].concat(), &["train.epochs=1", "data.max_len=32"]);
 
     // The report names the lines of the user's file, compares with a rule, and says so in a sentence.
     let predictions = fs::read_to_string(place.join("run/report/dev/predictions.jsonl")).unwrap();
@@ -163,7 +159,11 @@ fn raw_text_is_tagged() {
     }
     fs::write(place.join("people.conll"), data).unwrap();
     let args = ["train", "tagging", "--model", &model, "--data", "people.conll", "--out", "run"];
-    train(place, &args, &["train.epochs=1", "data.max_len=32"]);
+    train(
+        place,
+        &args,
+        &["train.epochs=1", "data.max_len=32", "task.long_sentences={ windows = { stride = 8 } }"],
+    );
     let texts = [
         "\u{feff}Ann Chen's boat reached \"Zürich.\" (504)\r\n",
         "\r\n",
