@@ -45,8 +45,19 @@ impl AnswerArgs {
         self.output_format.is_some()
     }
 
-    /// Opens the output.
-    pub fn output(&self) -> Result<Output> {
+    /// Opens the output of what is made of an input.
+    ///
+    /// # Errors
+    /// Those of [`Output::apart_from`].
+    pub fn output(&self, input: &Input) -> Result<Output> {
+        Output::apart_from(self.output.as_deref(), [input.path()])
+    }
+
+    /// Opens the output of what is made of no file.
+    ///
+    /// # Errors
+    /// Those of [`Output::of`].
+    pub fn output_of_words(&self) -> Result<Output> {
         Output::of(self.output.as_deref())
     }
 
@@ -118,7 +129,8 @@ impl Answers {
                 }
             }
         }
-        let mut answers = Self { output: args.output()?, prefix, names, own, layout, columns, header: None };
+        let mut answers =
+            Self { output: args.output(input)?, prefix, names, own, layout, columns, header: None };
         if let (Some(layout), Some((path, header))) = (layout, header) {
             let added: Vec<String> =
                 answers.names.iter().map(|name| format!("{}{name}", answers.prefix)).collect();

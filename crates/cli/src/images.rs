@@ -7,9 +7,9 @@ use cloze_data::images::{ImageSource, image_files};
 use cloze_trainer::TrainerError;
 use serde_json::json;
 
-use crate::input::{Asked, IMAGE, Input, InputArgs, Kept, Row};
+use crate::input::{Asked, Blank, IMAGE, Input, InputArgs, Kept, Row};
 use crate::lines::Longer;
-use crate::rows::{RowFormat, say_skipped};
+use crate::rows::{RowFormat, say_left_out};
 
 /// The images of rows, up to the first that names none, and what is wrong with that one.
 fn sources(rows: &[Row]) -> (Vec<ImageSource>, Option<anyhow::Error>) {
@@ -46,7 +46,7 @@ pub fn in_turn(
             None => None,
         };
         if let Some(problem) = problem {
-            input.refuse(problem.context(rows[done].place.clone()))?;
+            input.refuse(&rows[done].place, problem)?;
             done += 1;
         }
     }
@@ -61,13 +61,14 @@ pub fn asked() -> Asked {
         replaced: &[],
         default: RowFormat::Jsonl,
         longer: Longer::Refused,
+        blank: Blank::Refused,
     }
 }
 
 /// A row `{"image": path}` for each image in folders, files and those that patterns match.
 pub fn of_paths(option: &'static str, paths: &[String], input: &InputArgs) -> Result<Input> {
     let (files, skipped) = image_files(paths, Path::new("")).context(option)?;
-    say_skipped(option, &skipped);
+    say_left_out(option, &skipped);
     let row = |path: std::path::PathBuf| {
         let Some(path) = path.to_str() else {
             bail!("{}: the path is not UTF-8, which JSON needs; rename the file", path.display());

@@ -45,6 +45,19 @@ pub struct Asked {
     pub default: RowFormat,
     /// What to do with a line of text that exceeds the limit.
     pub longer: Longer,
+    /// What becomes of a blank line.
+    pub blank: Blank,
+}
+
+/// What becomes of a blank line among lines of text or of JSON, which holds no row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blank {
+    /// It is passed over.
+    PassedOver,
+    /// It has an empty answer, so that each line has one.
+    Answered,
+    /// It is an unusable row: each line has an answer, and none can be empty.
+    Refused,
 }
 
 /// A row of the input.
@@ -102,6 +115,8 @@ impl Row {
 /// Rows, read in batches.
 pub struct Input {
     source: Source,
+    /// The file that is read.
+    path: PathBuf,
     asked: Asked,
     /// Fields read from the column of the same name.
     own: Vec<&'static str>,
@@ -125,6 +140,12 @@ enum Source {
     /// Rows that are in no file, with their name for messages.
     Made(&'static str, vec::IntoIter<Row>),
 }
+
+/// The path of the file that standard input is, where the system has one.
+const STANDARD_INPUT: &str = "/dev/stdin";
+
+/// What is wrong with a blank line where each line has an answer.
+const BLANK: &str = "the line is blank; remove it, or leave such lines out with --on-bad-row skip";
 
 /// The columns to read, with the index of the field that each is for.
 type Columns = Vec<(usize, Column)>;
@@ -156,7 +177,7 @@ impl InputArgs {
     pub fn open(&self, asked: Asked) -> Result<Input> {
         let bad = &self.rows.bad;
         let lines = || {
-            let lines = Lines::of(self.input.as_deref(), bad.max_line_bytes)?;
+            let lines = Lines::of(self.input.as_deref(), bad.max_line_bytes())?;
             Ok::<_, Error>(lines.skipping(bad.skips()))
         };
         let (format, begun) = match self.rows.format(self.input.as_deref(), RowFormat::Auto) {
@@ -190,6 +211,7 @@ impl InputArgs {
         };
         Ok(Input {
             source,
+            path: self.input.clone().unwrap_or_else(|| STANDARD_INPUT.into()),
             asked,
             own,
             failed: None,
@@ -288,7 +310,8 @@ impl Input {
     pub fn made(name: &'static str, rows: Vec<Row>, asked: Asked, bad: &BadRowArgs) -> Self {
         let own = asked.fields.iter().map(|key| key.name).collect();
         let source = Source::Made(name, rows.into_iter());
-        Self { source, asked, own, failed: None, bad: bad.clone(), refused: SkipReport::default(), used: 0 }
+        let (path, refused) = (PathBuf::new(), SkipReport::default());
+        Self { source, path, asked, own, failed: None, bad: bad.clone(), refused, used: 0 }
     }
 
     /// The next rows, `most` at most; none at the end.
@@ -327,12 +350,13 @@ impl Input {
         Ok(rows)
     }
 
-    /// Rejects a row that the model cannot use: it is counted if unusable rows are skipped.
+    /// Rejects the row at `place`, which the model cannot use: it is counted if unusable rows are skipped.
     ///
     /// # Errors
-    /// `error`, if they are not.
-    pub fn refuse(&mut self, error: Error) -> Result<()> {
-        Bad { skips: self.bad.skips(), refused: &mut self.refused }.refuse("refused by the model", error)?;
+    /// `error` with the place, if they are not.
+    pub fn refuse(&mut self, place: &str, error: Error) -> Result<()> {
+        let mut bad = Bad { skips: self.bad.skips(), refused: &mut self.refused };
+        bad.refuse(place, "refused by the model", error)?;
         self.used = self.used.saturating_sub(1);
         Ok(())
     }
@@ -354,6 +378,11 @@ impl Input {
         let mut all = skipped.clone();
         all.add(&self.refused);
         self.bad.check_skipped(&name, &all, self.used)
+    }
+
+    /// The file that is read; empty if rows are in no file.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether rows are lines of text, which are not printed again.
@@ -390,14 +419,13 @@ impl Input {
         }
     }
 
-    /// A tokenizer error on a row's text, with the row's location.
+    /// A tokenizer error on a row's text, for [`refuse`](Self::refuse).
     pub fn failure(&self, row: &Row, error: cloze_tokenizer::Error) -> Error {
         let error = Error::new(error);
-        let error = match (&self.source, row.goes_on) {
+        match (&self.source, row.goes_on) {
             (Source::Lines(lines, _), true) => error.context(lines.too_long()),
             _ => error,
-        };
-        error.context(row.place.clone())
+        }
     }
 }
 
@@ -412,11 +440,11 @@ struct Bad<'a> {
 }
 
 impl Bad<'_> {
-    /// Counts a row for this `reason`, or fails with its `error`.
-    fn refuse(&mut self, reason: &str, error: Error) -> Result<()> {
+    /// Counts the row at `place` for this `reason`, or fails with its `error`.
+    fn refuse(&mut self, place: &str, reason: &str, error: Error) -> Result<()> {
         match self.skips {
-            true => self.refused.count_at(reason, || format!("{error:#}")),
-            false => return Err(error),
+            true => self.refused.count_at(reason, || (place.to_owned(), format!("{error:#}"))),
+            false => return Err(error.context(place.to_owned())),
         }
         Ok(())
     }
@@ -428,7 +456,7 @@ impl Bad<'_> {
     fn fields(&mut self, place: &str, fields: Result<Vec<Value>, String>) -> Result<Option<Vec<Value>>> {
         match fields {
             Ok(fields) => Ok(Some(fields)),
-            Err(problem) => self.refuse("bad field", anyhow!("{place}: {problem}")).map(|()| None),
+            Err(problem) => self.refuse(place, "bad field", anyhow!(problem)).map(|()| None),
         }
     }
 }
@@ -446,17 +474,30 @@ fn of_lines(
     while rows.is_empty() && lines.read(most, &mut batch)? {
         for (number, line) in batch.numbered() {
             let place = lines.place(number);
+            if line.text.trim().is_empty() {
+                match asked.blank {
+                    Blank::PassedOver => {}
+                    Blank::Answered => rows.push(Row {
+                        place,
+                        fields: None,
+                        kept: Kept::Nothing,
+                        goes_on: line.goes_on,
+                        bytes: line.text.len() + 1,
+                    }),
+                    Blank::Refused => bad.refuse(&place, "blank line", anyhow!(BLANK))?,
+                }
+                continue;
+            }
             let (fields, kept) = match columns {
                 None => {
                     let (fields, kept) = text_alone(line.text.into(), asked);
                     (Some(fields), kept)
                 }
-                Some(_) if line.text.trim().is_empty() => (None, Kept::Nothing),
                 Some(columns) => match of_json(line.text, columns, asked) {
                     Ok((fields, kept)) => (Some(fields), kept),
                     Err(problem) => {
                         let reason = if problem.starts_with("not JSON") { "bad JSON" } else { "bad field" };
-                        bad.refuse(reason, anyhow!("{place}: {problem}"))?;
+                        bad.refuse(&place, reason, anyhow!(problem))?;
                         continue;
                     }
                 },
@@ -508,6 +549,9 @@ fn of_json(text: &str, columns: &Columns, asked: &Asked) -> Result<(Vec<Value>, 
     let value =
         serde_json::from_str(text).map_err(|error| format!("not JSON ({error}); expected {expected}"))?;
     let object: Map<String, Value> = match value {
+        Value::String(text) if text.trim().is_empty() => {
+            return Err(format!("the text is empty; expected {expected}"));
+        }
         Value::String(text) => return Ok(text_alone(text, asked)),
         Value::Object(object) => object,
         _ => return Err(format!("neither an object nor a string; expected {expected}")),
@@ -566,6 +610,9 @@ fn fields(cells: Vec<Value>, columns: &Columns, asked: &Asked) -> Result<Vec<Val
         let (name, expected) = (key.name, asked.expected);
         match field {
             Value::Null if key.required => return Err(format!("`{name}` is missing; expected {expected}")),
+            Value::String(text) if key.required && text.trim().is_empty() => {
+                return Err(format!("`{name}` is empty; expected {expected}"));
+            }
             Value::Null | Value::String(_) => {}
             _ if key.list => {}
             _ => return Err(format!("`{name}` is not a string; expected {expected}")),
@@ -633,6 +680,7 @@ mod tests {
             replaced: &["found"],
             default: RowFormat::Jsonl,
             longer: Longer::Refused,
+            blank: Blank::Answered,
         }
     }
 
@@ -675,6 +723,8 @@ mod tests {
             ("[]", &[][..], "neither an object nor a string; expected an object"),
             ("{", &[], "not JSON (EOF while parsing an object at line 1 column 1); expected an object"),
             (r#"{"text": null}"#, &[], "`text` is missing; expected an object"),
+            (r#"{"text": " "}"#, &[], "`text` is empty; expected an object"),
+            ("\"\"", &[], "the text is empty; expected an object"),
             (r#"{"text": "a", "pair": 1}"#, &[], "`pair` is not a string; expected an object"),
             (
                 r#"{"text": "a"}"#,

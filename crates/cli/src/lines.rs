@@ -42,6 +42,8 @@ pub struct Lines<R> {
     longer: Longer,
     /// The input's name in error messages.
     name: String,
+    /// Whether that is a file's name.
+    is_file: bool,
     /// The file's size in bytes.
     size: Option<u64>,
     /// Lines read so far.
@@ -57,8 +59,8 @@ pub struct Lines<R> {
 enum Found {
     Line,
     End,
-    /// A line that cannot be used: the reason to count it by, and the error.
-    Bad(&'static str, anyhow::Error),
+    /// A line that cannot be used: the reason to count it by, and what is wrong with it.
+    Bad(&'static str, String),
 }
 
 /// What to do with a line that exceeds the limit.
@@ -165,7 +167,7 @@ impl Lines<Box<dyn Read>> {
                 let name = path.display().to_string();
                 let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
                 let size = file.metadata().ok().filter(Metadata::is_file).map(|found| found.len());
-                Ok(Self { size, ..new(Box::new(file), &name) })
+                Ok(Self { is_file: true, size, ..new(Box::new(file), &name) })
             }
         }
     }
@@ -181,6 +183,7 @@ impl<R: Read> Lines<R> {
             max,
             longer,
             name: name.to_owned(),
+            is_file: false,
             size: None,
             count: 0,
             failed: None,
@@ -223,9 +226,12 @@ impl<R: Read> Lines<R> {
         &self.name
     }
 
-    /// A line's location for error messages, by number.
+    /// A line's location in messages, by number: `a.txt:3`, or `standard input, line 3`.
     pub fn place(&self, number: usize) -> String {
-        format!("{}, line {number}", self.name)
+        match self.is_file {
+            true => format!("{}:{number}", self.name),
+            false => format!("{}, line {number}", self.name),
+        }
     }
 
     /// A tokenizer error on a line, with the line's location.
@@ -261,8 +267,9 @@ impl<R: Read> Lines<R> {
             let error = match self.read_line(batch) {
                 Ok(Found::Line) => continue,
                 Ok(Found::End) => break,
-                Ok(Found::Bad(reason, error)) if self.skips => {
-                    self.skipped.count_at(reason, || format!("{error:#}"));
+                Ok(Found::Bad(reason, problem)) if self.skips => {
+                    let place = self.place(self.count);
+                    self.skipped.count_at(reason, || (place, problem));
                     // The lines of a batch are consecutive: the next one begins after this line.
                     if batch.len() > 0 {
                         break;
@@ -270,7 +277,8 @@ impl<R: Read> Lines<R> {
                     batch.clear(self.count + 1);
                     continue;
                 }
-                Ok(Found::Bad(_, error)) | Err(error) => error,
+                Ok(Found::Bad(_, problem)) => anyhow!("{}: {problem}", self.place(self.count)),
+                Err(error) => error,
             };
             if batch.len() == 0 {
                 return Err(error);
@@ -328,9 +336,8 @@ impl<R: Read> Lines<R> {
                 self.skip_line().with_context(|| self.place(number))?;
             }
             if self.longer == Longer::Refused {
-                let (place, what) = (self.place(number), self.too_long());
-                let error = anyhow!("{place}: {what}; cut the line, or raise the limit");
-                return Ok(Found::Bad("long line", error));
+                let problem = format!("{}; cut the line, or raise the limit", self.too_long());
+                return Ok(Found::Bad("long line", problem));
             }
             line.truncate(self.max);
             // Not in the middle of a character.
@@ -345,10 +352,7 @@ impl<R: Read> Lines<R> {
                 batch.push(text, goes_on);
                 Ok(Found::Line)
             }
-            Err(error) => {
-                let what = not_utf8(&line, error, number == 1);
-                Ok(Found::Bad("bad UTF-8", anyhow!("{}: {what}", self.place(number))))
-            }
+            Err(error) => Ok(Found::Bad("bad UTF-8", not_utf8(&line, error, number == 1))),
         }
     }
 

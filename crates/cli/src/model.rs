@@ -9,6 +9,7 @@ use cloze_model::generate::EnsembleMean;
 use cloze_model::huggingface::unknown_settings;
 use cloze_search::ModelIdentity;
 
+use crate::failure::WrongUsage;
 use crate::output::say;
 
 /// Help for `--model` where hub names are accepted.
@@ -28,16 +29,24 @@ pub fn for_ensemble() -> String {
 /// How models work together.
 #[derive(Clone, Copy, clap::Args)]
 pub struct EnsembleArgs {
-    /// With several models, how their probabilities of each next token are combined.
-    #[arg(long, value_enum, default_value_t = Mean::Log)]
-    mean: Mean,
+    /// With several models, how their probabilities of each next token are combined (default: log).
+    #[arg(long, value_enum)]
+    mean: Option<Mean>,
 }
 
 impl EnsembleArgs {
-    pub fn mean(self) -> EnsembleMean {
+    /// How so many models work together.
+    ///
+    /// # Errors
+    /// [`WrongUsage`] if it is given for one model.
+    pub fn mean(self, n_models: usize) -> Result<EnsembleMean> {
         match self.mean {
-            Mean::Log => EnsembleMean::Log,
-            Mean::Probability => EnsembleMean::Probability,
+            Some(_) if n_models < 2 => {
+                let problem = "--mean combines several models: repeat --model, or leave --mean out";
+                Err(WrongUsage::new(anyhow!(problem)).into())
+            }
+            None | Some(Mean::Log) => Ok(EnsembleMean::Log),
+            Some(Mean::Probability) => Ok(EnsembleMean::Probability),
         }
     }
 }

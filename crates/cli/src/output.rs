@@ -7,11 +7,11 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, anyhow};
 pub use cloze_trainer::metrics::standard_error::say;
 use tempfile::TempPath;
 
-use crate::failure::ClosedPipe;
+use crate::failure::{ClosedPipe, WrongUsage};
 
 /// Buffered standard output, whose reader may go away ([`ClosedPipe`]), or a file that is written atomically.
 pub struct Output {
@@ -48,6 +48,25 @@ impl Output {
         };
         let writer = BufWriter::with_capacity(1 << 16, Box::new(file) as Box<dyn Write>);
         Ok(Self { writer, file: Some(Place { path: path.to_owned(), partial }) })
+    }
+
+    /// The same for what is made of these `inputs`. What is read must not be replaced: rows that are left out would be lost.
+    ///
+    /// # Errors
+    /// [`WrongUsage`] for an output that is one of them, also by another name.
+    pub fn apart_from<'a>(path: Option<&Path>, inputs: impl IntoIterator<Item = &'a Path>) -> Result<Self> {
+        let place = path.and_then(|path| fs::canonicalize(path).ok()).filter(|place| place.is_file());
+        if let (Some(path), Some(place)) = (path, place) {
+            let is_same = |input: &Path| fs::canonicalize(input).is_ok_and(|input| input == place);
+            if inputs.into_iter().any(is_same) {
+                let problem = anyhow!(
+                    "{}: this file is read, so it cannot be the output; name another one",
+                    path.display()
+                );
+                return Err(WrongUsage::new(problem).into());
+            }
+        }
+        Self::of(path)
     }
 
     /// Writes `text` and a newline.
@@ -144,6 +163,31 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\nc\n");
         drop(Output::of(Some(&path)).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_read_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let [input, link, other] = ["in.txt", "link.txt", "other.txt"].map(|name| folder.path().join(name));
+        fs::write(&input, "a\n").unwrap();
+        std::os::unix::fs::symlink(&input, &link).unwrap();
+        let within = folder.path().join("sub/../in.txt");
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        for same in [&input, &link, &within] {
+            let error = Output::apart_from(Some(same), [&*other, &*input]).err().unwrap();
+            assert!(
+                error
+                    .to_string()
+                    .ends_with("this file is read, so it cannot be the output; name another one"),
+                "{error}"
+            );
+            assert!(error.is::<WrongUsage>());
+        }
+        for apart in [Some(&*other), Some(Path::new("/dev/null")), None] {
+            assert!(Output::apart_from(apart, [&*input, Path::new("/dev/null")]).is_ok());
+        }
+        assert_eq!(fs::read_to_string(&input).unwrap(), "a\n");
     }
 
     #[cfg(unix)]

@@ -5,14 +5,15 @@ use std::path::{Component, Path, PathBuf};
 use std::vec;
 
 use anyhow::{Error, Result, anyhow, bail};
-use clap::ValueEnum;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, FromArgMatches, ValueEnum};
 use cloze_data::images::{has_image_extension, image_files};
 use cloze_data::labelled::{
-    Column, DataFormat, LabelledSource, MAX_SKIPPED, Named, OnBadRow, RecordColumn, Records, found_delimiter,
-    records,
+    Column, DataFormat, LabelledSource, Named, OnBadRow, RecordColumn, Records, found_delimiter, records,
 };
 use cloze_data::passages::{Passage, PassageConfig, Passages, is_markdown, passage_files};
-use cloze_data::{DataError, SkipReport, check_no_spreadsheet};
+use cloze_data::{DataError, MAX_SKIPPED, SkipReport, check_no_spreadsheet};
 use cloze_trainer::TrainerError;
 use serde_json::Value;
 
@@ -44,8 +45,12 @@ pub struct RowArgs {
 }
 
 /// What happens to rows that cannot be used.
+#[derive(Clone, Debug)]
+pub struct BadRowArgs(BadRows);
+
+/// The options themselves.
 #[derive(Clone, Debug, clap::Args)]
-pub struct BadRowArgs {
+pub struct BadRows {
     /// What to do with a row that cannot be used, such as one with too few columns or one that is not UTF-8.
     #[arg(long, value_enum, default_value_t = BadRow::Error)]
     on_bad_row: BadRow,
@@ -144,14 +149,44 @@ fn delimiter(text: &str) -> Result<char, String> {
 /// The options' default values.
 impl Default for BadRowArgs {
     fn default() -> Self {
-        Self { on_bad_row: BadRow::Error, max_skipped: MAX_SKIPPED, max_line_bytes: lines::MAX_LINE_BYTES }
+        let max_line_bytes = lines::MAX_LINE_BYTES;
+        Self(BadRows { on_bad_row: BadRow::Error, max_skipped: MAX_SKIPPED, max_line_bytes })
+    }
+}
+
+impl clap::Args for BadRowArgs {
+    fn augment_args(command: Command) -> Command {
+        BadRows::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        BadRows::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for BadRowArgs {
+    /// A limit on what nothing leaves out is a mistake.
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let rows = BadRows::from_arg_matches(matches)?;
+        let is_limited = matches.value_source("max_skipped") == Some(ValueSource::CommandLine);
+        if is_limited && rows.on_bad_row == BadRow::Error {
+            let problem =
+                "--max-skipped is the limit of --on-bad-row skip; add that, or leave --max-skipped out";
+            return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, problem));
+        }
+        Ok(Self(rows))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 
 impl BadRowArgs {
     /// The setting of a [`LabelledSource`].
     pub fn setting(&self) -> OnBadRow {
-        match self.on_bad_row {
+        match self.0.on_bad_row {
             BadRow::Error => OnBadRow::Error,
             BadRow::Skip => OnBadRow::Skip,
         }
@@ -159,15 +194,20 @@ impl BadRowArgs {
 
     /// Whether unusable rows are left out and counted.
     pub fn skips(&self) -> bool {
-        self.on_bad_row == BadRow::Skip
+        self.0.on_bad_row == BadRow::Skip
+    }
+
+    /// The maximum bytes of a line.
+    pub fn max_line_bytes(&self) -> usize {
+        self.0.max_line_bytes
     }
 
     /// A source with these settings, whose messages name options.
     pub fn source(&self) -> LabelledSource {
         LabelledSource {
             on_bad_row: self.setting(),
-            max_skipped: self.skips().then_some(self.max_skipped),
-            max_line_bytes: self.max_line_bytes,
+            max_skipped: self.skips().then_some(self.0.max_skipped),
+            max_line_bytes: self.max_line_bytes(),
             named: Named::CommandLine,
             ..LabelledSource::default()
         }
@@ -190,42 +230,33 @@ impl BadRowArgs {
                 let problem = format!("{problem}; correct it, or skip such rows with --on-bad-row skip");
                 DataError::LabelledFile { path, line, problem }.into()
             }
-            TrainerError::Data(DataError::ManySkipped { path, line, problem, skipped, share }) => {
-                let problem = format!("{problem}; {skipped} cannot be used, and {}", allowed(share));
-                DataError::LabelledFile { path, line, problem }.into()
-            }
             error => error,
         }
     }
 
-    /// Reports the rows that were left out, if any, where so many others were `used`.
+    /// Checks that not more rows were left out than may be, where so many others were `used`, and reports them if there
+    /// are any.
     ///
     /// # Errors
-    /// More than may be left out, with the first ones.
+    /// [`DataError::ManySkipped`].
     pub fn check_skipped(&self, file: &str, skipped: &SkipReport, used: u64) -> Result<()> {
-        say_skipped(file, skipped);
-        let n = skipped.total();
-        let rows = used + n;
-        if n <= 1 || n as f64 <= self.max_skipped * rows as f64 {
-            return Ok(());
-        }
-        let first = match skipped.places() {
-            [] => String::new(),
-            places => format!(" (the first: {})", places.join("; ")),
-        };
-        bail!("{file}: {n} of {rows} rows cannot be used{first}, and {}", allowed(self.max_skipped))
+        skipped.check(used, "rows", self.0.max_skipped, "`--max-skipped`")?;
+        say_skipped(file, skipped, used);
+        Ok(())
     }
 }
 
-/// How many rows may be left out, and what to do if it is more.
-fn allowed(share: f64) -> String {
-    format!("at most {:.1} % may be left out: correct them, or raise --max-skipped", 100.0 * share)
+/// Reports rows that were skipped in a file, if any, where so many others were `used`.
+pub fn say_skipped(file: &str, skipped: &SkipReport, used: u64) {
+    if !skipped.is_empty() {
+        say(format_args!("{file}: skipped {}", skipped.among(used, "rows")));
+    }
 }
 
-/// Reports rows that were skipped in a file, if any.
-pub fn say_skipped(file: &str, skipped: &SkipReport) {
-    if !skipped.is_empty() {
-        say(format_args!("{file}: skipped {skipped}"));
+/// Reports what has no rows in a folder, if anything.
+pub fn say_left_out(folder: &str, left_out: &SkipReport) {
+    if !left_out.is_empty() {
+        say(format_args!("{folder}: skipped {left_out}"));
     }
 }
 
@@ -239,8 +270,7 @@ impl RowArgs {
             && quoting.is_none()
             && !no_header
             && !bad.skips()
-            && bad.max_skipped == MAX_SKIPPED
-            && bad.max_line_bytes == lines::MAX_LINE_BYTES
+            && bad.max_line_bytes() == lines::MAX_LINE_BYTES
     }
 
     /// The format of a file, or of standard input if there is none: as given, else by the extension, else
@@ -444,11 +474,23 @@ pub struct Placed {
     pub cells: Vec<Value>,
 }
 
-/// What is wrong with a row whose text is missing or not a string.
-pub const NO_TEXT: &str = "the text is not a string; name its column with --columns text=COLUMN";
-/// The same of a row of images.
-pub const NO_IMAGE: &str =
-    "the image is not a path or data URI in a string; name its column with --columns image=COLUMN";
+/// The text of a row, or the path or data URI of its image; or the reason to count the row by, and what is wrong with it.
+pub fn text_of(cell: Option<Value>, images: bool) -> Result<String, (&'static str, &'static str)> {
+    match (cell, images) {
+        (Some(Value::String(text)), _) if !text.trim().is_empty() => Ok(text),
+        (Some(Value::String(_)), true) => {
+            Err(("no image", "the image is empty; expected a path or data URI"))
+        }
+        (Some(Value::String(_)), false) => Err(("no text", "the text is empty")),
+        (_, true) => Err((
+            "no image",
+            "the image is not a path or data URI in a string; name its column with --columns image=COLUMN",
+        )),
+        (_, false) => {
+            Err(("no text", "the text is not a string; name its column with --columns text=COLUMN"))
+        }
+    }
+}
 
 /// Rows, read in batches.
 pub struct Rows {
@@ -574,6 +616,11 @@ impl RowFiles {
         })
     }
 
+    /// What is read.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(Path::new)
+    }
+
     /// Refuses columns for lines.
     fn check_lines(&self, columns: &RowColumns) -> Result<()> {
         columns.named_by.map_or(Ok(()), |named_by| Err(no_columns(named_by)))
@@ -582,7 +629,7 @@ impl RowFiles {
     fn lines(&self, path: Option<&Path>) -> Result<Source> {
         self.rows.check_table_options(RowFormat::Lines)?;
         let bad = &self.rows.bad;
-        let lines = Lines::of(path, bad.max_line_bytes)?.with_longer(Longer::Refused).skipping(bad.skips());
+        let lines = Lines::of(path, bad.max_line_bytes())?.with_longer(Longer::Refused).skipping(bad.skips());
         Ok(Source::Lines(lines, Batch::default()))
     }
 
@@ -618,7 +665,7 @@ impl RowFiles {
         let bad = &self.rows.bad;
         let config = PassageConfig {
             on_bad_line: bad.setting(),
-            max_line_bytes: bad.max_line_bytes,
+            max_line_bytes: bad.max_line_bytes(),
             named: Named::CommandLine,
             ..PassageConfig::default()
         };
@@ -668,12 +715,14 @@ impl Rows {
     pub fn batch_of(&mut self, fits: &dyn Fn(&str) -> bool) -> Result<Vec<Placed>> {
         let mut found = Vec::new();
         while found.len() < BATCH {
-            let Some((file, source)) = self.rest.last_mut() else { break };
+            let Some((_, source)) = self.rest.last_mut() else { break };
             let skipped = match source {
                 Source::Lines(lines, batch) => {
                     if lines.read(BATCH - found.len(), batch)? {
-                        found.extend(batch.numbered().map(|(number, line)| Placed {
-                            place: format!("{file}, line {number}"),
+                        // A blank line is no row.
+                        let filled = batch.numbered().filter(|(_, line)| !line.text.trim().is_empty());
+                        found.extend(filled.map(|(number, line)| Placed {
+                            place: lines.place(number),
                             cells: vec![Value::String(line.text.to_owned())],
                         }));
                         continue;
@@ -715,7 +764,7 @@ impl Rows {
             self.rest.pop();
         }
         if found.is_empty() {
-            say_skipped(&self.name, &std::mem::take(&mut self.left_out));
+            say_left_out(&self.name, &std::mem::take(&mut self.left_out));
             let skipped = std::mem::take(&mut self.skipped);
             self.bad.check_skipped(&self.name, &skipped, self.used)?;
         }
@@ -732,7 +781,7 @@ impl Rows {
             bail!("{place}: {problem}");
         }
         self.used = self.used.saturating_sub(1);
-        self.skipped.count_at(reason, || format!("{place}: {problem}"));
+        self.skipped.count_at(reason, || (place.to_owned(), problem.to_owned()));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-use crate::corpus::SkipReport;
+use crate::SkipReport;
 use cloze_files::FileError;
 use std::path::{Path, PathBuf};
 
@@ -64,6 +64,15 @@ pub enum DataError {
         reason: String,
     },
 
+    /// A setting of a corpus that has no effect, or an invalid value.
+    #[error("`corpus.{key}`: {problem}")]
+    CorpusSetting {
+        /// The key.
+        key: &'static str,
+        /// What is wrong, and what was expected.
+        problem: &'static str,
+    },
+
     /// An unusable part of the corpus, if the config says to fail.
     #[error(
         "{}{}: {problem}; correct it, or set `corpus.on_error = \"skip\"` to skip such parts",
@@ -111,25 +120,18 @@ pub enum DataError {
         problem: String,
     },
 
-    /// More unusable rows than may be skipped.
+    /// More unusable parts of the data than may be left out.
     #[error(
-        "{}{}: {problem}; {skipped} cannot be used, and at most {:.1} % may be skipped: correct them, or raise \
-         `max_skipped`",
-        path.display(),
-        line.map_or(String::new(), |line| format!(":{line}")),
-        100.0 * share
+        "{found}, and at most {} % may be left out: correct them, or raise {setting}",
+        crate::skipped::percent(*share)
     )]
     ManySkipped {
-        /// The file of the first one.
-        path: PathBuf,
-        /// Its line, or row of a Parquet file, from 1; `None` for SQuAD's JSON.
-        line: Option<u64>,
-        /// What is wrong there, and where the next ones are.
-        problem: String,
-        /// How many rows cannot be used, of how many, and why.
-        skipped: String,
-        /// The share of rows that may be skipped.
+        /// What is wrong with the first one and where it is, where the next ones are, and how many there are.
+        found: String,
+        /// The share that may be left out, from 0 to 1.
         share: f64,
+        /// The setting that allows more, such as `` `max_skipped` ``.
+        setting: String,
     },
 
     /// A file of labelled data that is unusable as a whole.

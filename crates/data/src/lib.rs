@@ -44,6 +44,7 @@ mod sampler;
 mod seed;
 mod sentences;
 mod sight;
+mod skipped;
 mod special;
 mod split;
 mod spreadsheet;
@@ -55,8 +56,7 @@ mod unigram;
 pub use blocks::{BlockBatch, BlockConfig, BlockDocuments, BlockOrder, RunningText, TextBlocks};
 pub use checksum::{corpus_checksum, file_checksum};
 pub use corpus::{
-    CorpusConfig, Document, DocumentStream, Format, LanguageFiles, OnError, SkipReport, documents,
-    input_files,
+    CorpusConfig, Document, DocumentStream, Format, LanguageFiles, OnError, documents, input_files,
 };
 pub use corruption::noise::{
     Deletion, Infilling, Insertion, Noise, NoiseCounts, NoisyText, Reordering, Rotation, SentencePermutation,
@@ -88,6 +88,7 @@ pub use sampler::{Example, ExampleSampler, Room};
 pub use seed::derive_seed;
 pub use sentences::sentences;
 pub use sight::{AttentionConfig, AttentionStats, Sight};
+pub use skipped::{MAX_SKIPPED, SkipReport};
 pub use special::SpecialPieces;
 pub use split::{Documents, Split};
 pub use spreadsheet::check_no_spreadsheet;

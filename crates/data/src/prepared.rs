@@ -11,11 +11,11 @@
 //! its key is complete, see [`store`](crate::store).
 
 use crate::checksum::{hash_corpus_files, settings};
-use crate::corpus::{CorpusConfig, Document, SkipReport, documents};
+use crate::corpus::{CorpusConfig, Document, documents};
 use crate::crew::{part, writes};
 use crate::sentences::sentences;
 use crate::store::{self, Meta, Output, Table};
-use crate::{Alone, Crew, DataError, Progress, Result, Silent};
+use crate::{Alone, Crew, DataError, Progress, Result, Silent, SkipReport};
 use cloze_tokenizer::Tokenizer;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};

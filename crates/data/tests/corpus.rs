@@ -74,7 +74,7 @@ fn assert_bad(
         folder.path().join(name).display()
     );
     assert_eq!(failure.as_deref(), Some(expected.as_str()));
-    config.on_error = OnError::Skip;
+    (config.on_error, config.max_skipped) = (OnError::Skip, Some(1.0));
     let (texts, failure, skipped) = read(&config, folder.path());
     assert_eq!((texts, failure), (rest.iter().map(|text| text.to_string()).collect(), None));
     assert_eq!(skipped, count);
@@ -312,6 +312,54 @@ fn an_endless_line_takes_no_memory() {
 }
 
 #[test]
+fn few_lines_may_be_left_out() {
+    // Of 60 lines three are in another encoding, and one more in a second file.
+    let lines: Vec<u8> = (0..60)
+        .flat_map(|i| if i % 20 == 7 { b"caf\xE9 noir\n".to_vec() } else { b"tea\n\n".to_vec() })
+        .collect();
+    let folder = folder(&[("a.txt", &lines), ("b.txt", b"tr\xE8s bon\n")]);
+    let read = |files: &[&str], max_skipped| {
+        let files = files.iter().map(|file| (*file).to_owned()).collect();
+        let config = CorpusConfig { files, on_error: OnError::Skip, max_skipped, ..Default::default() };
+        let (texts, failure, _) = read(&config, folder.path());
+        (texts.len(), failure.map(|told| told.replace(&format!("{}/", folder.path().display()), "")))
+    };
+    // The documents go on where a line is left out.
+    assert_eq!(read(&["a.txt"], None).1, None);
+    let (n, failure) = read(&["a.txt", "b.txt"], None);
+    assert!(n > 50);
+    let failure = failure.unwrap();
+    assert!(
+        failure.starts_with("a.txt:15: not UTF-8 (byte 4 is 0xe9); it looks like Windows-1252"),
+        "{failure}"
+    );
+    assert!(
+        failure.ends_with(
+            "b.txt:1; 4 of 61 lines (4 × bad UTF-8) cannot be used, and at most 5 % may be left out: correct them, or raise \
+             `corpus.max_skipped`"
+        ),
+        "{failure}"
+    );
+    assert_eq!(read(&["a.txt", "b.txt"], Some(0.1)).1, None);
+    assert!(read(&["a.txt"], Some(0.01)).1.unwrap().contains("at most 1 % may be left out"));
+    // One may always be.
+    fs::write(folder.path().join("c.txt"), b"a\n\xFF\n").unwrap();
+    assert_eq!(read(&["c.txt"], Some(0.0)).1, None);
+    assert_eq!(read(&["c.txt"], Some(1.5)).1.unwrap(), "`corpus.max_skipped`: expected a number from 0 to 1");
+    let unread = CorpusConfig { max_skipped: Some(0.1), ..config("a.txt") };
+    assert!(refusal(&unread, folder.path()).contains("only used with `corpus.on_error = \"skip\"`"));
+    // Of tables it is the rows.
+    let rows = "{\"text\": \"a\"}\n".repeat(3) + "{\n{\n";
+    fs::write(folder.path().join("d.jsonl"), rows).unwrap();
+    assert!(read(&["d.jsonl"], None).1.unwrap().contains("2 of 5 lines (2 × bad JSON) cannot be used"));
+}
+
+/// The error of opening a corpus.
+fn refusal(config: &CorpusConfig, base: &Path) -> String {
+    documents(config, base).err().unwrap().to_string()
+}
+
+#[test]
 fn a_long_document_is_divided_and_nothing_lost() {
     let lines: Vec<String> = (0..100).map(|i| format!("line {i} of a document without end")).collect();
     let text = lines.join("\n");
@@ -471,8 +519,15 @@ proptest! {
         let bytes = [magics[magic], &bytes].concat();
         let folder = folder(&[("a", &bytes)]);
         for format in [Format::Text, Format::Jsonl, Format::Parquet] {
-            let on_error = OnError::Skip;
-            let config = CorpusConfig { format, on_error, max_line_bytes: 50, max_document_bytes: 60, ..config("a") };
+            let (on_error, max_skipped) = (OnError::Skip, Some(1.0));
+            let config = CorpusConfig {
+                format,
+                on_error,
+                max_skipped,
+                max_line_bytes: 50,
+                max_document_bytes: 60,
+                ..config("a")
+            };
             let texts = documents(&config, folder.path()).unwrap().map(Result::unwrap);
             prop_assert!(texts.take(1_000).count() < 1_000);
         }

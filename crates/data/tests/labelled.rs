@@ -5,7 +5,7 @@
 use cloze_data::labelled::{
     Answer, AnswerConfig, ChoiceExample, EntityTags, LabelSet, LabelledSource, Labels, Loaded, LongSentences,
     OnBadRow, Question, TagScheme, TaggedSentence, Target, TextExample, WindowScores, Windows, best_answer,
-    choices, encode_questions, encode_tags, encode_texts, entity_sentences, questions, tag_spans,
+    choices, encode_questions, encode_tags, encode_texts, entity_sentences, questions, sentences, tag_spans,
     tagged_sentences, texts,
 };
 use cloze_tokenizer::Tokenizer;
@@ -56,14 +56,14 @@ fn without_path(message: &str, folder: &Path) -> String {
 
 #[test]
 fn delimited_files_have_quotes_as_set() {
-    let text = "\u{FEFF}id,label,a,b\r\n1,x,\"one, \"\"two\"\"\r\nthree\",4\r\n\r\n2,y,\"five\" six,\r\n";
+    let text = "\u{FEFF}id,label,a,b\r\n1,x,\"one, \"\"two\"\"\r\nthree\",4\r\n\r\n2,y,\"five\" six,7\r\n";
     let folder = folder("a.csv", text);
     let source = source(json!({"files": ["a.csv"], "columns": {"text": "a", "pair": 4}}));
     let (loaded, set) = texts(&source, folder.path(), Labels::Found).unwrap();
     assert_eq!(set.unwrap().names(), ["x", "y"]);
     let expected = [
         example("one, \"two\"\nthree", Some("4"), Target::Class(0)),
-        example("five six", Some(""), Target::Class(1)),
+        example("five six", Some("7"), Target::Class(1)),
     ];
     assert_eq!(loaded.examples, expected);
 
@@ -573,8 +573,8 @@ fn few_rows_may_be_left_out() {
     assert_eq!(
         read(3, None).unwrap_err(),
         "a.csv:41: not UTF-8 (byte 4 is 0xe9); it looks like Windows-1252: save it as UTF-8, or run iconv -f \
-         WINDOWS-1252 -t UTF-8; the next: line 42, line 43; 3 of 42 rows (3 × bad UTF-8) cannot be used, and at most 5.0 % \
-         may be skipped: correct them, or raise `max_skipped`"
+         WINDOWS-1252 -t UTF-8; the next: a.csv:42, a.csv:43; 3 of 42 rows (3 × bad UTF-8) cannot be used, and at most 5 % \
+         may be left out: correct them, or raise `max_skipped`"
     );
     assert_eq!(read(3, Some(0.1)), Ok(39));
     // One may always be.
@@ -610,14 +610,14 @@ fn xml_has_its_cells_in_attributes_and_elements() {
     let rte = json!({"columns": {"text": "t", "pair": "h", "label": "entailment"}});
     let text = "\u{FEFF}<?xml version=\"1.0\"?>\r\n<!DOCTYPE corpus SYSTEM \"rte.dtd\">\r\n<corpus>\r\n\
         <pair id=\"1\" entailment=\"YES\">\r\n <t>\r\n A &amp; <b>B</b> don&apos;t &#233;.\r\n </t><h><![CDATA[<x>]]></h></pair>\r\n\
-        <!-- <pair/> --><pair entailment=\"NO\"><h/><t>c</t></pair></corpus>";
+        <!-- <pair/> --><pair entailment=\"NO\"><h>d</h><t>c</t></pair></corpus>";
     let folder = folder("a.xml", text);
     let mut settings = rte.clone();
     settings["files"] = json!(["a.xml"]);
     let (loaded, labels) = texts(&source(settings), folder.path(), Labels::Found).unwrap();
     assert_eq!(
         loaded.examples,
-        [example("A & B don't é.", Some("<x>"), Target::Class(1)), example("c", Some(""), Target::Class(0))]
+        [example("A & B don't é.", Some("<x>"), Target::Class(1)), example("c", Some("d"), Target::Class(0))]
     );
     assert_eq!(labels.unwrap().names(), ["NO", "YES"]);
 
@@ -1009,11 +1009,67 @@ fn development_sets_of_questions_have_their_counts() {
 }
 
 #[test]
+fn a_row_without_text_cannot_be_used() {
+    // Of three rows one has no text, and another no second text.
+    let csv = b"text,pair,label\na,b,x\n \t,b,x\nc,,y\n";
+    let (message, skipped) = bad_texts("a.csv", csv, json!({}), Labels::Found);
+    assert_eq!(
+        message,
+        "a.csv:3: column `text`: empty, expected a text; correct it, or set `on_bad_row = \"skip\"` to skip such rows"
+    );
+    assert_eq!(skipped, "1 + 2 × no text");
+    // They count like other bad rows.
+    let folder = folder("a.csv", csv);
+    let skipping = LabelledSource { on_bad_row: OnBadRow::Skip, ..LabelledSource::new(["a.csv"]) };
+    let message = texts(&skipping, folder.path(), Labels::Found).unwrap_err().to_string();
+    assert!(
+        message.contains("the next: ") && message.contains("2 of 3 rows (2 × no text) cannot be used"),
+        "{message}"
+    );
+
+    let lines = "{\"text\": \"a\", \"pair\": \"b\", \"negatives\": [\"c\", \"\"]}\n";
+    fs::write(folder.path().join("a.jsonl"), lines).unwrap();
+    let columns = json!({"files": ["a.jsonl"], "columns": {"pair": "pair", "negatives": "negatives"}});
+    let message = sentences(&source(columns), folder.path()).unwrap_err().to_string();
+    assert!(message.contains("a.jsonl:1: column `negatives`: text 2 is empty, expected a text"), "{message}");
+}
+
+#[test]
+fn a_quotation_mark_is_suspected_where_there_is_one() {
+    let message = |name: &str, bytes: &str, quoting| {
+        let folder = folder(name, bytes);
+        let mut settings = json!({"files": [name]});
+        if let Some(quoting) = quoting {
+            settings["quoting"] = json!(quoting);
+        }
+        texts(&source(settings), folder.path(), Labels::Found).unwrap_err().to_string()
+    };
+    let hint = "quoting = ";
+    for bytes in ["text,label\na,b,c\n", "text,label\na\n"] {
+        let without = message("a.csv", bytes, None);
+        assert!(without.contains("columns, expected 2") && !without.contains(hint), "{without}");
+        assert!(!message("a.csv", bytes, Some(false)).contains(hint));
+    }
+    assert!(
+        message("a.csv", "text,label\na,b,\"c\"\n", None)
+            .contains("quote fields that contain the delimiter, or set `quoting = false`")
+    );
+    assert!(
+        message("a.csv", "text,label\n\"a\"\n", None)
+            .contains("set `quoting = false` if quotation marks are text")
+    );
+    assert!(
+        message("a.csv", "text,label\n\"a,b\",c\n", Some(false))
+            .contains("set `quoting = true` if fields are quoted")
+    );
+}
+
+#[test]
 fn a_column_called_pair_makes_pairs() {
-    let csv = folder("a.csv", "text,pair,label\na,b,x\nc,,y\n");
+    let csv = folder("a.csv", "text,pair,label\na,b,x\nc,d,y\n");
     let (loaded, _) = texts(&source(json!({"files": ["a.csv"]})), csv.path(), Labels::Found).unwrap();
     let pairs: Vec<_> = loaded.examples.iter().map(|example| example.pair.as_deref()).collect();
-    assert_eq!(pairs, [Some("b"), Some("")]);
+    assert_eq!(pairs, [Some("b"), Some("d")]);
 
     let lines = "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"a\", \"pair\": \"b\", \"label\": 2}\n";
     let (message, skipped) = bad_texts("a.jsonl", lines.as_bytes(), json!({}), Labels::Found);

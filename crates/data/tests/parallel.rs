@@ -57,7 +57,8 @@ fn prepare(
     on_bad: OnBadPair,
 ) -> Result<(PreparedPairs, PairReport)> {
     let tokenizer = tokenizer();
-    let settings = PairSettings::new(LANGUAGES, [&tokenizer; 2], max_len).on_bad_pair(on_bad);
+    let settings = PairSettings::new(LANGUAGES, [&tokenizer; 2], max_len)
+        .on_bad_pair(on_bad, (on_bad == OnBadPair::Skip).then_some(1.0));
     PreparedPairs::prepare(files, folder, &settings, &folder.join("cache"), &Silent)
 }
 
@@ -172,6 +173,35 @@ fn pairs_that_cannot_be_used_are_errors_or_counted() {
 }
 
 #[test]
+fn few_pairs_may_be_left_out() {
+    // Of 40 pairs two have an empty side, and a third is too long.
+    let line = |i: usize, empty: usize| if i == empty { "\n".to_owned() } else { format!("{i}\n") };
+    let sources = (0..40).map(|i| if i == 30 { "abcdefghij\n".to_owned() } else { line(i, 4) });
+    let targets = (0..40).map(|i| line(i, 9));
+    let folder = folder(&[("a.en", &sources.collect::<String>()), ("a.de", &targets.collect::<String>())]);
+    let tokenizer = tokenizer();
+    let load = |on_bad, max_skipped, max_len| {
+        let settings =
+            PairSettings::new(LANGUAGES, [&tokenizer; 2], max_len).on_bad_pair(on_bad, max_skipped);
+        let loaded = load_pairs(&aligned(), folder.path(), &settings);
+        loaded
+            .map(|pairs| pairs.texts.len())
+            .map_err(|error| error.to_string().replace(&format!("{}/", folder.path().display()), ""))
+    };
+    assert_eq!(load(OnBadPair::Skip, None, 99), Ok(38));
+    assert_eq!(
+        load(OnBadPair::Skip, None, 8).unwrap_err(),
+        "a.en:5: the source is empty; the next: a.de:10 (empty target), a.en:31 (over-long source); 3 of 40 pairs (1 × empty \
+         source, 1 × empty target, 1 × over-long source) cannot be used, and at most 5 % may be left out: correct them, or \
+         raise `parallel.max_skipped`"
+    );
+    assert_eq!(load(OnBadPair::Skip, Some(0.1), 8), Ok(37));
+    assert!(load(OnBadPair::Skip, Some(-0.1), 8).unwrap_err().contains("expected a number from 0 to 1"));
+    let unread = load(OnBadPair::Error, Some(0.1), 8).unwrap_err();
+    assert!(unread.contains("`max_skipped` of the parallel data: only used with"), "{unread}");
+}
+
+#[test]
 fn settings_that_do_not_go_together_are_refused() {
     let folder =
         folder(&[("a.en", "a\n"), ("b.en", "a\n"), ("a.de", "b\n"), ("a.tsv", "a\tb\n"), ("a.xml", "<a/>")]);
@@ -270,7 +300,7 @@ fn batches_are_a_function_of_seed_and_epoch() {
 fn pairs_in_memory_are_batched_by_length() {
     let folder = folder(&[("a.en", "aaaaaa\nb\n\naaaaaaaaa\naa\n"), ("a.de", "c\nd\ne\nf\ng\n")]);
     let tokenizer = tokenizer();
-    let settings = PairSettings::new(LANGUAGES, [&tokenizer; 2], 8).on_bad_pair(OnBadPair::Skip);
+    let settings = PairSettings::new(LANGUAGES, [&tokenizer; 2], 8).on_bad_pair(OnBadPair::Skip, Some(1.0));
     let loaded = load_pairs(&aligned(), folder.path(), &settings).unwrap();
     assert_eq!(loaded.texts, [pair("aaaaaa", "c"), pair("b", "d"), pair("aa", "g")]);
     assert_eq!(loaded.skipped.to_string(), "1 × empty source, 1 × over-long source");

@@ -33,9 +33,12 @@ fn row(values: impl IntoIterator<Item: AsRef<str>>) -> Vec<Cell> {
     values.into_iter().enumerate().map(cell).collect()
 }
 
-/// A share from 0 to 1 in percent: `12.3 %`.
+/// A share from 0 to 1 in percent: `12.3 %`; `<0.1 %` if it would be rounded to nothing.
 pub fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
+    match 100.0 * share {
+        percent if percent > 0.0 && percent < 0.05 => "<0.1 %".to_owned(),
+        percent => format!("{percent:.1} %"),
+    }
 }
 
 /// A number with thousands separators: `1,234,567`.

@@ -99,6 +99,29 @@ impl IndexWriter {
         Ok(Self { index, _lock: lock })
     }
 
+    /// Removes the index, unless rows were ever added to it, and its folder if that has no other files. Says whether it was
+    /// removed.
+    ///
+    /// # Errors
+    /// [`SearchError::Io`].
+    pub fn discard_new(self) -> Result<bool> {
+        let folder = self.index.folder().to_owned();
+        if !self.index.manifest.is_new() {
+            return Ok(false);
+        }
+        let remove = |name: &str| {
+            let path = folder.join(name);
+            fs::remove_file(&path).map_err(SearchError::io("remove", &path))
+        };
+        // Without its manifest it is no index, whatever happens then.
+        remove(manifest::NAME)?;
+        remove(LOCK)?;
+        drop(self);
+        // What is left is not ours.
+        fs::remove_dir(&folder).ok();
+        Ok(true)
+    }
+
     /// The index as it is now.
     pub fn index(&self) -> &Index {
         &self.index

@@ -550,6 +550,8 @@ impl TrainerError {
             Self::Data(error) => matches!(
                 error,
                 DataError::LabelledSetting { .. }
+                    | DataError::CorpusSetting { .. }
+                    | DataError::ParallelSetting { .. }
                     | DataError::DenoisingSetting { .. }
                     | DataError::Sentinels { .. }
                     | DataError::FeatureLength { .. }
@@ -569,15 +571,10 @@ impl TrainerError {
                 line,
                 format!("{problem}; correct it, or set `data.train.on_bad_row = \"skip\"` to skip such rows"),
             ),
-            Self::Data(DataError::ManySkipped { path, line, problem, skipped, share }) => told(
-                path,
-                line,
-                format!(
-                    "{problem}; {skipped} cannot be used, and at most {:.1} % may be skipped: correct them, or raise \
-                     `data.train.max_skipped`",
-                    100.0 * share
-                ),
-            ),
+            Self::Data(DataError::ManySkipped { found, share, .. }) => {
+                let setting = "`data.train.max_skipped`".to_owned();
+                Self::Data(DataError::ManySkipped { found, share, setting })
+            }
             error => error,
         }
     }

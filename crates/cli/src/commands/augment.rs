@@ -1,6 +1,6 @@
 //! `cloze augment`.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::builder::RangedU64ValueParser;
 use cloze_trainer::augment::{AugmentConfig, augment};
 use cloze_trainer::fill_mask::FillMask;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
-use crate::input::{Asked, InputArgs, TEXT};
+use crate::input::{Asked, Blank, InputArgs, TEXT};
 use crate::lines::{BATCH, Longer};
 use crate::model;
 use crate::rows::RowFormat;
@@ -63,6 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
         replaced: &[],
         default: RowFormat::Lines,
         longer: Longer::Refused,
+        blank: Blank::PassedOver,
     })?;
     let mut answers = Answers::new(&args.answers, &input, vec!["augmented"])?;
     let mut number = 0;
@@ -75,10 +76,10 @@ pub fn run(args: &Args) -> Result<()> {
             let text = row.text();
             let made = args.compute.run(|| augment(&filler, text, number, &config));
             number += 1;
-            let copies = match made.with_context(|| row.place.clone()) {
+            let copies = match made {
                 Ok(copies) => copies,
                 Err(error) => {
-                    input.refuse(error)?;
+                    input.refuse(&row.place, error.into())?;
                     continue;
                 }
             };

@@ -20,7 +20,7 @@ use indicatif::HumanCount;
 use crate::answers::AnswerArgs;
 use crate::compute::Compute;
 use crate::failure::{WrongUsage, by_option};
-use crate::input::{Asked, Input, InputArgs, Row, TEXT};
+use crate::input::{Asked, Blank, Input, InputArgs, Row, TEXT};
 use crate::lines::{BATCH, Batch, Line, Lines, Longer};
 use crate::model;
 use crate::output::say;
@@ -39,8 +39,8 @@ use sink::Sink;
 /// --answer-prefix. Empty lines of CSV and TSV are skipped.
 ///
 /// Pooling, normalization, maximum length and the prompt before each text are read from the folder's
-/// sentence-transformers files, if it has them. Every text gets a vector; an empty text gets that of its
-/// special tokens alone. With --tokens, each token or word of a line gets its own vector.
+/// sentence-transformers files, if it has them. Every line gets a vector; a blank line or an empty text has
+/// none and is an unusable row. With --tokens, each token or word of a line gets its own vector.
 ///
 /// With --images, the vector of an image is what a head of classes sees: after the last normalization, the state of the
 /// class token, or the mean of the patches if the model is trained so. The folder's preprocessor_config.json says how
@@ -241,7 +241,7 @@ fn run_on_lines(args: &Args) -> Result<()> {
         return Ok(());
     }
     let ranges = args.calibrate.as_deref().map(|path| ranges(args, path, &embedder)).transpose()?;
-    let mut input = args.input.open(asked(Longer::Cut))?;
+    let mut input = args.input.open(asked(Longer::Cut, Blank::Refused))?;
     let mut sink = Sink::new(args, &input, embedder.width(), ranges)?;
     let mut progress = Progress::new("lines", args.answers.is_stdout() && io::stdout().is_terminal());
     let (mut count, mut truncated) = (0, 0);
@@ -299,10 +299,14 @@ fn check_calibration(quantized: Option<VectorType>, file: Option<&Path>) -> Resu
 
 /// The ranges of the vectors of a file's lines.
 fn ranges(args: &Args, path: &Path, embedder: &Embedder) -> Result<VectorRanges> {
-    let mut lines = Lines::of(Some(path), args.input.rows.bad.max_line_bytes)?.with_longer(Longer::Cut);
+    let mut lines = Lines::of(Some(path), args.input.rows.bad.max_line_bytes())?.with_longer(Longer::Cut);
     let (mut ranges, mut batch, mut n_lines) = (VectorRanges::new(embedder.width()), Batch::default(), 0);
     while lines.read(BATCH, &mut batch)? {
-        let texts: Vec<Sequence> = batch.numbered().map(|(_, line)| Sequence::from(line)).collect();
+        let filled = batch.iter().filter(|line| !line.text.trim().is_empty());
+        let texts: Vec<Sequence> = filled.map(Sequence::from).collect();
+        if texts.is_empty() {
+            continue;
+        }
         n_lines += texts.len();
         let embeddings = args.compute.run(|| embedder.embed_sequences(&texts))?;
         embeddings.values.chunks_exact(embedder.width()).for_each(|vector| ranges.widen(vector));
@@ -332,13 +336,14 @@ fn few_to_calibrate(path: &Path, n_lines: usize, what: &str) -> Result<()> {
 }
 
 /// The fields to read from the input.
-fn asked(longer: Longer) -> Asked {
+fn asked(longer: Longer, blank: Blank) -> Asked {
     Asked {
         fields: &TEXT,
         expected: r#"{"text": "…"} or "…""#,
         replaced: &[],
         default: RowFormat::Lines,
         longer,
+        blank,
     }
 }
 
@@ -365,7 +370,7 @@ fn embedded<T>(
             Ok(made) => return Ok((made, failed)),
             Err(TrainerError::Tokenizer(Error::Batch { index, source, .. })) => {
                 let error = input.failure(&rows[index], *source);
-                match input.refuse(error) {
+                match input.refuse(&rows[index].place, error) {
                     Ok(()) => drop(rows.remove(index)),
                     Err(error) => {
                         failed = Some(error);

@@ -1,7 +1,8 @@
 //! `cloze fill-mask`.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::builder::RangedU64ValueParser;
+use cloze_evaluation::table::percent;
 use cloze_model::blocks::quantize_int8;
 use cloze_trainer::fill_mask::{Candidate, FillMask};
 use comfy_table::{CellAlignment, Table, presets};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
-use crate::input::{Asked, InputArgs, TEXT};
+use crate::input::{Asked, Blank, InputArgs, TEXT};
 use crate::lines::{BATCH, Longer};
 use crate::model;
 use crate::rows::RowFormat;
@@ -19,8 +20,8 @@ use crate::rows::RowFormat;
 /// Example: cloze fill-mask --model google-bert/bert-base-uncased 'The [MASK] of the United States'
 ///
 /// A mask is the model's own mask token: [MASK] for BERT, <mask> for RoBERTa. Texts come from the command line,
-/// or from standard input or a file: lines, or rows of JSON lines, CSV, TSV or Parquet. Each mask is filled
-/// independently; the others stay masked.
+/// or from standard input or a file: lines, or rows of JSON lines, CSV, TSV or Parquet. Blank lines are passed over. Each
+/// mask is filled independently; the others stay masked.
 ///
 /// A row is printed unchanged, with "masks" as an extra key of its object, or as an extra cell holding JSON; a
 /// Parquet row is printed as an object. If the input already has a column or key of that name, rename the
@@ -67,7 +68,7 @@ pub fn run(args: &Args) -> Result<()> {
         false => table(text, masks),
     };
     if !args.texts.is_empty() {
-        let mut output = args.answers.output()?;
+        let mut output = args.answers.output_of_words()?;
         for text in &args.texts {
             output.line(plain(text, &fill(text)?))?;
             output.flush()?;
@@ -80,6 +81,7 @@ pub fn run(args: &Args) -> Result<()> {
         replaced: &[],
         default: RowFormat::Lines,
         longer: Longer::Refused,
+        blank: Blank::PassedOver,
     })?;
     let mut answers = Answers::new(&args.answers, &input, vec!["masks"])?;
     loop {
@@ -89,10 +91,10 @@ pub fn run(args: &Args) -> Result<()> {
         }
         for row in &rows {
             let text = row.text();
-            let masks = match fill(text).with_context(|| row.place.clone()) {
+            let masks = match fill(text) {
                 Ok(masks) => masks,
                 Err(error) => {
-                    input.refuse(error)?;
+                    input.refuse(&row.place, error.into())?;
                     continue;
                 }
             };
@@ -128,7 +130,7 @@ fn table(text: &str, masks: &[Vec<Candidate>]) -> String {
             table.add_row([format!("mask {}", number + 1)]);
         }
         for candidate in candidates {
-            let percent = format!("{:.1} %", 100.0 * candidate.probability);
+            let percent = percent(f64::from(candidate.probability));
             table.add_row([&candidate.token, &percent, &candidate.filled]);
         }
     }
@@ -158,6 +160,9 @@ mod tests {
             table("a [MASK]", &[candidates()]),
             "a [MASK]\n cat       50.0 %  a cat\n elephant   5.1 %  a elephant\n"
         );
+        let mut rare = candidates();
+        rare[1].probability = 0.0001;
+        assert!(table("a [MASK]", &[rare]).contains(" elephant  <0.1 %  a elephant\n"));
     }
 
     #[test]

@@ -131,6 +131,7 @@ impl Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    let mean = args.ensemble.mean(args.model.len())?;
     let device = args.compute.open()?;
     let mut config = GenerateConfig::default();
     config.decoding = args.decoding();
@@ -144,7 +145,7 @@ pub fn run(args: &Args) -> Result<()> {
     let load =
         |model: &String| Generator::load(&model::folder(model)?, config.clone(), &device).map_err(by_option);
     let members: Vec<Generator> = args.model.iter().map(load).collect::<Result<_>>()?;
-    let generator = Generator::ensemble(members, args.ensemble.mean())?;
+    let generator = Generator::ensemble(members, mean)?;
     let mut output = Output::new();
     let (mut count, mut told) = (0, Told::default());
     match &args.texts[..] {

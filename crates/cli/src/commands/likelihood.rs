@@ -1,6 +1,6 @@
 //! `cloze likelihood`.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use cloze_model::blocks::quantize_int8;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
 use crate::failure::by_option;
-use crate::input::{Asked, Input, InputArgs, Row};
+use crate::input::{Asked, Blank, Input, InputArgs, Row};
 use crate::lines::{BATCH, Longer};
 use crate::model;
 use crate::progress::Progress;
@@ -37,7 +37,7 @@ const NAMES: [&str; 5] = ["sum", "mean", "per_word", "per_byte", "n_pieces"];
 /// from both sides, in a copy of the sentence that hides it: the pseudo-log-likelihood, which compares sentences but is no
 /// probability.
 ///
-/// Prints the sum over the pieces in nats, and its mean by piece, word and byte. A row of a table is printed unchanged, with
+/// Prints the sum over the pieces in nats, and its mean by piece, word and byte. Blank lines are passed over. A row of a table is printed unchanged, with
 /// these figures as extra cells or keys.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -166,6 +166,7 @@ pub fn run(args: &Args) -> Result<()> {
         replaced: &[],
         default: RowFormat::Lines,
         longer: Longer::Refused,
+        blank: Blank::PassedOver,
     })?;
     let names = NAMES.into_iter().chain(args.json.then_some("pieces")).collect();
     let mut answers = Answers::new(&args.answers, &input, names)?;
@@ -210,12 +211,12 @@ fn encoded(
     let (mut kept, mut sentences) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
     for row in rows {
         let (text, source) = texts(model, &row, is_lines);
-        match model.encode(text, source).with_context(|| row.place.clone()) {
+        match model.encode(text, source) {
             Ok(sentence) => {
                 sentences.push(sentence);
                 kept.push(row);
             }
-            Err(error) => input.refuse(error)?,
+            Err(error) => input.refuse(&row.place, error.into())?,
         }
     }
     Ok((kept, sentences))

@@ -11,6 +11,7 @@ use cloze_data::{Random, SkipReport};
 use cloze_evaluation::EvaluationError;
 use cloze_evaluation::embeddings::Vectors;
 use cloze_evaluation::report::MapReport;
+use cloze_evaluation::table::percent;
 use cloze_evaluation::vectors::{TsneConfig, directions, principal_components, tsne};
 use cloze_search::Index;
 use cloze_trainer::embed::EmbedConfig;
@@ -25,7 +26,7 @@ use crate::model;
 use crate::npy;
 use crate::output::{Output, say};
 use crate::progress::Progress;
-use crate::rows::{NO_IMAGE, NO_TEXT, Placed, RowColumns, RowFiles, say_skipped};
+use crate::rows::{Placed, RowColumns, RowFiles, text_of};
 use crate::text_vectors::{Model, PromptArgs};
 
 /// The class shown for texts without a label if others have one.
@@ -180,7 +181,8 @@ pub fn run(args: &Args) -> Result<()> {
         return Err(WrongUsage::new(error).into());
     }
     // A folder that is not there is told before the work.
-    let mut output = Output::of(args.output.as_deref())?;
+    let read = args.files.paths().chain(args.source.vectors.as_deref());
+    let mut output = Output::apart_from(args.output.as_deref(), read)?;
     let drawn = match &args.source {
         Source { index: Some(folder), .. } => of_index(args, folder)?,
         Source { vectors: Some(file), .. } => of_vectors(args, file)?,
@@ -218,7 +220,7 @@ impl Source {
 
 fn pca(vectors: Vectors<'_>) -> (Vec<f64>, Facts) {
     let found = principal_components(vectors, 2);
-    let share = |k: usize| format!("{:.1} %", 100.0 * found.shares[k]);
+    let share = |k: usize| percent(found.shares[k]);
     let shares = format!("{} across and {} up", share(0), share(1));
     (found.positions, vec![("method", "principal components".into()), ("of the variance", shares)])
 }
@@ -312,7 +314,10 @@ fn of_images(args: &Args, folder: &Path) -> Result<Drawn> {
         next += good;
         if let Some(error) = refused.map(Error::new).or(unread) {
             match args.files.rows.bad.skips() {
-                true => skipped.count("unusable image"),
+                true => {
+                    let part = || (read.places[next].clone(), format!("{error:#}"));
+                    skipped.count_at("unusable image", part);
+                }
                 false => return Err(error.context(read.places[next].clone())),
             }
             next += 1;
@@ -320,7 +325,7 @@ fn of_images(args: &Args, folder: &Path) -> Result<Drawn> {
         progress.show(next, Some(next as f64 / n as f64));
     }
     progress.finish();
-    say_skipped("all files", &skipped);
+    args.files.rows.bad.check_skipped("all files", &skipped, drawn.texts.len() as u64)?;
     several(drawn)
 }
 
@@ -417,10 +422,12 @@ fn read(args: &Args, images: bool) -> Result<Drawn> {
         }
         for Placed { place, cells } in batch {
             let mut cells = cells.into_iter();
-            let Some(Value::String(text)) = cells.next() else {
-                let (reason, problem) = if images { ("no image", NO_IMAGE) } else { ("no text", NO_TEXT) };
-                rows.refuse(&place, reason, problem)?;
-                continue;
+            let text = match text_of(cells.next(), images) {
+                Ok(text) => text,
+                Err((reason, problem)) => {
+                    rows.refuse(&place, reason, problem)?;
+                    continue;
+                }
             };
             match label(cells.next().unwrap_or(Value::Null)) {
                 Ok(label) => labels.push(label),

@@ -149,7 +149,7 @@ pub fn run(args: &Args) -> Result<()> {
     let examples = args.pairs()?;
     let second = |example: &'_ TextExample| example.pair.clone().unwrap_or_default();
     let pool = match &args.pool {
-        Some(path) => distinct(lines_of(path, args.rows.bad.max_line_bytes)?),
+        Some(path) => distinct(lines_of(path, args.rows.bad.max_line_bytes())?),
         None => distinct(examples.iter().map(second).collect()),
     };
     let seconds: Vec<String> = examples.iter().map(second).collect();
@@ -178,7 +178,8 @@ pub fn run(args: &Args) -> Result<()> {
     let vectors = [anchors.vectors()?, positives.vectors()?, of_pool.vectors()?];
     let mined = hard_negatives(&pairs, vectors, &pool, &config);
 
-    let mut output = Output::of(args.output.as_deref())?;
+    let read = std::iter::once(Path::new(&args.file)).chain(args.pool.as_deref());
+    let mut output = Output::apart_from(args.output.as_deref(), read)?;
     for ((text, pair), negatives) in pairs.iter().zip(&mined).filter(|(_, negatives)| !negatives.is_empty()) {
         let negatives = negatives.iter().map(|negative| pool[negative.place].as_str()).collect();
         output.line(serde_json::to_string(&Triplets { text, pair, negatives })?)?;

@@ -13,14 +13,13 @@ use cloze_model::blocks::quantize_int8;
 use cloze_trainer::TrainerError;
 use cloze_trainer::perplexity::{Perplexity, TextScore};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::compute::Compute;
-use crate::failure::by_option;
+use crate::failure::{WrongUsage, by_option};
 use crate::model;
 use crate::output::Output;
 use crate::ranks;
-use crate::rows::{BadRowArgs, NO_TEXT, RowArgs, RowFormat};
+use crate::rows::{BadRowArgs, RowArgs, RowFormat, text_of};
 
 /// Measure how well a language model predicts texts.
 ///
@@ -33,7 +32,7 @@ use crate::rows::{BadRowArgs, NO_TEXT, RowArgs, RowFormat};
 /// A masked model (BERT and the like) reads lines and predicts each token from all others of its line, with
 /// only that token masked: the pseudo-perplexity of Salazar et al. 2020. It is not comparable with perplexity.
 ///
-/// A table has a text in each row, in the field text, and each is predicted by itself.
+/// A table has a text in each row, in the field text, and each is predicted by itself. --on-bad-row is for tables alone.
 ///
 /// Bits per byte and word perplexity are comparable across vocabularies.
 #[derive(clap::Args)]
@@ -99,6 +98,13 @@ pub fn run(args: &Args) -> Result<()> {
 /// The score of a text file.
 fn text(args: &Args, model: &Perplexity, path: &Path) -> Result<TextScore> {
     args.rows.check_lines()?;
+    if args.rows.bad.skips() {
+        let problem = anyhow!(
+            "{}: --on-bad-row skip is for the rows of tables, and a text file is read as one text; leave the option out",
+            path.display()
+        );
+        return Err(WrongUsage::new(problem).into());
+    }
     check_no_spreadsheet(path)?;
     let file = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
         true => Err(std::io::ErrorKind::IsADirectory.into()),
@@ -114,18 +120,18 @@ fn table(args: &Args, model: &Perplexity, path: &Path) -> Result<TextScore> {
     let source = args.rows.source([&name])?;
     let mut rows = records(&source, Path::new(""), vec![args.rows.record_column("text", true)])?;
     let (mut all, mut n_scored) = (TextScore::default(), 0);
-    while let Some(record) = rows.next().transpose()? {
-        let score = match &record.cells[..] {
-            [Value::String(text)] => {
-                let place = format!("{name}:{}", record.line);
-                args.compute
-                    .run(|| model.score_together(text.as_bytes(), Path::new(&place), &*ranks::replicas()))
-            }
-            _ => {
-                rows.refuse(record.line, "no text", NO_TEXT.into()).map_err(BadRowArgs::told)?;
+    while let Some(record) = rows.next().transpose().map_err(BadRowArgs::told)? {
+        let text = match text_of(record.cells.into_iter().next(), false) {
+            Ok(text) => text,
+            Err((reason, problem)) => {
+                rows.refuse(record.line, reason, problem.into()).map_err(BadRowArgs::told)?;
                 continue;
             }
         };
+        let place = format!("{name}:{}", record.line);
+        let score = args
+            .compute
+            .run(|| model.score_together(text.as_bytes(), Path::new(&place), &*ranks::replicas()));
         match score {
             Ok(score) => {
                 all += score;

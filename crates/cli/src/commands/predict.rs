@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
 use crate::failure::{WrongUsage, by_option};
-use crate::input::{Asked, InputArgs, Row};
+use crate::input::{Asked, Blank, InputArgs, Row};
 use crate::lines::{BATCH, Longer};
 use crate::model;
 use crate::output::say;
@@ -53,9 +53,9 @@ use crate::rows::RowFormat;
 ///
 /// Classes of images for {"image": "..."} or "...", a path or data:image/png;base64,...: as for texts.
 ///
-/// Each line of JSON has its line of output; for an empty line it is null. Empty lines of CSV and TSV are
-/// skipped; their output is UTF-8. An unusable row is an error that names it, after the rows before it are
-/// printed; no output file is created then. With --on-bad-row skip it is left out. An input column or key
+/// Each line of JSON or of text has its line of output; for a blank line it is null. Blank lines of CSV and TSV are
+/// skipped; their output is UTF-8. An unusable row, such as one without text, is an error that names it, after the rows
+/// before it are printed; no output file is created then. With --on-bad-row skip it is left out. An input column or key
 /// with the same name as the answer's is also an error: rename the answer's with --answer-prefix.
 #[derive(clap::Args)]
 #[command(after_long_help = r#"More examples:
@@ -103,6 +103,7 @@ pub fn run(args: &Args) -> Result<()> {
         replaced: &[],
         default: RowFormat::Jsonl,
         longer: Longer::Refused,
+        blank: Blank::Answered,
     })?;
     let mut answers = Answers::new(&args.answers, &input, predictor.answer_keys())?;
     let mut progress = Progress::new("lines", args.answers.is_stdout() && io::stdout().is_terminal());
@@ -141,7 +142,7 @@ pub fn run(args: &Args) -> Result<()> {
             done += predicted.values.len();
             truncated += predicted.truncated;
             if let Some(error) = predicted.refused {
-                input.refuse(anyhow!(error).context(rows[done].place.clone()))?;
+                input.refuse(&rows[done].place, anyhow!(error))?;
                 done += 1;
             }
         }

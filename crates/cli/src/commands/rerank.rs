@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answers::{AnswerArgs, Answers};
 use crate::compute::Compute;
-use crate::input::{Asked, InputArgs, Row};
+use crate::input::{Asked, Blank, InputArgs, Row};
 use crate::lines::Longer;
 use crate::model;
 use crate::output::say;
@@ -136,6 +136,7 @@ pub fn run(args: &Args) -> Result<()> {
         replaced: &["candidates", "found"],
         default: RowFormat::Jsonl,
         longer: Longer::Refused,
+        blank: Blank::Answered,
     })?;
     let mut answers = Answers::new(&args.answers, &input, vec!["score"])?;
     let (mut count, mut truncated) = (0, 0);
@@ -152,7 +153,7 @@ pub fn run(args: &Args) -> Result<()> {
                     rows.push(row);
                 }
                 Err(error) => {
-                    failed = input.refuse(error.context(row.place)).err();
+                    failed = input.refuse(&row.place, error).err();
                     if failed.is_some() {
                         break;
                     }
@@ -170,7 +171,7 @@ pub fn run(args: &Args) -> Result<()> {
             match args.compute.run(|| reranker.rank_all(&queries)) {
                 Ok(rankings) => break rankings,
                 Err(Error::Input { place, source }) => {
-                    match input.refuse(anyhow!(source).context(rows[place].place.clone())) {
+                    match input.refuse(&rows[place].place, anyhow!(source)) {
                         Ok(()) => {
                             rows.remove(place);
                             requests.remove(place);

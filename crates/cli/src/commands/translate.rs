@@ -177,6 +177,7 @@ impl Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    let mean = args.ensemble.mean(args.model.len())?;
     let device = args.compute.open()?;
     let mut config = TranslateConfig::default();
     config.n_best = args.n_best.unwrap_or(1);
@@ -192,7 +193,7 @@ pub fn run(args: &Args) -> Result<()> {
             .map_err(by_option)
     };
     let members: Vec<Translator> = args.model.iter().map(load).collect::<Result<_>>()?;
-    let translator = Translator::ensemble(members, args.ensemble.mean())?;
+    let translator = Translator::ensemble(members, mean)?;
     // The lines of texts, each with its number.
     let part = |texts: &[(usize, String, bool)]| {
         let sequences: Vec<Sequence<'_>> =

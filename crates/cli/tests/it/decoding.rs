@@ -440,6 +440,13 @@ fn several_models_write_together() {
             means.push(both);
         }
         assert_ne!(means[0], means[1]);
+        // One model has no mean with others.
+        let alone = run(command, &first, &["--mean", "probability"], input.as_bytes());
+        let line = alone.error_line(2);
+        assert!(
+            line.contains("--mean combines several models: repeat --model, or leave --mean out"),
+            "{line}"
+        );
     }
 }
 

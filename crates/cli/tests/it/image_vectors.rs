@@ -184,7 +184,8 @@ fn images_that_cannot_be_embedded_are_named_or_left_out() {
     let ran = embed(&["--images", "--on-bad-row", "skip"], input);
     let error = ran.error_line(1);
     assert!(
-        error.contains("3 of 5 rows cannot be used (the first: ") && error.contains("cut.bmp"),
+        error.contains("3 of 5 rows (1 × blank line, 2 × refused by the model) cannot be used")
+            && error.contains("line 2"),
         "{error}"
     );
     let ran = embed(&["--images", "--on-bad-row", "skip", "--max-skipped", "0.75"], input);

@@ -329,7 +329,7 @@ fn images_that_cannot_be_used_are_named_or_left_out() {
         assert_eq!((ran.status.success(), out.lines().count()), (false, 1), "{name}: {out}");
         let errors: Vec<&str> = err.lines().filter(|line| line.starts_with("error:")).collect();
         assert!(
-            errors.len() == 1 && errors[0].contains(name) && errors[0].contains("images.jsonl, line 2"),
+            errors.len() == 1 && errors[0].contains(name) && errors[0].contains("images.jsonl:2"),
             "{err}"
         );
     }

@@ -225,6 +225,7 @@ fn what_cannot_be_used_is_told_in_a_line() {
     lexicon(place.path(), &["build", "--model", "narrow", "--words", "words.txt", "--out", "other"]).done();
     fs::write(place.path().join("cut.vec"), "3 2\na 1 2\nb 1\n").unwrap();
     fs::write(place.path().join("word.vec"), "a 1 x\n").unwrap();
+    fs::write(place.path().join("many.vec"), "a 1 2\nb 1 2 3\n").unwrap();
     fs::write(place.path().join("short.vec"), "3 1\na 1\n").unwrap();
     fs::write(place.path().join("empty.vec"), "").unwrap();
     fs::copy(place.path().join("out.npy"), place.path().join("alone.npy")).unwrap();
@@ -265,6 +266,11 @@ fn what_cannot_be_used_is_told_in_a_line() {
             similarity("cut.vec", "pairs.csv"),
             1,
             "cut.vec, line 3: 1 numbers for \"b\"; expected 2, as before",
+        ),
+        (
+            similarity("many.vec", "pairs.csv"),
+            1,
+            "many.vec, line 2: 3 numbers for \"b\"; expected 2, as before",
         ),
         (similarity("word.vec", "pairs.csv"), 1, "word.vec, line 1: \"x\" is not a number"),
         (

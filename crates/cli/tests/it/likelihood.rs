@@ -222,9 +222,9 @@ fn failures_are_one_line() {
     for (args, input, code, expected) in [
         (
             &["likelihood", "--model", &bert][..],
-            " \n",
+            "\n \n\u{200b}\n",
             1,
-            "standard input, line 1: the sentence has no piece to predict",
+            "standard input, line 3: the sentence has no piece to predict",
         ),
         (&["likelihood", "--model", &t5], "sea\n", 1, "there is no source; expected a source and a target"),
         (
@@ -302,7 +302,12 @@ fn failures_are_one_line() {
     assert!(code == Some(1) && err.contains("1 × object without a piece: left out"), "{err}");
     let skipped = ["knowledge", "values", "--model", &bert, "--on-bad-row", "skip", "half.csv"];
     let (code, _, err) = cloze(&skipped, place.path(), "");
-    let expected = "half.csv: 2 of 4 rows cannot be used (the first: half.csv:2: the sentence";
+    let expected = "half.csv:2: the sentence";
     assert!(code == Some(1) && err.contains(expected), "{err}");
+    assert!(
+        err.contains("the next: half.csv:4; 2 of 4 rows (2 × ")
+            && err.trim_end().ends_with("raise `--max-skipped`"),
+        "{err}"
+    );
     printed(&[&skipped[..], &["--max-skipped", "0.5"]].concat(), place.path(), "");
 }

@@ -91,8 +91,10 @@ fn texts_of_a_table_are_predicted_one_by_one() {
     assert!(apart.iter().zip(&table).all(|(a, b)| (a - b).abs() < 1e-6 * a), "{apart:?} {table:?}");
     write("short.csv", &format!("text\n\"\"\n\"{first}\"\n"));
     let (code, _, err) = cloze(&["--model", "gpt", "short.csv"], place.path());
-    assert!(code == Some(1) && err.contains("short.csv:2: has no token to predict"), "{err}");
+    assert!(code == Some(1) && err.contains("short.csv:2: the text is empty"), "{err}");
     assert_eq!(score(&["--on-bad-row", "skip", "short.csv"]), score(&["one.txt"]));
+    let (code, _, err) = cloze(&["--model", "gpt", "--on-bad-row", "skip", "one.txt"], place.path());
+    assert!(code == Some(2) && err.contains("one.txt: --on-bad-row skip is for the rows of tables"), "{err}");
 }
 
 #[test]

@@ -161,8 +161,27 @@ fn a_tokenizer_is_trained_on_rows_of_any_format() {
     let bad = train("bad", &["--columns", "text=body", &jsonl]);
     assert!(bad.error_line(1).contains("a.jsonl:2"), "{}", bad.err);
     let ran = train("jsonl", &["--columns", "text=body", "--on-bad-row", "skip", &jsonl]);
-    assert!(ran.err.contains("skipped 1 × bad JSON"), "{}", ran.err);
+    assert!(ran.err.contains("all files: skipped 1 of 3 rows (1 × bad JSON): "), "{}", ran.err);
     ran.done();
+    // More than a twentieth is too much, and is told before the training; all files have one limit.
+    fs::write(place("b.jsonl"), "{\"body\": \"a\"}\n{\"body\": \" \"}\n").unwrap();
+    let ran = train("none", &["--columns", "text=body", "--on-bad-row", "skip", &jsonl, &place("b.jsonl")]);
+    let line = ran.error_line(1);
+    assert!(
+        line.contains("a.jsonl:2: ")
+            && line.contains("b.jsonl:2 (no text); 2 of 5 rows (1 × bad JSON, 1 × no text) cannot be used"),
+        "{line}"
+    );
+    assert!(!Path::new(&place("none")).exists());
+    fs::write(place("old.txt"), b"tea\ncaf\xE9\nand\ncr\xE8me\n").unwrap();
+    let ran = train("none", &["--on-bad-row", "skip", &place("old.txt")]);
+    let line = ran.error_line(1);
+    assert!(
+        line.contains("old.txt:2: not UTF-8 (byte 4 is 0xe9); it looks like Windows-1252")
+            && line.ends_with("raise `--max-skipped`"),
+        "{line}"
+    );
+    train("most", &["--on-bad-row", "skip", "--max-skipped", "0.5", &place("old.txt")]).done();
     // As it was spelled before.
     let ran = train("old", &["--text-column", "body", "--on-bad-row", "skip", "--format", "jsonl", &jsonl]);
     for note in ["--text-column is called --columns text=NAME now", "--format is called --input-format now"] {
@@ -507,7 +526,7 @@ pub fn encoder() -> (TempDir, String) {
 #[test]
 fn lines_are_embedded_in_both_formats() {
     let (_folder, model) = encoder();
-    let input = b"a long line of words first\n\nb\na long line of words first\n";
+    let input = b"a long line of words first\nc\nb\na long line of words first\n";
     let ran = ran::run(&["embed", "--model", &model], input);
     assert!(ran.err.contains("2 of 4 lines are longer than 20 tokens"), "{}", ran.err);
     let lines = ran.done();
@@ -589,7 +608,7 @@ fn masks_are_filled_alike_in_bf16() {
 #[test]
 fn vectors_are_written_as_integers_and_bits() {
     let (folder, model) = encoder();
-    let lines = b"a b c\n\nzz y\nq\n";
+    let lines = b"a b c\nd\nzz y\nq\n";
     let texts = folder.path().join("texts.txt");
     fs::write(&texts, "abc d\nx y z\nq\n").unwrap();
     let calibrate = ["--calibrate", texts.to_str().unwrap()];
@@ -658,7 +677,7 @@ fn vectors_are_written_as_integers_and_bits() {
 
 /// The vectors that `embed` prints of some lines.
 fn embeddings(model: &str, more: &[&str]) -> Vec<Vec<f32>> {
-    let lines = b"a long line of words first\n\nb\nx y z\n";
+    let lines = b"a long line of words first\nc\nb\nx y z\n";
     let printed = ran::run(&[&["embed", "--model", model], more].concat(), lines).done();
     let vector = |line: &str| {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -785,7 +804,7 @@ fn each_line_of_input_has_its_prediction() {
     fs::write(&input, "\"a\"\n{\"txt\": \"b\"}\n").unwrap();
     let ran = run(&files);
     let line = ran.error_line(1);
-    assert!(line.contains("in.jsonl, line 2: `text` is missing; expected {\"text\""), "{line}");
+    assert!(line.contains("in.jsonl:2: `text` is missing; expected {\"text\""), "{line}");
     assert!(line.ends_with("or --columns text=KEY with another key (there are: txt)"), "{line}");
     assert_eq!(fs::read_to_string(&output).unwrap(), printed);
     assert!(!folder.path().join("out.jsonl.partial").exists());

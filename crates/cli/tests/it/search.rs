@@ -170,10 +170,22 @@ fn failures_are_one_line_and_change_nothing() {
     search(place, &["index", "--index", "index", "--model", "model", "texts.jsonl"], "").done();
     let manifest = || fs::read(place.join("index/manifest")).unwrap();
     let before = manifest();
+    fs::write(place.join("blank.csv"), "text\na sea\n\" \"\nthe king\n").unwrap();
     for (args, input, status, expected) in [
         (&["query", "--index", "absent", "x"][..], "", 2, "is no index"),
         (&["query", "--index", "index", ""], "", 1, "query 1: the query is empty"),
-        (&["query", "--index", "index"], "a\n \n", 1, "standard input, line 2: the query is empty"),
+        (
+            &["index", "--index", "more-index", "--model", "model", "twice.jsonl"],
+            "",
+            1,
+            "twice.jsonl:2: the id \"1\" is that of another new row",
+        ),
+        (
+            &["index", "--index", "more-index", "--model", "model", "blank.csv"],
+            "",
+            1,
+            "blank.csv:3: the text is empty",
+        ),
         (
             &["query", "--index", "index", "--model", "other", "x"],
             "",
@@ -228,9 +240,15 @@ fn failures_are_one_line_and_change_nothing() {
         assert!(ran.error_line(status).contains(expected), "{args:?}: {}", ran.err);
         assert_eq!(manifest(), before, "{args:?}");
     }
-    assert!(!place.join("more-index/manifest").exists());
-    // The query before the empty one has its answer.
-    assert_eq!(search(place, &["query", "--index", "index"], "a\n\n").out.lines().count(), 1);
+    // Nothing that is half made answers.
+    assert!(!place.join("more-index").exists());
+    let made = ["index", "--index", "more-index", "--model", "model", "--on-bad-row", "skip", "blank.csv"];
+    let made = search(place, &made, "");
+    assert!(made.err.contains("blank.csv: skipped 1 of 3 rows (1 × no text): blank.csv:3\n"), "{}", made.err);
+    assert_eq!(made.done(), "{\"added\":2}\n");
+    // A blank line is neither a query nor a row, and the next one keeps its number.
+    assert_eq!(search(place, &["query", "--index", "index"], "a\n\n \nb\n").done().lines().count(), 2);
+    assert_eq!(search(place, &["add", "--index", "more-index"], "a\n\nb\n").done(), "{\"added\":2}\n");
     let texts = place.join("index/000000.texts");
     let mut bytes = fs::read(&texts).unwrap();
     bytes[3] ^= 1;
@@ -357,13 +375,18 @@ fn a_folder_of_texts_is_searched_by_passages() {
 
     // Where a text has moved, been taken out or come in, the index follows; other rows stay.
     run_in(place, &["search", "add", "--index", "i", "lines.txt"]).done();
+    // So does a row of a table that has the fields of passages.
+    let own = "{\"id\": \"own\", \"text\": \"a storm\", \"path\": \"notes/guide.md\", \"line\": 7}\n";
+    fs::write(place.join("own.jsonl"), own).unwrap();
+    run_in(place, &["search", "add", "--index", "i", "own.jsonl"]).done();
     fs::write(place.join("notes/guide.md"), "\n## King\n\nthe queen\n").unwrap();
     fs::remove_file(place.join("notes/ordner ä/sturm.TXT")).unwrap();
     fs::write(place.join("notes/new.markdown"), "the queen").unwrap();
     let changed = run_in(place, &["search", "add", "--index", "i", "--replace", "notes"]);
     assert_eq!(changed.done(), "{\"added\":2}\n{\"deleted\":4}\n");
     let ids = all_ids(place, "i");
-    assert_eq!(ids.len(), 4, "{ids:?}");
+    assert_eq!(ids.len(), 5, "{ids:?}");
+    assert!(ids.contains(&"own".to_owned()));
     assert!(ids.contains(&"notes/guide.md:2".to_owned()) && ids.contains(&"notes/new.markdown:1".to_owned()));
 
     // A file of lines is cut if asked; passages have the size that is asked for.
@@ -413,6 +436,6 @@ fn what_is_wrong_with_a_folder_is_told() {
     let map = run_in(place, &["map", "--model", "model", "notes"]);
     assert!(map.error_line(2).contains("notes is a folder"), "{}", map.err);
     let made = run_in(place, &[&index[..], &["--on-bad-row", "skip", "notes"]].concat());
-    assert!(made.err.contains("skipped 1 × bad UTF-8"), "{}", made.err);
+    assert!(made.err.contains("(1 × bad UTF-8): notes/a.md:2\n"), "{}", made.err);
     assert_eq!(made.done(), "{\"added\":1}\n");
 }

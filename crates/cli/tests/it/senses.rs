@@ -256,7 +256,7 @@ fn what_cannot_be_used_is_one_error() {
 
     let skipped = [&train_on("model", "bad.jsonl")[..], &["--on-bad-row", "skip"]].concat();
     let ran = senses(place, &skipped, "");
-    assert!(ran.err.contains("skipped 1 × no sentence with senses"), "{}", ran.err);
+    assert!(ran.err.contains("(1 × no sentence with senses): "), "{}", ran.err);
     ran.done();
     let eval = ["eval", "--senses", "senses", "--data", "data.jsonl"];
     fails(

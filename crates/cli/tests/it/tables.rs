@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Rows with a quoted line break, a mark at the beginning, an empty cell and ids that are no numbers.
 const REVIEWS: &str =
-    "\u{feff}id,review,note\r\n007,\"good, \"\"very\"\"\ngood\",\r\n\r\n8,bad,\"x, y\"\r\n9,,z\r\n";
+    "\u{feff}id,review,note\r\n007,\"good, \"\"very\"\"\ngood\",\r\n\r\n8,bad,\"x, y\"\r\n9,fine,z\r\n";
 
 fn values(out: &str) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -42,11 +42,11 @@ fn cells(answer: &Value, delimiter: char) -> String {
 #[test]
 fn rows_of_csv_are_printed_with_their_predictions() {
     let (folder, model) = classifier();
-    let answers = answers(&model, &["good, \"very\"\ngood", "bad", ""]);
+    let answers = answers(&model, &["good, \"very\"\ngood", "bad", "fine"]);
     let [first, second, third] = [0, 1, 2].map(|row| cells(&answers[row], ','));
     let expected = format!(
         "id,review,note,label,score,scores\n007,\"good, \"\"very\"\"\ngood\",,{first}\n8,bad,\"x, y\",{second}\n\
-         9,,z,{third}\n"
+         9,fine,z,{third}\n"
     );
     let columns = ["--columns", "text=review"];
     let printed = with_file("predict", &model, ("a.csv", REVIEWS.as_bytes()), &columns).done();
@@ -64,7 +64,7 @@ fn rows_of_csv_are_printed_with_their_predictions() {
         again.starts_with("id,review,note,label,score,scores,new_label,new_score,new_scores\n"),
         "{again}"
     );
-    assert!(again.ends_with(&format!("\n9,,z,{third},{third}\n")), "{again}");
+    assert!(again.ends_with(&format!("\n9,fine,z,{third},{third}\n")), "{again}");
 }
 
 #[test]
@@ -132,7 +132,8 @@ fn objects_keep_their_other_keys() {
 #[test]
 fn plain_lines_are_read_without_an_option() {
     let (_folder, model) = classifier();
-    let expected = answers(&model, &["some words.", "", "\"b"]);
+    let mut expected = answers(&model, &["some words.", "\"b"]);
+    expected.insert(1, Value::Null);
     let ran = run(&["predict", "--model", &model], b"some words.\n\n\"b\n");
     assert!(ran.err.contains("standard input: read as lines of text; --input-format names"), "{}", ran.err);
     assert_eq!(values(&ran.done()), expected);
@@ -169,7 +170,7 @@ fn an_output_is_in_the_format_of_its_name() {
     assert_eq!(table, format!("{header}\n7,\"a, b\",[1],{first}\nx,c,,{second}\n"));
     let (_, ran) = to("b.csv", ("a.jsonl", b"{\"text\": \"a\"}\n{\"text\": \"b\", \"new\": 1}\n"), &[]);
     let problem =
-        "a.jsonl, line 2: there is no column for `new`: the first row, whose keys are the columns, lacks it";
+        "a.jsonl:2: there is no column for `new`: the first row, whose keys are the columns, lacks it";
     assert!(ran.error_line(1).contains(problem), "{}", ran.err);
     // A text is a column too.
     let (table, ran) = to("c.csv", ("a.txt", b"a, b\nc\n"), &[]);
@@ -291,8 +292,98 @@ fn texts_of_tables_are_embedded() {
     let (header, row) = printed.split_once('\n').unwrap();
     assert!(header == "text,words" && row.starts_with("a b,\"[{\"\"text\"\":\"\"a\"\","), "{printed}");
     let number = with_file("embed", &model, ("a.jsonl", b"\"a\"\n{\"text\": 7}\n"), &[]);
-    assert!(number.error_line(1).contains("a.jsonl, line 2: `text` is not a string"), "{}", number.err);
+    assert!(number.error_line(1).contains("a.jsonl:2: `text` is not a string"), "{}", number.err);
     assert_eq!(number.out.lines().count(), 1);
+}
+
+#[test]
+fn a_limit_without_what_it_limits_is_refused() {
+    let (_folder, model) = classifier();
+    for more in [&["--max-skipped", "0.5"][..], &["--max-skipped", "0.05", "--on-bad-row", "error"]] {
+        let ran = with_file("predict", &model, ("a.csv", b"text\na\n"), more);
+        let line = ran.error_line(2);
+        assert!(line.contains("--max-skipped is the limit of --on-bad-row skip"), "{line}");
+        assert_eq!(ran.out, "");
+    }
+    with_file("predict", &model, ("a.csv", b"text\na\n"), &["--on-bad-row", "skip", "--max-skipped", "0.5"])
+        .done();
+}
+
+#[test]
+fn an_input_is_never_written_over() {
+    let (_folder, model) = classifier();
+    let folder = tempfile::tempdir().unwrap();
+    let [input, other] = ["a.csv", "b.csv"].map(|name| folder.path().join(name));
+    let rows = "text\na\n\" \"\nb\n";
+    fs::write(&input, rows).unwrap();
+    let [input, other] = [&input, &other].map(|path| path.to_str().unwrap());
+    let predict = |to: &str| {
+        let skip = ["--on-bad-row", "skip", "--input", input, "--output", to];
+        run(&[&["predict", "--model", &model][..], &skip].concat(), b"")
+    };
+    let mut same = vec![input.to_owned(), format!("{}/./a.csv", folder.path().display())];
+    #[cfg(unix)]
+    {
+        let link = folder.path().join("link.csv");
+        std::os::unix::fs::symlink(input, &link).unwrap();
+        same.push(link.to_str().unwrap().to_owned());
+    }
+    for to in same {
+        let ran = predict(&to);
+        let line = ran.error_line(2);
+        assert!(line.contains("this file is read, so it cannot be the output"), "{line}");
+        assert_eq!(fs::read_to_string(input).unwrap(), rows);
+    }
+    let ran = predict(other);
+    assert!(
+        ran.err.contains("skipped 1 of 3 rows (1 × bad field): ") && ran.err.contains("a.csv:3\n"),
+        "{}",
+        ran.err
+    );
+    ran.done();
+    assert_eq!(fs::read_to_string(other).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn a_row_without_text_is_unusable_and_a_blank_line_is_none() {
+    let (_folder, model) = encoder();
+    let embed = |file: (&str, &[u8]), more: &[&str]| with_file("embed", &model, file, more);
+    // An array has a row for each line, and a blank one has no vector.
+    let ran = embed(("a.txt", b"a\n \nb\n"), &[]);
+    assert!(ran.error_line(1).contains("a.txt:2: the line is blank; remove it, or"), "{}", ran.err);
+    assert_eq!(ran.out.lines().count(), 1);
+    let ran = embed(("a.txt", b"a\n\nb\n"), &["--on-bad-row", "skip"]);
+    assert!(
+        ran.err.contains("skipped 1 of 3 rows (1 × blank line): ") && ran.err.contains("a.txt:2\n"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(ran.done().lines().count(), 2);
+    for (name, rows) in [("a.csv", &b"text,n\na,1\n\"\",2\n"[..]), ("a.jsonl", b"\"a\"\n{\"text\": \" \"}\n")]
+    {
+        let ran = embed((name, rows), &[]);
+        assert!(ran.error_line(1).contains("`text` is empty; expected {\"text\""), "{}", ran.err);
+    }
+    // The one who reads a list of sentences passes over what separates them.
+    let masked = crate::lines::masked();
+    let masked = masked.path().to_str().unwrap();
+    let filled = with_file("fill-mask", masked, ("a.txt", b"a [MASK]\n\n \n[MASK] b\n"), &["--json"]).done();
+    assert_eq!(values(&filled).len(), 2);
+    let scored = with_file("likelihood", masked, ("a.txt", b"\na b\n\nc\n"), &["--json"]).done();
+    let texts: Vec<Value> = values(&scored).into_iter().map(|line| line["text"].clone()).collect();
+    assert_eq!(texts, ["a b", "c"]);
+    // As does a map, whose rows without text are unusable.
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("a.csv"), "text\na\nb\n\" \"\nc\n").unwrap();
+    fs::write(path("a.txt"), "a\n\nb\n\nc\n").unwrap();
+    let map = |file: &str, more: &[&str]| {
+        run(&[&["map", "--method", "pca", "--model", &model, &path(file)][..], more].concat(), b"")
+    };
+    let ran = map("a.csv", &[]);
+    assert!(ran.error_line(1).contains("a.csv:4: the text is empty"), "{}", ran.err);
+    map("a.csv", &["--on-bad-row", "skip"]).done();
+    map("a.txt", &[]).done();
 }
 
 #[test]
@@ -300,7 +391,8 @@ fn unusable_rows_are_left_out_on_request() {
     let (_folder, model) = classifier();
     let skip = ["--on-bad-row", "skip"];
     let csv = with_file("predict", &model, ("a.csv", b"id,text\n1,a\n2\n3,b\n"), &skip);
-    assert!(csv.err.contains("a.csv: skipped 1 × "), "{}", csv.err);
+    assert!(csv.err.contains("a.csv: skipped 1 of 3 rows (1 × number of columns): "), "{}", csv.err);
+    assert!(csv.err.contains("a.csv:3\n"), "{}", csv.err);
     let csv = csv.done();
     let rows: Vec<&str> = csv.lines().map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(rows, ["id", "1", "3"]);
@@ -310,24 +402,28 @@ fn unusable_rows_are_left_out_on_request() {
     assert_eq!(values(&many.out).len(), 2);
     let error = many.error_line(1);
     for part in [
-        "a.jsonl: 2 of 4 rows cannot be used (the first: ",
-        "a.jsonl, line 2: not JSON",
-        "a.jsonl, line 3: `text` is not a string",
-        "and at most 5.0 % may be left out: correct them, or raise --max-skipped",
+        "a.jsonl:2: not JSON",
+        "; the next: ",
+        "a.jsonl:3 (bad field); 2 of 4 rows (1 × bad JSON, 1 × bad field) cannot be used, and at most 5 % may be left out: correct \
+         them, or raise `--max-skipped`",
     ] {
         assert!(error.contains(part), "{part}: {error}");
     }
     let jsonl =
         with_file("predict", &model, ("a.jsonl", lines), &["--on-bad-row", "skip", "--max-skipped", "0.5"]);
-    assert!(jsonl.err.contains("a.jsonl: skipped 1 × bad JSON, 1 × bad field\n"), "{}", jsonl.err);
+    assert!(
+        jsonl.err.contains("a.jsonl: skipped 2 of 4 rows (1 × bad JSON, 1 × bad field): "),
+        "{}",
+        jsonl.err
+    );
     assert_eq!(values(&jsonl.done()).len(), 2);
     let (_folder, model) = encoder();
     let text = with_file("embed", &model, ("a.txt", b"a b\n\xff\nc\n"), &skip);
-    assert!(text.err.contains("a.txt: skipped 1 × bad UTF-8"), "{}", text.err);
+    assert!(text.err.contains("a.txt: skipped 1 of 3 rows (1 × bad UTF-8): "), "{}", text.err);
     assert_eq!(text.done(), run(&["embed", "--model", &model], b"a b\nc\n").done());
     // What the model cannot use is left out too.
     let masks = with_file("fill-mask", &model, ("a.csv", b"text\na [MASK]\nno mask\n"), &skip);
-    assert!(masks.err.contains("a.csv: skipped 1 × refused by the model"), "{}", masks.err);
+    assert!(masks.err.contains("a.csv: skipped 1 of 2 rows (1 × refused by the model): "), "{}", masks.err);
     assert_eq!(masks.done().lines().count(), 2);
 }
 
@@ -419,7 +515,7 @@ fn tables_that_cannot_be_read_are_one_line() {
         (("a.csv", b"text\na\n"), &["--delimiter", "ab"], 2, "expected one ASCII character"),
         (("a.jsonl", b"{}\n"), &["--delimiter", ";"], 2, "--delimiter is for CSV and TSV"),
         (("a.jsonl", b"{}\n"), &["--columns", "text=1"], 2, "keys of JSON objects have names"),
-        (("a.jsonl", b"7\n"), &[], 1, "a.jsonl, line 1: neither an object nor a string; expected {\"text\""),
+        (("a.jsonl", b"7\n"), &[], 1, "a.jsonl:1: neither an object nor a string; expected {\"text\""),
         (
             ("a.txt", b"a\n"),
             &["--input-format", "lines", "--columns", "text=a"],

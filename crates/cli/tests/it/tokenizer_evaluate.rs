@@ -149,7 +149,7 @@ fn what_cannot_be_read_is_told() {
     let bad: PathBuf = place.path().join("bad.txt");
     fs::write(bad, b"fine\n\xff\n").unwrap();
     let ran = evaluate(place.path(), &["--tokenizer", "large", "bad.txt"], "");
-    assert!(ran.error_line(1).contains("bad.txt, line 2: not UTF-8"), "{}", ran.err);
+    assert!(ran.error_line(1).contains("bad.txt:2: not UTF-8"), "{}", ran.err);
 }
 
 #[cfg(target_os = "linux")]

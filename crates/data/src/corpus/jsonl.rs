@@ -11,7 +11,7 @@ struct JsonLines {
 }
 
 pub(super) fn open(path: &Path, config: &CorpusConfig) -> Result<Box<dyn Reader>, Problem> {
-    let lines = Lines::open(path, config.max_line_bytes, "corpus.max_line_bytes")?;
+    let lines = Lines::open(path, config.max_line_bytes, config.setting("max_line_bytes"))?;
     Ok(Box::new(JsonLines { lines, column: config.text_column.clone(), any: false }))
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Lines {
     read: Arc<AtomicU64>,
     max: usize,
     /// The user's name for the limit.
-    setting: &'static str,
+    setting: String,
     number: u64,
     buffer: Vec<u8>,
     /// The line terminator; unknown until the first line is read.
@@ -43,19 +43,19 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Opens a file; gzip and zstd are recognised by their first bytes.
-    pub fn open(path: &Path, max: usize, setting: &'static str) -> Result<Self, Problem> {
+    pub fn open(path: &Path, max: usize, setting: impl Into<String>) -> Result<Self, Problem> {
         Self::of_opened(open(path), max, setting)
     }
 
     /// Reads bytes from any source, as [`open`](Self::open) reads a file's.
-    pub fn read(source: Box<dyn Read>, max: usize, setting: &'static str) -> Result<Self, Problem> {
+    pub fn read(source: Box<dyn Read>, max: usize, setting: impl Into<String>) -> Result<Self, Problem> {
         Self::of_opened(decoded(source), max, setting)
     }
 
     fn of_opened(
         opened: io::Result<(Box<dyn BufRead>, Arc<AtomicU64>)>,
         max: usize,
-        setting: &'static str,
+        setting: impl Into<String>,
     ) -> Result<Self, Problem> {
         let (source, read) = opened.map_err(|error| Problem {
             line: None,
@@ -67,8 +67,13 @@ impl Lines {
     }
 
     /// The lines of an [open](open) file.
-    pub fn of(source: Box<dyn BufRead>, read: Arc<AtomicU64>, max: usize, setting: &'static str) -> Self {
-        Self { source, read, max, setting, number: 0, buffer: Vec::new(), end: None }
+    pub fn of(
+        source: Box<dyn BufRead>,
+        read: Arc<AtomicU64>,
+        max: usize,
+        setting: impl Into<String>,
+    ) -> Self {
+        Self { source, read, max, setting: setting.into(), number: 0, buffer: Vec::new(), end: None }
     }
 
     /// The line terminator: `\n`, or `\r` if the file begins with such lines and has no other, as written by

@@ -16,14 +16,13 @@ pub(crate) use files::{files, format, walk};
 pub(crate) use jsonl::not_an_object;
 pub(crate) use lines::Lines;
 
+use crate::labelled::Named;
+use crate::skipped::DIVIDED;
 use crate::spreadsheet::check_no_spreadsheet;
-use crate::{DataError, Result};
+use crate::{DataError, MAX_SKIPPED, Result, SkipReport};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-
-/// The reason counted when a long document is divided.
-const DIVIDED: &str = "long document divided";
 
 /// What text to read and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,6 +41,11 @@ pub struct CorpusConfig {
     /// What happens when part of a file cannot be used. Default `"fail"`.
     #[serde(default)]
     pub on_error: OnError,
+    /// The largest share of the lines, or of a table's rows, that `on_error = "skip"` may leave out, from 0 to 1; more are an
+    /// error at the end, which names the first ones. An unusable file counts as one. One may always be left out. Default
+    /// 0.05.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_skipped: Option<f64>,
     /// The longest line allowed, in bytes. A longer line is unusable. Default 1,048,576.
     #[serde(default = "mebibyte")]
     pub max_line_bytes: usize,
@@ -59,6 +63,9 @@ pub struct CorpusConfig {
     /// (proportional to the amount of text). Default 0.7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_alpha: Option<f64>,
+    /// How messages name these settings. Not part of a config file.
+    #[serde(skip)]
+    pub named: Named,
 }
 
 /// The texts of one language among several.
@@ -91,16 +98,36 @@ impl Default for CorpusConfig {
             format: Format::Auto,
             text_column: text_column(),
             on_error: OnError::Fail,
+            max_skipped: None,
             max_line_bytes: mebibyte(),
             max_document_bytes: mebibyte(),
             language: english(),
             languages: Vec::new(),
             sampling_alpha: None,
+            named: Named::Config,
         }
     }
 }
 
 impl CorpusConfig {
+    /// A setting's name in messages.
+    fn setting(&self, key: &str) -> String {
+        match self.named {
+            Named::CommandLine => format!("--{}", key.replace('_', "-")),
+            Named::Config | Named::TrainingData => format!("corpus.{key}"),
+        }
+    }
+
+    /// Checks the limit on what is left out.
+    fn check_max_skipped(&self) -> Result<()> {
+        let problem = match (self.max_skipped, self.on_error) {
+            (Some(_), OnError::Fail) => "only used with `corpus.on_error = \"skip\"`",
+            (Some(share), _) if !(0.0..=1.0).contains(&share) => "expected a number from 0 to 1",
+            _ => return Ok(()),
+        };
+        Err(DataError::CorpusSetting { key: "max_skipped", problem })
+    }
+
     /// The settings that affect the documents, apart from the files' contents.
     pub(crate) fn shaping(&self) -> Self {
         let name = |of: &LanguageFiles| LanguageFiles { name: of.name.clone(), files: Vec::new() };
@@ -152,58 +179,6 @@ pub enum OnError {
     Fail,
     /// Leave it out and count it.
     Skip,
-}
-
-/// What was left out or cut, by reason; shown as `2 × bad UTF-8, 1 × empty file`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SkipReport(pub BTreeMap<String, u64>, #[serde(skip)] Vec<String>);
-
-impl SkipReport {
-    /// The first parts of which the report keeps the place.
-    const PLACES: usize = 4;
-
-    /// Nothing was left out or cut.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Counts one more part that was left out or cut, for this `reason`.
-    pub fn count(&mut self, reason: &str) {
-        *self.0.entry(reason.to_string()).or_default() += 1;
-    }
-
-    /// The same with the part's `place`, in words for people.
-    pub fn count_at(&mut self, reason: &str, place: impl FnOnce() -> String) {
-        self.count(reason);
-        if self.1.len() < Self::PLACES {
-            self.1.push(place());
-        }
-    }
-
-    /// The places of the first parts, as far as they are known.
-    pub fn places(&self) -> &[String] {
-        &self.1
-    }
-
-    /// The number of parts.
-    pub fn total(&self) -> u64 {
-        self.0.values().sum()
-    }
-
-    /// Adds what another report counted.
-    pub fn add(&mut self, other: &Self) {
-        other.0.iter().for_each(|(reason, n)| *self.0.entry(reason.clone()).or_default() += n);
-        let room = Self::PLACES.saturating_sub(self.1.len());
-        self.1.extend(other.1.iter().take(room).cloned());
-    }
-}
-
-impl std::fmt::Display for SkipReport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let parts: Vec<String> = self.0.iter().map(|(reason, n)| format!("{n} × {reason}")).collect();
-        f.write_str(&parts.join(", "))
-    }
 }
 
 /// A document: its paragraphs, one a line.
@@ -269,10 +244,10 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// The problem and its place, for a report.
-    pub fn told(&self, path: &Path) -> String {
+    /// The place of the problem and what it is, for a report.
+    pub fn told(&self, path: &Path) -> (String, String) {
         let line = self.line.map_or(String::new(), |line| format!(":{line}"));
-        format!("{}{line}: {}", path.display(), self.detail)
+        (format!("{}{line}", path.display()), self.detail.clone())
     }
 
     /// The error of a file of rows: a row that may be skipped, or the end of the file.
@@ -293,6 +268,8 @@ pub struct DocumentStream {
     /// Parts of a document that was too long.
     parts: VecDeque<Document>,
     skipped: SkipReport,
+    /// Lines of text and rows of tables that were read, if others are left out.
+    used: u64,
     bytes_done: u64,
     bytes_total: u64,
     failed: bool,
@@ -301,8 +278,10 @@ pub struct DocumentStream {
 /// Opens a corpus. Relative paths start at `base`.
 ///
 /// # Errors
-/// A path or pattern without files. Problems inside files are reported while iterating.
+/// A path or pattern without files; an invalid [`max_skipped`](CorpusConfig::max_skipped). Problems inside files are reported
+/// while iterating, and at the end that too much was left out.
 pub fn documents(config: &CorpusConfig, base: &Path) -> Result<DocumentStream> {
+    config.check_max_skipped()?;
     let files = input_files(config, base)?;
     files.iter().try_for_each(|path| check_no_spreadsheet(path))?;
     let mut bytes_total = 0;
@@ -315,6 +294,7 @@ pub fn documents(config: &CorpusConfig, base: &Path) -> Result<DocumentStream> {
         current: None,
         parts: VecDeque::new(),
         skipped: SkipReport::default(),
+        used: 0,
         bytes_done: 0,
         bytes_total,
         failed: false,
@@ -325,6 +305,12 @@ impl DocumentStream {
     /// What was left out or cut so far.
     pub fn skipped(&self) -> &SkipReport {
         &self.skipped
+    }
+
+    /// Lines of text and rows of tables read so far, without those left out. They are counted only if unusable parts are
+    /// skipped.
+    pub fn used(&self) -> u64 {
+        self.used
     }
 
     /// Bytes of the files consumed so far, as stored on disk.
@@ -350,7 +336,7 @@ impl DocumentStream {
     fn problem(&mut self, path: &Path, problem: &Problem) -> Option<DataError> {
         match self.config.on_error {
             OnError::Skip => {
-                self.skipped.count(problem.kind);
+                self.skipped.count_at(problem.kind, || problem.told(path));
                 None
             }
             OnError::Fail => {
@@ -362,6 +348,30 @@ impl DocumentStream {
                 })
             }
         }
+    }
+
+    /// Counts the lines, or the row, of a document.
+    fn count(&mut self, path: &Path, text: &str) {
+        if self.config.on_error == OnError::Skip {
+            self.used += match format(path, self.config.format) {
+                Format::Parquet | Format::Jsonl => 1,
+                Format::Text | Format::Auto | Format::Whole => {
+                    text.lines().filter(|line| !line.trim().is_empty()).count() as u64
+                }
+            };
+        }
+    }
+
+    /// The end of all files: an error if too much was left out.
+    fn end(&mut self) -> Option<DataError> {
+        self.failed = true;
+        if self.used == 0 {
+            // Whoever reads the corpus says that it has no text.
+            return None;
+        }
+        let share = self.config.max_skipped.unwrap_or(MAX_SKIPPED);
+        let setting = format!("`{}`", self.config.setting("max_skipped"));
+        self.skipped.check(self.used, "lines", share, &setting).err()
     }
 
     fn close(&mut self, path: &Path) {
@@ -439,7 +449,7 @@ impl Iterator for DocumentStream {
                 return None;
             }
             let Some((path, mut reader)) = self.current.take() else {
-                let path = self.files.pop_front()?;
+                let Some(path) = self.files.pop_front() else { return self.end().map(Err) };
                 match self.open(&path) {
                     Ok(reader) => self.current = Some((path, reader)),
                     Err(problem) => {
@@ -453,6 +463,7 @@ impl Iterator for DocumentStream {
             };
             match reader.next() {
                 Some(Ok(Piece { text, continues })) => {
+                    self.count(&path, &text);
                     self.current = Some((path, reader));
                     if continues {
                         self.skipped.count(DIVIDED);

@@ -15,7 +15,7 @@ struct Whole {
 
 pub(super) fn open(path: &Path, config: &CorpusConfig) -> Result<Box<dyn Reader>, Problem> {
     Ok(Box::new(Whole {
-        lines: Lines::open(path, config.max_line_bytes, "corpus.max_line_bytes")?,
+        lines: Lines::open(path, config.max_line_bytes, config.setting("max_line_bytes"))?,
         max_document: config.max_document_bytes,
         next: String::new(),
         any: false,

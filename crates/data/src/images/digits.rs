@@ -1,7 +1,7 @@
 //! MNIST's own format, IDX.
 
 use super::{ImageExample, ImageSource};
-use crate::corpus::SkipReport;
+use crate::SkipReport;
 use crate::labelled::{LabelSet, Labels, Loaded, Places, Target};
 use crate::{DataError, Result};
 use std::fs::File;

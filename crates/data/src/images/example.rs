@@ -143,7 +143,9 @@ pub fn without_bad_images(
         };
         match (&problem, on_bad_image) {
             (_, OnBadRow::Error) => return Err(problem),
-            (DataError::Image { problem, .. }, OnBadRow::Skip) => loaded.skipped.count(problem.kind()),
+            (DataError::Image { image, problem }, OnBadRow::Skip) => {
+                loaded.skipped.count_at(problem.kind(), || (image.clone(), problem.to_string()));
+            }
             (_, OnBadRow::Skip) => loaded.skipped.count("unreadable image"),
         }
         first.get_or_insert(problem);

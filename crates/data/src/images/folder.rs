@@ -1,7 +1,8 @@
 //! Folders of images, one for each class.
 
 use super::{ImageExample, ImageSource};
-use crate::corpus::{SkipReport, files, walk};
+use crate::SkipReport;
+use crate::corpus::{files, walk};
 use crate::labelled::{LabelSet, Labels, Loaded, Places, Target};
 use crate::{DataError, Result};
 use std::fs;

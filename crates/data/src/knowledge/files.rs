@@ -1,8 +1,9 @@
 //! The files of a test suite: given by name, in a folder, or in a zip archive.
 
 use super::zip::{self, ZipEntry};
+use crate::SkipReport;
+use crate::corpus::Problem;
 use crate::corpus::lines::Lines;
-use crate::corpus::{Problem, SkipReport};
 use crate::labelled::{LabelledSource, OnBadRow};
 use crate::{DataError, Result};
 use std::collections::VecDeque;
@@ -162,7 +163,7 @@ impl SuiteLines {
     /// As there.
     pub fn refuse_in(&mut self, path: &Path, line: u64, reason: &str, problem: String) -> Result<()> {
         if self.on_bad_row == OnBadRow::Skip {
-            self.skipped.count_at(reason, || format!("{}:{line}: {problem}", path.display()));
+            self.skipped.count_at(reason, || (format!("{}:{line}", path.display()), problem));
             return Ok(());
         }
         self.failed = true;

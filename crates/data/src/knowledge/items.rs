@@ -2,7 +2,7 @@
 
 use super::files::{SuiteFile, SuiteLines};
 use crate::Result;
-use crate::corpus::SkipReport;
+use crate::SkipReport;
 use crate::labelled::LabelledSource;
 use std::marker::PhantomData;
 use std::path::Path;

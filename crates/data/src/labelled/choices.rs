@@ -1,6 +1,6 @@
 //! Multiple choice: a context and its possible continuations.
 
-use super::rows::{self, RequestedColumn, Row, excerpt, text};
+use super::rows::{self, RequestedColumn, Row, excerpt, filled_text};
 use super::source::{Columns, LabelledSource, Loaded, Task};
 use super::texts::label;
 use crate::Result;
@@ -45,18 +45,18 @@ pub fn choices(source: &LabelledSource, base: &Path, labelled: bool) -> Result<L
         let mut cells = cells.into_iter().zip(&wanted);
         let mut next = || cells.next().map_or((Value::Null, &wanted[0]), |cell| cell);
         let (cell, column) = next();
-        let context = text(cell, column, line)?;
+        let context = filled_text(cell, column, line)?;
         let (choices, column) = match source.columns.get("choices") {
             Some(Columns::Many(_)) => {
                 let each = (0..several).map(|_| {
                     let (cell, column) = next();
-                    text(cell, column, line)
+                    filled_text(cell, column, line)
                 });
                 (each.collect::<std::result::Result<Vec<_>, _>>()?, &wanted[1.min(wanted.len() - 1)])
             }
             _ => {
                 let (cell, column) = next();
-                (rows::texts(cell, column, line)?, column)
+                (rows::filled_texts(cell, column, line)?, column)
             }
         };
         if choices.len() < 2 {

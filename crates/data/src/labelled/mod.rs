@@ -51,7 +51,7 @@ pub use records::{Record, RecordColumn, Records, records};
 pub use retrieval::{RetrievalSet, retrieval_set};
 pub use rows::{Named, found_delimiter, object_cell};
 pub use sentences::{SentenceExample, classified_sentences, sentences};
-pub use source::{Column, Columns, DataFormat, LabelledSource, Loaded, MAX_SKIPPED, OnBadRow};
+pub use source::{Column, Columns, DataFormat, LabelledSource, Loaded, OnBadRow};
 pub use table::{Layout, Table};
 pub use tagged::{EntityTags, TaggedSentence, checked_sentences, entity_sentences, tagged_sentences};
 pub use tags::{TagScheme, TagSpan, Transitions, tag_spans};

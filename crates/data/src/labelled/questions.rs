@@ -1,6 +1,6 @@
 //! Extractive question answering: questions about a text that contains the answers.
 
-use super::rows::{self, Read, RequestedColumn, Row, excerpt, kind_of, text};
+use super::rows::{self, Read, RequestedColumn, Row, excerpt, filled_text, kind_of, text};
 use super::source::{DataFormat, LabelledSource, Loaded, Task};
 use super::squad;
 use crate::Result;
@@ -94,9 +94,9 @@ fn of_row(row: Row, wanted: &[RequestedColumn], number: usize) -> std::result::R
     let mut cells = row.cells.into_iter().zip(wanted);
     let mut next = || cells.next().map_or((Value::Null, &wanted[0]), |cell| cell);
     let (cell, column) = next();
-    let context: Arc<str> = text(cell, column, line)?.into();
+    let context: Arc<str> = filled_text(cell, column, line)?.into();
     let (cell, column) = next();
-    let question = text(cell, column, line)?;
+    let question = filled_text(cell, column, line)?;
     let id = match next().0 {
         Value::String(id) => id,
         Value::Null => number.to_string(),

@@ -2,8 +2,7 @@
 
 use super::rows::{self, Named, Read, RequestedColumn, Row};
 use super::source::{Column, DataFormat, LabelledSource, OnBadRow, Task};
-use crate::corpus::SkipReport;
-use crate::{DataError, Result};
+use crate::{DataError, Result, SkipReport};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -81,7 +80,7 @@ impl Records {
     pub fn refuse(&mut self, line: u64, reason: &str, problem: String) -> Result<()> {
         if self.source.on_bad_row == OnBadRow::Skip {
             let path = self.current.as_ref().map(|(path, _)| path.display().to_string()).unwrap_or_default();
-            self.skipped.count_at(reason, || format!("{path}:{line}: {problem}"));
+            self.skipped.count_at(reason, || (format!("{path}:{line}"), problem));
             return Ok(());
         }
         self.failed = true;

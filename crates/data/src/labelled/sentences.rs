@@ -1,7 +1,7 @@
 //! Sentences to embed: single ones, pairs, pairs with scores or classes, and pairs with negatives.
 
 use super::labels::LabelSet;
-use super::rows::{self, RequestedColumn, Row, text};
+use super::rows::{self, RequestedColumn, Row, filled_text};
 use super::source::{Columns, LabelledSource, Loaded, Task};
 use super::texts::{Found, label};
 use crate::Result;
@@ -87,17 +87,17 @@ fn read(
         let mut cells = cells.into_iter().zip(&wanted);
         let mut next = || cells.next().map_or((Value::Null, &wanted[0]), |cell| cell);
         let (cell, column) = next();
-        let first = text(cell, column, line)?;
+        let first = filled_text(cell, column, line)?;
         let mut pair = None;
         if has_pair {
             let (cell, column) = next();
-            pair = Some(text(cell, column, line)?);
+            pair = Some(filled_text(cell, column, line)?);
         }
         let mut negatives = Vec::new();
         for _ in columns {
             match next() {
-                (cell @ Value::Array(_), column) => negatives.extend(rows::texts(cell, column, line)?),
-                (cell, column) => negatives.push(text(cell, column, line)?),
+                (cell @ Value::Array(_), column) => negatives.extend(rows::filled_texts(cell, column, line)?),
+                (cell, column) => negatives.push(filled_text(cell, column, line)?),
             }
         }
         let mut score = None;

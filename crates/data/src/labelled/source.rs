@@ -2,16 +2,13 @@
 
 use super::places::Places;
 use super::rows::Named;
-use crate::corpus::{SkipReport, files};
+use crate::corpus::files;
 use crate::spreadsheet::check_no_spreadsheet;
-use crate::{DataError, Result};
+use crate::{DataError, MAX_SKIPPED, Result, SkipReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-
-/// The largest share of rows that may be left out, if the source does not say.
-pub const MAX_SKIPPED: f64 = 0.05;
 
 /// The files of labelled data, their format, and the meaning of their columns.
 ///

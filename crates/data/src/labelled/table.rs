@@ -3,9 +3,9 @@
 use super::records::{Record, RecordColumn};
 use super::rows::{self, Named, Read, RequestedColumn, Row, Whole};
 use super::source::{DataFormat, LabelledSource, OnBadRow};
-use crate::corpus::{Problem, SkipReport};
+use crate::corpus::Problem;
 use crate::spreadsheet::check_no_spreadsheet;
-use crate::{DataError, Result};
+use crate::{DataError, Result, SkipReport};
 use std::io;
 use std::path::{Path, PathBuf};
 

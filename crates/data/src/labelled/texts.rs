@@ -1,7 +1,7 @@
 //! Texts and pairs of texts with a class or a value.
 
 use super::labels::LabelSet;
-use super::rows::{self, RequestedColumn, Row, excerpt, kind_of, row_problem, text};
+use super::rows::{self, RequestedColumn, Row, excerpt, filled_text, kind_of, row_problem};
 use super::source::{Column, Columns, LabelledSource, Loaded, Task};
 use crate::Result;
 use crate::corpus::Problem;
@@ -90,10 +90,10 @@ pub fn texts(
         let mut cells = cells.into_iter().zip(&wanted);
         let mut next = || cells.next().map_or((Value::Null, &wanted[0]), |cell| cell);
         let (cell, column) = next();
-        let first = text(cell, column, line)?;
+        let first = filled_text(cell, column, line)?;
         let second = match next() {
             (Value::Null, column) if !column.required => None,
-            (cell, column) => Some(text(cell, column, line)?),
+            (cell, column) => Some(filled_text(cell, column, line)?),
         };
         let target = match labels {
             Labels::Unread => Target::None,

@@ -27,6 +27,10 @@ pub struct TranslationFiles {
     /// What to do with an unusable pair, as one with an empty side. Default `"error"`.
     #[serde(default)]
     pub on_bad_pair: OnBadPair,
+    /// The largest share of the pairs that `on_bad_pair = "skip"` may leave out, from 0 to 1; more are an error, which names
+    /// the first ones. One pair may always be left out. Default 0.05.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_skipped: Option<f64>,
 }
 
 /// Sentences concatenated with their translations: `begin x end begin y end`, omitting pieces that the
@@ -69,7 +73,7 @@ impl Translations {
         }
         let [source, target] = &files.languages;
         let settings = PairSettings::new([source, target], [tokenizer; 2], usize::MAX)
-            .on_bad_pair(files.on_bad_pair)
+            .on_bad_pair(files.on_bad_pair, files.max_skipped)
             .without_special();
         let (pairs, report) = PreparedPairs::prepare(&files.text, Path::new(""), &settings, cache, progress)?;
         let room = seq_len - around;

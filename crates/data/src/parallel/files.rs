@@ -2,11 +2,11 @@
 //! row.
 
 use crate::corpus::lines::Lines;
-use crate::corpus::{Problem, SkipReport, files};
+use crate::corpus::{Problem, files};
 use crate::labelled::rows::{self, RequestedColumn, Row};
 use crate::labelled::source::Task;
 use crate::labelled::{Column, Columns, DataFormat, LabelledSource};
-use crate::{DataError, Result};
+use crate::{DataError, MAX_SKIPPED, Result, SkipReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -93,6 +93,27 @@ pub struct TextPair {
     pub source: String,
     /// Its translation.
     pub target: String,
+}
+
+/// What to do with unusable pairs, and how many may be left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(super) struct BadPairs {
+    pub on_bad_pair: OnBadPair,
+    /// The largest share that may be left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_skipped: Option<f64>,
+}
+
+impl BadPairs {
+    /// Checks the limit on what is left out.
+    fn check_setting(self) -> Result<()> {
+        let problem = match (self.max_skipped, self.on_bad_pair) {
+            (Some(_), OnBadPair::Error) => "only used with `on_bad_pair = \"skip\"`",
+            (Some(share), _) if !(0.0..=1.0).contains(&share) => "expected a number from 0 to 1",
+            _ => return Ok(()),
+        };
+        Err(DataError::ParallelSetting { key: "max_skipped".into(), problem: problem.into() })
+    }
 }
 
 /// The names of the two sides in messages.
@@ -227,7 +248,7 @@ fn not_there(error: DataError) -> DataError {
 pub(super) struct Pairs {
     parts: Vec<Part>,
     rows: LabelledSource,
-    on_bad_pair: OnBadPair,
+    bad: BadPairs,
     next_part: usize,
     current: Option<Current>,
     /// Bytes of the files before the current one.
@@ -243,18 +264,14 @@ enum Current {
 }
 
 impl Pairs {
-    pub fn open(
-        from: &ParallelFiles,
-        base: &Path,
-        languages: [&str; 2],
-        on_bad_pair: OnBadPair,
-    ) -> Result<Self> {
+    pub fn open(from: &ParallelFiles, base: &Path, languages: [&str; 2], bad: BadPairs) -> Result<Self> {
+        bad.check_setting()?;
         let (parts, rows) = from.parts(base, languages)?;
         let paths = from.paths(base)?;
         let bytes_total = paths.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
         let skipped = SkipReport::default();
         let (next_part, current, read_before, ended) = (0, None, 0, false);
-        Ok(Self { parts, rows, on_bad_pair, next_part, current, read_before, bytes_total, skipped, ended })
+        Ok(Self { parts, rows, bad, next_part, current, read_before, bytes_total, skipped, ended })
     }
 
     /// Approximate number of bytes of the files consumed so far.
@@ -279,11 +296,20 @@ impl Pairs {
         kind: &str,
         problem: String,
     ) -> Result<()> {
-        if self.on_bad_pair == OnBadPair::Skip {
-            self.skipped.count(kind);
+        let path = self.path(file, side);
+        if self.bad.on_bad_pair == OnBadPair::Skip {
+            let place =
+                || format!("{}{}", path.display(), line.map_or(String::new(), |line| format!(":{line}")));
+            self.skipped.count_at(kind, || (place(), problem));
             return Ok(());
         }
-        Err(DataError::BadPair { path: self.path(file, side), line, problem })
+        Err(DataError::BadPair { path, line, problem })
+    }
+
+    /// Checks that not too many pairs were left out; `n_used` were not.
+    pub fn check_skipped(&self, n_used: u64) -> Result<()> {
+        let share = self.bad.max_skipped.unwrap_or(MAX_SKIPPED);
+        self.skipped.check(n_used, "pairs", share, "`parallel.max_skipped`")
     }
 
     fn path(&self, file: usize, side: usize) -> PathBuf {
@@ -457,7 +483,7 @@ impl Iterator for Pairs {
     }
 }
 
-/// Reads all pairs of a split, with counts of skipped ones.
+/// Reads all pairs of a split, with counts of skipped ones, which may be any number.
 ///
 /// # Errors
 /// Unreadable or unaligned files; unusable pairs, with `OnBadPair::Error`; [`DataError::NoPairs`] if there
@@ -468,7 +494,7 @@ pub fn read_pairs(
     languages: [&str; 2],
     on_bad_pair: OnBadPair,
 ) -> Result<(Vec<TextPair>, SkipReport)> {
-    let mut pairs = Pairs::open(from, base, languages, on_bad_pair)?;
+    let mut pairs = Pairs::open(from, base, languages, BadPairs { on_bad_pair, max_skipped: None })?;
     let read: Vec<TextPair> = pairs.by_ref().map(|at| at.map(|at| at.pair)).collect::<Result<_>>()?;
     if read.is_empty() {
         return Err(no_pairs(&pairs));
@@ -492,7 +518,8 @@ pub fn sides(
     languages: [&str; 2],
     wanted: [bool; 2],
 ) -> Result<impl Iterator<Item = Result<String>> + use<>> {
-    let pairs = Pairs::open(from, base, languages, OnBadPair::Skip)?;
+    let bad = BadPairs { on_bad_pair: OnBadPair::Skip, max_skipped: None };
+    let pairs = Pairs::open(from, base, languages, bad)?;
     Ok(pairs.flat_map(move |at| match at {
         Err(error) => vec![Err(error)],
         Ok(Located { pair: TextPair { source, target }, .. }) => [source, target]

@@ -9,12 +9,11 @@
 //! `KEY` is a hash of the files' contents, the tokenizers, and every setting that affects the result. A
 //! folder named by its key is complete, see [`store`](crate::store).
 
-use super::files::{EMPTY, Located, OnBadPair, Pairs, ParallelFiles, SIDES, TextPair, no_pairs};
+use super::files::{BadPairs, EMPTY, Located, OnBadPair, Pairs, ParallelFiles, SIDES, TextPair, no_pairs};
 use crate::checksum::file_checksum;
-use crate::corpus::SkipReport;
 use crate::prepared::{CHUNK_BYTES, TEXT_COST, without_holes};
 use crate::store::{self, Meta, Output, Table};
-use crate::{DataError, Progress, Result, Silent};
+use crate::{DataError, Progress, Result, Silent, SkipReport};
 use cloze_tokenizer::Tokenizer;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -36,8 +35,8 @@ pub struct PairSettings<'a> {
     pub tokenizers: [&'a Tokenizer; 2],
     /// Maximum tokens of a source or target, including special ones.
     pub max_len: usize,
-    /// What to do with an unusable pair.
-    pub on_bad_pair: OnBadPair,
+    /// What to do with unusable pairs.
+    bad: BadPairs,
     /// Whether the ids include the tokenizers' special tokens.
     around: bool,
 }
@@ -45,12 +44,13 @@ pub struct PairSettings<'a> {
 impl<'a> PairSettings<'a> {
     /// Pairs of at most `max_len` tokens per side; an unusable pair is an error.
     pub fn new(languages: [&'a str; 2], tokenizers: [&'a Tokenizer; 2], max_len: usize) -> Self {
-        Self { languages, tokenizers, max_len, on_bad_pair: OnBadPair::Error, around: true }
+        Self { languages, tokenizers, max_len, bad: BadPairs::default(), around: true }
     }
 
-    /// Sets what to do with unusable pairs.
-    pub fn on_bad_pair(self, on_bad_pair: OnBadPair) -> Self {
-        Self { on_bad_pair, ..self }
+    /// Sets what to do with unusable pairs, and the largest share of the pairs that may be left out, from 0 to 1 (default
+    /// 0.05); one pair may always be.
+    pub fn on_bad_pair(self, on_bad_pair: OnBadPair, max_skipped: Option<f64>) -> Self {
+        Self { bad: BadPairs { on_bad_pair, max_skipped }, ..self }
     }
 
     /// Omits the tokenizers' special tokens: the ids are those of the text alone.
@@ -112,7 +112,7 @@ fn each_pair(
     mut take: impl FnMut(&Located, [Vec<u32>; 2]) -> Result<()>,
 ) -> Result<SkipReport> {
     let around = settings.around()?;
-    let mut pairs = Pairs::open(from, base, settings.languages, settings.on_bad_pair)?;
+    let mut pairs = Pairs::open(from, base, settings.languages, settings.bad)?;
     let (mut n_read, mut n_taken, mut n_tokens) = (0, 0, 0);
     let mut chunk: Vec<Located> = Vec::new();
     loop {
@@ -143,7 +143,10 @@ fn each_pair(
     }
     match n_taken {
         0 => Err(no_pairs(&pairs)),
-        _ => Ok(pairs.skipped),
+        _ => {
+            pairs.check_skipped(n_taken)?;
+            Ok(pairs.skipped)
+        }
     }
 }
 
@@ -184,7 +187,8 @@ impl PreparedPairs {
     /// that is renamed when complete. Relative paths start at `base`.
     ///
     /// # Errors
-    /// Files that cannot be read or written, or are not aligned; unusable pairs, with [`OnBadPair::Error`];
+    /// Files that cannot be read or written, or are not aligned; unusable pairs, with [`OnBadPair::Error`], or too many of
+    /// them;
     /// [`DataError::NoPairs`]; [`DataError::VocabHole`] for a tokenizer whose ids are not `0..vocab_size`.
     pub fn prepare(
         from: &ParallelFiles,
@@ -280,7 +284,7 @@ fn key(from: &ParallelFiles, base: &Path, settings: &PairSettings<'_>) -> Result
     // Where the files lie does not matter, what they are called does: by it their format is known.
     let read_as = ParallelFiles { source: Vec::new(), target: Vec::new(), files: Vec::new(), ..from.clone() };
     add(&format!("pairs {FORMAT}{}", if settings.around { "" } else { ", texts alone" }));
-    add(&serde_json::to_string(&(read_as, settings.languages, settings.max_len, settings.on_bad_pair))
+    add(&serde_json::to_string(&(read_as, settings.languages, settings.max_len, settings.bad))
         .expect("plain values serialise"));
     for tokenizer in settings.tokenizers {
         add(&tokenizer.to_json());

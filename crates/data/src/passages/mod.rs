@@ -166,7 +166,9 @@ impl Passages {
                     self.blocks.take(number, line);
                 }
                 Some(Err(problem)) => match self.config.on_bad_line {
-                    OnBadRow::Skip if !problem.ends_file => self.skipped.count(problem.kind),
+                    OnBadRow::Skip if !problem.ends_file => {
+                        self.skipped.count_at(problem.kind, || problem.told(&self.path));
+                    }
                     _ => return Err(problem.in_file(&self.path)),
                 },
                 None => {

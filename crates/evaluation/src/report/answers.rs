@@ -236,7 +236,7 @@ impl Predictions for AnswerPredictions {
             false => example.golds.join(" / "),
         };
         html! {
-            (html::name(&example.id))
+            p.id dir="auto" { (example.id) }
             p.text.question dir="auto" { (html::clipped(&example.question)) }
             p.verdict {
                 span { "gold " b.label dir="auto" { (html::clipped(&golds)) } }
@@ -314,6 +314,12 @@ mod tests {
         let two = AnswerPredictions { version: SquadVersion::Two { threshold: 0.0 }, examples };
         assert_eq!((0..4).map(|i| two.is_error(i)).collect::<Vec<_>>(), [true, false, true, true]);
         assert_eq!(two.figures().get("NoAns_exact"), Some(0.5));
+        // A question's id is no line, even if it is a number.
+        let mut numbered = example("Who?", &["Paris"], "Paris", 0.0);
+        numbered.id = "17".into();
+        let shown =
+            AnswerPredictions { version: SquadVersion::One, examples: vec![numbered] }.show(0).into_string();
+        assert!(shown.contains(">17<") && !shown.contains("line 17"), "{shown}");
         assert_eq!(two.row(0)[3], "");
         assert_eq!(two.row(0)[6], "Paris");
         let kinds: Vec<String> = two.kinds().iter().map(|row| row.join(" ")).collect();

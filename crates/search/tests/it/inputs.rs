@@ -12,6 +12,24 @@ fn message<T: std::fmt::Debug>(result: Result<T, SearchError>) -> String {
 }
 
 #[test]
+fn a_new_index_is_discarded_and_one_with_rows_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let [new, shared, full] = ["new", "shared", "full"].map(|name| folder.path().join(name));
+    assert!(IndexWriter::create(&new, config(3)).unwrap().discard_new().unwrap());
+    assert!(!new.exists());
+    // What is not of the index stays.
+    let writer = IndexWriter::create(&shared, config(3)).unwrap();
+    fs::write(shared.join("notes.txt"), "").unwrap();
+    assert!(writer.discard_new().unwrap());
+    let left: Vec<_> = fs::read_dir(&shared).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["notes.txt"]);
+    let mut writer = IndexWriter::create(&full, config(3)).unwrap();
+    writer.add(&rows(0..2), &Random(1).vectors(2, 3), OnId::Error).unwrap();
+    assert!(!writer.discard_new().unwrap());
+    assert_eq!(Index::open(&full).unwrap().len(), 2);
+}
+
+#[test]
 fn vectors_and_ids_that_cannot_be_used_change_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = IndexWriter::create(folder.path(), config(3)).unwrap();

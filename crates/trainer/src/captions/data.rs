@@ -48,7 +48,8 @@ impl CaptionTexts {
                 Ok(Self { train: drawn_scenes(SceneSplit::Train, *train), dev, test })
             }
             CaptionSource::Tables { train, dev_fraction, .. } => {
-                let mut all = read(train, section, &mut |skipped| note("train", skipped, progress))?;
+                let mut all =
+                    read(train, section, &mut |skipped, used| note("train", skipped, used, progress))?;
                 let mut dev = None;
                 if let Some(share) = *dev_fraction {
                     let (held, kept) = held_out(all, share, seed);
@@ -58,7 +59,7 @@ impl CaptionTexts {
                     return Err(TrainerError::NoExamples { split: "training" });
                 }
                 let mut files = |split: EvaluationSplit| {
-                    named(section, split, &mut |skipped| note(split.name(), skipped, progress))
+                    named(section, split, &mut |skipped, used| note(split.name(), skipped, used, progress))
                 };
                 let (of_files, test) = (files(EvaluationSplit::Dev)?, files(EvaluationSplit::Test)?);
                 Ok(Self { train: all, dev: dev.or(of_files), test })
@@ -74,7 +75,7 @@ impl CaptionTexts {
         section: &CaptionDataSection,
         split: EvaluationSplit,
         seed: u64,
-        skipped: &mut dyn FnMut(&SkipReport),
+        skipped: &mut dyn FnMut(&SkipReport, usize),
     ) -> Result<Option<Vec<CaptionedImage>>> {
         match &section.source {
             CaptionSource::Scenes { .. } => Ok(held_scenes(section, split)),
@@ -137,7 +138,7 @@ fn held_scenes(section: &CaptionDataSection, split: EvaluationSplit) -> Option<V
 fn named(
     section: &CaptionDataSection,
     split: EvaluationSplit,
-    skipped: &mut dyn FnMut(&SkipReport),
+    skipped: &mut dyn FnMut(&SkipReport, usize),
 ) -> Result<Option<Vec<CaptionedImage>>> {
     let CaptionSource::Tables { train, dev, test, .. } = &section.source else { return Ok(None) };
     let files = match split {
@@ -156,7 +157,7 @@ fn named(
 fn read(
     source: &LabelledSource,
     section: &CaptionDataSection,
-    skipped: &mut dyn FnMut(&SkipReport),
+    skipped: &mut dyn FnMut(&SkipReport, usize),
 ) -> Result<Vec<CaptionedImage>> {
     let found = captioned_images(source, Path::new(""))?;
     let images = found
@@ -166,7 +167,7 @@ fn read(
         .map(|(place, example)| ImageExample { image: example.image.clone(), target: Target::Class(place) });
     let loaded = Loaded { examples: images.collect(), places: Places::default(), skipped: found.skipped };
     let loaded = without_bad_images(loaded, &DecodeLimits::default(), section.on_bad_image)?;
-    skipped(&loaded.skipped);
+    skipped(&loaded.skipped, loaded.examples.len());
     let mut examples: Vec<_> = found.examples.into_iter().map(Some).collect();
     let kept = loaded.examples.iter().filter_map(|example| match example.target {
         Target::Class(place) => examples[place].take(),

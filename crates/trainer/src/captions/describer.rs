@@ -207,7 +207,7 @@ impl ImageDescriber {
         let (seed, max_len) = (config.common.run.seed, config.data.max_len);
         let mut skipped = SkipReport::default();
         let found =
-            CaptionTexts::evaluation(&config.data, split, seed, &mut |report| skipped = report.clone())?;
+            CaptionTexts::evaluation(&config.data, split, seed, &mut |report, _| skipped = report.clone())?;
         let Some(found) = found else { return Ok(None) };
         if found.is_empty() {
             return Err(TrainerError::NoExamples { split: "evaluation" });

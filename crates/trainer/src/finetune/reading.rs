@@ -46,10 +46,10 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reports what was skipped in a split.
-    fn note(&mut self, split: &str, skipped: &SkipReport) {
+    /// Reports what was skipped in a split, of which so many examples were `used`.
+    fn note(&mut self, split: &str, skipped: &SkipReport, used: usize) {
         if !skipped.is_empty() {
-            self.progress.note(&format!("{split}: skipped {skipped}"));
+            self.progress.note(&format!("{split}: skipped {}", skipped.among(used as u64, "rows")));
         }
     }
 
@@ -77,7 +77,7 @@ impl Reading<'_> {
         mut encode: impl FnMut(Vec<T::Example>) -> Result<Encoded<T::Example, T::Features>>,
         select: impl FnOnce(Vec<T::Example>) -> Result<Vec<T::Example>>,
     ) -> Result<TaskData<T>> {
-        self.note("train", &train.skipped);
+        self.note("train", &train.skipped, train.examples.len());
         let (examples, held) = self.hold_out(train.examples, train.places)?;
         let examples = select(examples)?;
         let examples = match self.config.data.examples {
@@ -90,7 +90,8 @@ impl Reading<'_> {
         let [dev, test] = [("dev", &section.dev), ("test", &section.test)].map(|(split, files)| {
             self.split(split, files, |source| {
                 let Loaded { examples, places, skipped } = read(source)?;
-                Ok(((encode(examples)?, places.names()), skipped))
+                let used = examples.len();
+                Ok(((encode(examples)?, places.names()), (skipped, used)))
             })
         });
         let (dev, dev_names) = held.or(dev?).unzip();
@@ -119,14 +120,14 @@ impl Reading<'_> {
         &mut self,
         split: &str,
         files: &[String],
-        read: impl FnOnce(&LabelledSource) -> Result<(T, SkipReport)>,
+        read: impl FnOnce(&LabelledSource) -> Result<(T, (SkipReport, usize))>,
     ) -> Result<Option<T>> {
         if files.is_empty() {
             return Ok(None);
         }
         let source = self.config.data.train.with_files(files.to_vec());
-        let (data, skipped) = read(&source).map_err(|error| missing(split, error))?;
-        self.note(split, &skipped);
+        let (data, (skipped, used)) = read(&source).map_err(|error| missing(split, error))?;
+        self.note(split, &skipped, used);
         Ok(Some(data))
     }
 }

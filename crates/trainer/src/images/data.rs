@@ -90,7 +90,7 @@ impl Reading<'_> {
             (None, None) => Labels::Unread,
         };
         let (examples, skipped, labels) = self.read(&self.data.train, labels)?;
-        note("train", &skipped, progress);
+        note("train", &skipped, examples.len(), progress);
         let (mut train, mut dev) = (examples, None);
         if let Some(share) = self.data.dev_fraction {
             let (held, kept) = held_out(train, share, self.seed);
@@ -112,7 +112,7 @@ impl Reading<'_> {
             let labels = labels.as_ref().map_or(Labels::Unread, Labels::Of);
             let read = self.read(&self.data.train.with_files(files.to_vec()), labels);
             let (examples, skipped, _) = read.map_err(|error| missing(name, error))?;
-            note(name, &skipped, progress);
+            note(name, &skipped, examples.len(), progress);
             Ok(Some(examples))
         };
         let (files, test) = (split("dev", &self.data.dev)?, split("test", &self.data.test)?);
@@ -148,9 +148,10 @@ impl Reading<'_> {
     }
 }
 
-pub(crate) fn note(split: &str, skipped: &SkipReport, progress: &mut dyn RunProgress) {
+/// Reports what was skipped in a split, of which so many examples were `used`.
+pub(crate) fn note(split: &str, skipped: &SkipReport, used: usize, progress: &mut dyn RunProgress) {
     if !skipped.is_empty() {
-        progress.note(&format!("{split}: skipped {skipped}"));
+        progress.note(&format!("{split}: skipped {}", skipped.among(used as u64, "rows")));
     }
 }
 

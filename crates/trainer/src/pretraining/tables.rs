@@ -13,6 +13,10 @@ use std::collections::BTreeMap;
 pub(crate) fn prepared_corpus(mut rows: Vec<(&str, String)>, report: &PrepareReport) -> String {
     if !report.skipped.is_empty() {
         rows.push(("skipped or cut", report.skipped.to_string()));
+        let places = report.skipped.first_places();
+        if !places.is_empty() {
+            rows.push(("  the first at", places));
+        }
     }
     let how = if report.reused { "prepared before, opened in" } else { "prepared in" };
     rows.push((how, duration(report.seconds)));

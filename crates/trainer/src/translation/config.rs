@@ -57,6 +57,10 @@ pub struct ParallelSection {
     /// `"error"`.
     #[serde(default)]
     pub on_bad_pair: OnBadPair,
+    /// The largest share of a split's pairs that `on_bad_pair = "skip"` may leave out, from 0 to 1; more are an error, which
+    /// names the first ones. One pair may always be left out. Default 0.05.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_skipped: Option<f64>,
     /// The training pairs.
     pub train: ParallelFiles,
     /// Pairs for evaluation during training. Default none.

@@ -60,7 +60,7 @@ impl TranslationData {
         let section = &config.parallel;
         let tokenizers = [&*vocabularies.source, &*vocabularies.target];
         let settings = PairSettings::new(section.languages(), tokenizers, section.max_len)
-            .on_bad_pair(section.on_bad_pair);
+            .on_bad_pair(section.on_bad_pair, section.max_skipped);
         let base = Path::new("");
         let (train, report) = {
             let notes = PeriodicNotes::new(progress);
@@ -72,7 +72,8 @@ impl TranslationData {
             }
             let loaded = load_pairs(files, base, &settings)?;
             if !loaded.skipped.is_empty() {
-                progress.note(&format!("{split}: skipped {}", loaded.skipped));
+                let n_used = loaded.texts.len() as u64;
+                progress.note(&format!("{split}: skipped {}", loaded.skipped.among(n_used, "pairs")));
             }
             Ok(Some(loaded))
         };

@@ -81,16 +81,20 @@ fn introduce(
     let [source_tokens, target_tokens] = report.tokens;
     let mean = |tokens: u64| format!("{:.1}", tokens as f64 / report.pairs.max(1) as f64);
     let skipped = if report.skipped.is_empty() { "none".into() } else { report.skipped.to_string() };
-    progress.note(&table::facts(
-        "pairs",
-        [
-            ("languages", format!("{source} → {target}")),
-            ("pairs", table::grouped(report.pairs)),
-            ("left out", skipped),
-            ("source tokens", format!("{} ({} a pair)", table::grouped(source_tokens), mean(source_tokens))),
-            ("target tokens", format!("{} ({} a pair)", table::grouped(target_tokens), mean(target_tokens))),
-        ],
-    ));
+    let mut rows = vec![
+        ("languages", format!("{source} → {target}")),
+        ("pairs", table::grouped(report.pairs)),
+        ("left out", skipped),
+    ];
+    let places = report.skipped.first_places();
+    if !places.is_empty() {
+        rows.push(("  the first at", places));
+    }
+    rows.extend([
+        ("source tokens", format!("{} ({} a pair)", table::grouped(source_tokens), mean(source_tokens))),
+        ("target tokens", format!("{} ({} a pair)", table::grouped(target_tokens), mean(target_tokens))),
+    ]);
+    progress.note(&table::facts("pairs", rows));
     let pieces = match vocabularies.is_joint() {
         true => format!("{}, shared", table::grouped(vocabularies.target.vocab_size() as u64)),
         false => [&vocabularies.source, &vocabularies.target]

@@ -57,7 +57,7 @@ pub fn run(args: &Args, paths: &[String]) -> Result<()> {
 
 /// The ranges of the vectors of a file's images.
 fn ranges(args: &Args, path: &Path, embedder: &ImageEmbedder) -> Result<VectorRanges> {
-    let mut lines = Lines::of(Some(path), args.input.rows.bad.max_line_bytes)?;
+    let mut lines = Lines::of(Some(path), args.input.rows.bad.max_line_bytes())?;
     let (mut ranges, mut batch, mut n_lines) = (VectorRanges::new(embedder.width()), Batch::default(), 0);
     while lines.read(BATCH, &mut batch)? {
         let place = |index: usize| lines.place(batch.first() + index);

@@ -39,7 +39,7 @@ impl Sink {
                     Some(true) => Element::I8,
                     Some(false) => Element::U8,
                 };
-                To::Npy(Npy::new(element, "embeddings", args.answers.output()?)?)
+                To::Npy(Npy::new(element, "embeddings", args.answers.output(input)?)?)
             }
         };
         Ok(Self { to, width, quantized, ranges })

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use super::{Args, Format, Words, asked, embedded, sequences};
 use crate::answers::Answers;
 use crate::failure::by_option;
-use crate::input::Row;
+use crate::input::{Blank, Row};
 use crate::lines::Longer;
 use crate::model;
 use crate::npy::{Element, Npy};
@@ -40,11 +40,11 @@ pub fn run(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
     args.input.check()?;
     let embedder = TokenEmbedder::load(&model::folder(&args.model)?, config, &device).map_err(by_option)?;
-    let mut input = args.input.open(asked(Longer::Refused))?;
+    let mut input = args.input.open(asked(Longer::Refused, Blank::Answered))?;
     let unit = if args.words.is_some() { "words" } else { "tokens" };
     let mut sink = match args.format {
         Format::Jsonl => Sink::Rows(Answers::new(&args.answers, &input, vec![unit])?),
-        Format::Npy => Sink::Npy(Npy::new(Element::F32, "vectors", args.answers.output()?)?),
+        Format::Npy => Sink::Npy(Npy::new(Element::F32, "vectors", args.answers.output(&input)?)?),
     };
     let mut progress = Progress::new("lines", args.answers.is_stdout() && io::stdout().is_terminal());
     let mut count = 0;

@@ -138,7 +138,7 @@ pub fn run(args: &Args) -> Result<()> {
     progress.finish();
     let evaluation = evaluation?;
     if !evaluation.skipped.is_empty() {
-        say(format_args!("{split}: skipped {}", evaluation.skipped));
+        say(format_args!("{split}: skipped {}", evaluation.skipped.with_places()));
     }
     if evaluation.truncated > 0 {
         say(format_args!(

@@ -27,6 +27,6 @@ pub fn read(
         .map(|(field, column)| (field, Columns::One(column)))
         .collect();
     let (loaded, set) = texts(&source, Path::new(""), labels).map_err(BadRowArgs::told)?;
-    say_skipped(file, &loaded.skipped);
+    say_skipped(file, &loaded.skipped, loaded.examples.len() as u64);
     Ok((loaded.examples, set))
 }

@@ -185,7 +185,7 @@ pub fn run(args: &Args) -> Result<()> {
             named.escape_debug()
         ));
     }
-    save(&found, embedder.width(), [&npy, &words_file, &vec])?;
+    save(args, &found, embedder.width(), [&npy, &words_file, &vec])?;
     let facts = [
         ("words", grouped(words.len() as u64)),
         ("with a vector", grouped(found.len() as u64)),
@@ -313,9 +313,11 @@ fn each_sentence(
 }
 
 /// Writes words and their vectors.
-fn save(found: &[(&str, &[f32])], width: usize, [npy, words, vec]: [&Path; 3]) -> Result<()> {
-    let mut array = Npy::new(Element::F32, "vectors", Output::of(Some(npy))?)?;
-    let (mut list, mut text) = (Output::of(Some(words))?, Output::of(Some(vec))?);
+fn save(args: &Args, found: &[(&str, &[f32])], width: usize, [npy, words, vec]: [&Path; 3]) -> Result<()> {
+    let read = || args.words.iter().map(Path::new).chain(args.contexts.iter().map(PathBuf::as_path));
+    let output = |path| Output::apart_from(Some(path), read());
+    let mut array = Npy::new(Element::F32, "vectors", output(npy)?)?;
+    let (mut list, mut text) = (output(words)?, output(vec)?);
     text.line(format_args!("{} {width}", found.len()))?;
     for (word, vector) in found {
         let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();

@@ -83,6 +83,7 @@ fn empty(path: &Path) -> anyhow::Error {
 }
 
 /// Reads word2vec's text, whose first line has the numbers of words and of features, or GloVe's, which has no such line.
+/// A word of GloVe may have spaces, though not the first.
 fn text(path: &Path, most: usize) -> Result<Found> {
     let mut lines = Lines::of(Some(path), MAX_LINE_BYTES)?;
     let mut batch = Batch::default();
@@ -135,14 +136,23 @@ impl TextVectors {
             (self.announced, self.width) = (Some(announced), width);
             return Ok(());
         }
+        // GloVe has words with spaces, such as `. . .`, which end where the numbers of the width before begin.
+        let n_extra = match self.width {
+            0 => 0,
+            width => fields.clone().count().saturating_sub(width),
+        };
+        let extra = fields.by_ref().take(n_extra).collect::<Vec<_>>();
+        let is_number = |field: &&str| field.parse::<f32>().is_ok();
+        if extra.last().is_some_and(is_number) {
+            let (found, expected) = (self.width + n_extra, self.width);
+            bail!("{}: {found} numbers for {word:?}; expected {expected}, as before", place());
+        }
+        let word = std::iter::once(word).chain(extra).collect::<Vec<_>>().join(" ");
         let start = self.values.len();
         for field in fields {
             let value = field.parse::<f32>().ok().filter(|value| value.is_finite());
             let Some(value) = value else {
-                bail!(
-                    "{}: {field:?} is not a number; expected a word without spaces and its numbers",
-                    place()
-                );
+                bail!("{}: {field:?} is not a number; expected a word and its numbers", place());
             };
             self.values.push(value);
         }
@@ -155,12 +165,43 @@ impl TextVectors {
             bail!("{}: {width} numbers for {word:?}; expected {expected}, as before", place());
         }
         self.lines += 1;
-        if self.seen.insert(word.to_owned()) {
-            self.words.push(word.to_owned());
+        if self.seen.insert(word.clone()) {
+            self.words.push(word);
         } else {
             // The first of a repeated word counts.
             self.values.truncate(start);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(lines: &str) -> Result<Found> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.txt");
+        std::fs::write(&path, lines)?;
+        text(&path, usize::MAX)
+    }
+
+    #[test]
+    fn words_may_have_spaces() {
+        let words = [".", ". . .", "at name@domain.com", "sea"];
+        let glove = ". 1 0\n. . . 0 1\nat name@domain.com -1 .5\nsea 1 1\n";
+        let values = vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.5, 1.0, 1.0];
+        assert_eq!(read(glove).unwrap(), (words.map(str::to_owned).to_vec(), values.clone(), 2));
+        // In word2vec's format the first line says how many numbers there are.
+        let word2vec = format!("4 2\n{}", glove.replace(". 1 0\n. . . 0 1", ". . . 1 0\n. 0 1"));
+        let (found, numbers, width) = read(&word2vec).unwrap();
+        assert_eq!((&found[0][..], &found[1][..], numbers, width), (". . .", ".", values, 2));
+    }
+
+    #[test]
+    fn a_number_too_many_is_no_word() {
+        let told = |lines: &str| read(lines).unwrap_err().to_string();
+        assert!(told("a 1 2\nb 1 2 3\n").ends_with("line 2: 3 numbers for \"b\"; expected 2, as before"));
+        assert!(told("a 1 2\nb 1\n").ends_with("line 2: 1 numbers for \"b\"; expected 2, as before"));
     }
 }

@@ -30,7 +30,7 @@ use crate::progress::Progress;
 /// The fields of a row are its text and optionally its id; without ids rows are numbered. Markdown files and the .md and
 /// .txt files of folders are cut into passages, whose ids are path:line and whose fields path, line and heading are kept.
 /// With a model of images, the text is an `image`: a path or data:image/png;base64,...; folders and images are rows
-/// themselves. Prints {"added": N} once the first N rows are safely on disk.
+/// themselves. Prints {"added": N} once the first N rows are safely on disk. If it fails before, no index is left.
 #[derive(clap::Args)]
 pub struct IndexArgs {
     #[command(flatten)]
@@ -186,8 +186,17 @@ pub fn index(args: &IndexArgs) -> Result<()> {
         bail!("no rows to index");
     }
     let mut writer = IndexWriter::create(&args.index, config)?;
-    let commit = Commit { on_id: OnId::Error, every: args.commit.commit_every, stale: HashSet::new() };
-    put_in(&mut writer, &mut embedding, first, &mut rows, commit)?;
+    let commit = Commit {
+        on_id: OnId::Error,
+        every: args.commit.commit_every,
+        stale: HashSet::new(),
+        keeps_rest: false,
+    };
+    if let Err(error) = put_in(&mut writer, &mut embedding, first, &mut rows, commit) {
+        // An index without rows would answer queries. What is wrong is told even if it cannot be removed.
+        writer.discard_new().ok();
+        return Err(error);
+    }
     if args.recall {
         let index = writer.index();
         let recall = index.recall(&index.sample(1000), &SearchConfig::default())?;
@@ -207,7 +216,7 @@ pub fn add(args: &AddArgs) -> Result<()> {
         false => (OnId::Error, HashSet::new()),
     };
     let first = rows.batch(&embedding)?;
-    let commit = Commit { on_id, every: args.commit.commit_every, stale };
+    let commit = Commit { on_id, every: args.commit.commit_every, stale, keeps_rest: true };
     put_in(&mut writer, &mut embedding, first, &mut rows, commit)
 }
 
@@ -218,6 +227,8 @@ struct Commit {
     every: usize,
     /// The ids of rows that are deleted at the end if they are not put in again.
     stale: HashSet<String>,
+    /// Whether the rows before one that fails are added, too, where fewer than `every` are left.
+    keeps_rest: bool,
 }
 
 /// Embeds rows and adds them in batches.
@@ -228,7 +239,7 @@ fn put_in(
     rows: &mut Rows,
     commit: Commit,
 ) -> Result<()> {
-    let Commit { on_id, every: commit_every, mut stale } = commit;
+    let Commit { on_id, every: commit_every, mut stale, keeps_rest } = commit;
     let mut output = Output::new();
     let mut progress = Progress::new("rows", false);
     let (mut places, mut new, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
@@ -257,11 +268,11 @@ fn put_in(
         }
         progress.show(read, None);
         let next = if rest.is_empty() { rows.batch(embedding) } else { Ok(rest) };
-        // What is embedded is kept, whatever is wrong with the rest.
         let failed;
         (batch, failed) = next.map_or_else(|error| (Vec::new(), Some(error)), |batch| (batch, None));
         let is_last = batch.is_empty();
-        while new.len() >= commit_every || is_last && !new.is_empty() {
+        let ends = is_last && (failed.is_none() || keeps_rest);
+        while new.len() >= commit_every || ends && !new.is_empty() {
             let n = commit_every.min(new.len());
             let width = embedding.width();
             writer.add(&new[..n], &vectors[..n * width], on_id).map_err(|error| at(error, &places))?;

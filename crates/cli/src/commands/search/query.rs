@@ -27,7 +27,7 @@ use crate::output::{Output, say};
 ///
 /// Prints a JSON line for each query: {"query": …, "found": [{"id": …, "score": …, "text": …, "fields": {…}},
 /// …]}, the nearest first; on a terminal, a readable list. The score is the cosine, the dot product or the Euclidean distance. An empty query
-/// is an error; earlier queries are still answered.
+/// is an error, but blank lines of standard input are passed over. Queries before one that fails are still answered.
 #[derive(clap::Args)]
 pub struct Args {
     /// Queries (default: standard input, one per line).
@@ -125,9 +125,12 @@ pub fn run(args: &Args) -> Result<()> {
         let mut lines = Lines::stdin(args.max_line_bytes, Longer::Cut);
         let mut batch = Batch::default();
         while lines.read(BATCH, &mut batch)? {
+            // A blank line is no query.
+            let filled = || batch.numbered().filter(|(_, line)| !line.text.trim().is_empty());
             let texts: Vec<(&str, Sequence)> =
-                batch.iter().map(|line| (line.text, Sequence::from(line))).collect();
-            asked.answer(&texts, |place| format!("standard input, line {}", batch.first() + place))?;
+                filled().map(|(_, line)| (line.text, Sequence::from(line))).collect();
+            let numbers: Vec<usize> = filled().map(|(number, _)| number).collect();
+            asked.answer(&texts, |place| lines.place(numbers[place]))?;
         }
     } else {
         let texts: Vec<(&str, Sequence)> =

@@ -10,7 +10,7 @@ use cloze_search::{Index, NewRow};
 use serde_json::{Map, Value};
 
 use super::embedding::Embedding;
-use crate::rows::{self, Cut, NO_IMAGE, NO_TEXT, PASSAGE_FIELDS, Placed, RowColumns, RowFiles, plain};
+use crate::rows::{self, Cut, PASSAGE_FIELDS, Placed, RowColumns, RowFiles, plain, text_of};
 
 #[derive(clap::Args)]
 pub struct IndexedRows {
@@ -89,10 +89,15 @@ impl IndexedRows {
         }
         for row in index.rows() {
             let (row, _) = row?;
-            let (Some(Value::String(path)), true) = (row.fields.get("path"), row.fields.contains_key("line"))
+            let (Some(Value::String(path)), Some(line)) = (row.fields.get("path"), row.fields.get("line"))
             else {
                 continue;
             };
+            // Rows of a table may have such fields too.
+            let is_passage = row.id.strip_prefix(&format!("{path}:{line}"));
+            if is_passage.is_none_or(|rest| !rest.is_empty() && !rest.starts_with(':')) {
+                continue;
+            }
             if read.iter().any(|above| is_under(Path::new(path), above)) {
                 ids.insert(row.id);
             }
@@ -124,9 +129,8 @@ impl Rows {
             let is_end = read.is_empty();
             let mut batch = Vec::new();
             for Placed { place, cells } in read {
-                match new_row(cells, &self.fields) {
+                match new_row(cells, &self.fields, self.images) {
                     Ok(row) => batch.push(PlacedRow { place, row }),
-                    Err((_, NO_TEXT)) if self.images => self.rows.refuse(&place, "no image", NO_IMAGE)?,
                     Err((reason, problem)) => self.rows.refuse(&place, reason, problem)?,
                 }
             }
@@ -138,9 +142,13 @@ impl Rows {
 }
 
 /// A row from its cells: text, id, fields; or the reason to count it by, and what is wrong.
-fn new_row(cells: Vec<Value>, names: &[String]) -> Result<NewRow, (&'static str, &'static str)> {
+fn new_row(
+    cells: Vec<Value>,
+    names: &[String],
+    images: bool,
+) -> Result<NewRow, (&'static str, &'static str)> {
     let mut cells = cells.into_iter();
-    let Some(Value::String(text)) = cells.next() else { return Err(("no text", NO_TEXT)) };
+    let text = text_of(cells.next(), images)?;
     let id = match cells.next() {
         Some(Value::String(id)) => Some(id),
         Some(Value::Number(id)) => Some(id.to_string()),

@@ -109,7 +109,7 @@ pub fn run(args: &Args) -> Result<()> {
     let wordnet = wordnet(args.wordnet.as_deref())?;
     let tagger = tagger(&vectors, wordnet.as_ref(), args.prior)?;
     let embedder = args.compute.of_senses(&vectors, args.model.as_deref(), &args.other)?;
-    let mut output = Output::of(args.output.as_deref())?;
+    let mut output = Output::apart_from(args.output.as_deref(), args.input.as_deref())?;
     let mut progress = Progress::new("lines", args.output.is_none() && io::stdout().is_terminal());
     let size = lines.size().map(|size| size as f64);
     let (mut count, mut bytes) = (0, 0);

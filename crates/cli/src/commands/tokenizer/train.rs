@@ -1,6 +1,6 @@
 //! `cloze tokenizer train`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -8,17 +8,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use cloze_data::labelled::records;
+use cloze_data::labelled::{Named, records};
 use cloze_data::{CorpusConfig, DataError, Format, OnError, SkipReport, documents};
 use cloze_tokenizer::train::{BpeTrainer, TrainProgress, WordPieceScore, WordPieceTrainer};
 use cloze_tokenizer::{Error as TokenizerError, Normalizer, Tokenizer};
 use indicatif::{HumanBytes, HumanCount};
-use serde_json::Value;
 
 use crate::failure::WrongUsage;
 use crate::output::{Output, say, write_atomic};
 use crate::progress::{LiveLine, live_line};
-use crate::rows::{BadRowArgs, NO_TEXT, RowArgs, RowFormat, say_skipped};
+use crate::rows::{BadRowArgs, RowArgs, RowFormat, text_of};
 
 /// Train a tokenizer on text files.
 ///
@@ -104,8 +103,8 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn train(args: &Args, progress: &mut dyn FnMut(TrainProgress)) -> Result<Tokenizer> {
     args.rows.check_fields(&["text"])?;
-    let skipped = RefCell::new(SkipReport::default());
-    let texts = args.texts(&skipped)?;
+    let counted = Counted::default();
+    let texts = args.texts(&counted)?;
     let tokenizer = match args.model {
         Kind::Wordpiece => WordPieceTrainer {
             vocab_size: args.vocab_size,
@@ -136,9 +135,6 @@ fn train(args: &Args, progress: &mut dyn FnMut(TrainProgress)) -> Result<Tokeniz
             .train_with(texts, progress)
         }
     };
-    if args.rows.bad.skips() {
-        say_skipped("all files", &skipped.take());
-    }
     tokenizer.map_err(|error| match error {
         TokenizerError::Invalid { at, message } if at == "vocab_size" => {
             WrongUsage::new(anyhow!("--vocab-size: {message}")).into()
@@ -147,32 +143,59 @@ fn train(args: &Args, progress: &mut dyn FnMut(TrainProgress)) -> Result<Tokeniz
     })
 }
 
+/// What was read, and what was left out.
+#[derive(Default)]
+struct Counted {
+    skipped: RefCell<SkipReport>,
+    /// Lines and rows that were not left out.
+    used: Cell<u64>,
+}
+
+impl Counted {
+    /// Adds the counts of a file.
+    fn add(&self, skipped: &SkipReport, used: u64) {
+        self.skipped.borrow_mut().add(skipped);
+        self.used.set(self.used.get() + used);
+    }
+}
+
 /// Texts with what went wrong reading them.
 type Texts<'a> = Box<dyn Iterator<Item = Result<String, Box<dyn Error + Send + Sync>>> + 'a>;
 
 impl Args {
-    /// The texts of all files, in order; rows that are skipped are added to `skipped`.
-    fn texts<'a>(&'a self, skipped: &'a RefCell<SkipReport>) -> Result<Texts<'a>> {
+    /// The texts of all files, in order. What is read and left out is `counted`, and too much left out is an error after the
+    /// last text.
+    fn texts<'a>(&'a self, counted: &'a Counted) -> Result<Texts<'a>> {
         let mut all: Texts<'a> = Box::new(std::iter::empty());
         for file in &self.files {
             let texts = match self.rows.format(Some(Path::new(file)), RowFormat::Lines) {
-                RowFormat::Lines => self.documents(file, skipped)?,
-                _ => self.cells(file, skipped)?,
+                RowFormat::Lines => self.documents(file, counted)?,
+                _ => self.cells(file, counted)?,
             };
             all = Box::new(all.chain(texts));
         }
-        Ok(all)
+        let check = move || -> Option<Result<String, Box<dyn Error + Send + Sync>>> {
+            if !self.rows.bad.skips() {
+                return None;
+            }
+            let (skipped, used) = (counted.skipped.borrow(), counted.used.get());
+            self.rows.bad.check_skipped("all files", &skipped, used).err().map(|error| Err(error.into()))
+        };
+        Ok(Box::new(all.chain(std::iter::once_with(check).flatten())))
     }
 
     /// The documents of text files.
-    fn documents<'a>(&'a self, file: &str, skipped: &'a RefCell<SkipReport>) -> Result<Texts<'a>> {
+    fn documents<'a>(&'a self, file: &str, counted: &'a Counted) -> Result<Texts<'a>> {
         self.rows.check_lines()?;
         let bad = &self.rows.bad;
         let corpus = CorpusConfig {
             files: vec![file.to_owned()],
             format: if self.rows.has_format() { Format::Text } else { Format::Auto },
             on_error: if bad.skips() { OnError::Skip } else { OnError::Fail },
-            max_line_bytes: bad.max_line_bytes,
+            // All files have one limit together.
+            max_skipped: bad.skips().then_some(1.0),
+            max_line_bytes: bad.max_line_bytes(),
+            named: Named::CommandLine,
             ..CorpusConfig::default()
         };
         let documents = documents(&corpus, Path::new(""));
@@ -184,31 +207,37 @@ impl Args {
             Some(Ok(document)) => Some(Ok(document.text().to_owned())),
             Some(Err(error)) => Some(Err(told(error).into())),
             None => {
-                skipped.borrow_mut().add(documents.skipped());
+                counted.add(documents.skipped(), documents.used());
                 None
             }
         })))
     }
 
     /// The texts of a table's rows.
-    fn cells<'a>(&'a self, file: &str, skipped: &'a RefCell<SkipReport>) -> Result<Texts<'a>> {
+    fn cells<'a>(&'a self, file: &str, counted: &'a Counted) -> Result<Texts<'a>> {
         let column = self.rows.record_column("text", true);
         let mut records = records(&self.rows.source([file])?, Path::new(""), vec![column])?;
+        let mut used = 0;
         Ok(Box::new(std::iter::from_fn(move || {
             loop {
                 let record = match records.next() {
                     Some(Ok(record)) => record,
-                    Some(Err(error)) => return Some(Err(error.into())),
+                    Some(Err(error)) => return Some(Err(BadRowArgs::told(error).into())),
                     None => {
-                        skipped.borrow_mut().add(records.skipped());
+                        counted.add(records.skipped(), used);
                         return None;
                     }
                 };
-                if let [Value::String(text)] = &record.cells[..] {
-                    return Some(Ok(text.clone()));
-                }
-                if let Err(error) = records.refuse(record.line, "no text", NO_TEXT.to_owned()) {
-                    return Some(Err(BadRowArgs::told(error).into()));
+                match text_of(record.cells.into_iter().next(), false) {
+                    Ok(text) => {
+                        used += 1;
+                        return Some(Ok(text));
+                    }
+                    Err((reason, problem)) => {
+                        if let Err(error) = records.refuse(record.line, reason, problem.to_owned()) {
+                            return Some(Err(BadRowArgs::told(error).into()));
+                        }
+                    }
                 }
             }
         })))

@@ -21,8 +21,14 @@ struct ReadLine {
     problem: Option<Problem>,
 }
 
-/// The fields of a row and the line it begins on.
-type Fields = (u64, Vec<String>);
+/// The fields of a row.
+struct Fields {
+    /// The line it begins on.
+    line: u64,
+    cells: Vec<String>,
+    /// Whether its lines have a quotation mark.
+    has_quotes: bool,
+}
 
 pub(super) struct Delimited {
     lines: Lines,
@@ -110,7 +116,7 @@ impl Delimited {
         let n_columns = self.n_columns.unwrap_or_default();
         let places = self.places.replace((0..n_columns).map(Some).collect()).unwrap_or_default();
         let names = match has_header {
-            true => Some(first.1),
+            true => Some(first.cells),
             false => {
                 self.first = Some(first);
                 None
@@ -121,7 +127,7 @@ impl Delimited {
 
     /// The columns of the wanted fields, from the header or, without one, by column number.
     fn find_columns(&mut self, first: &Fields) -> Result<(), Problem> {
-        let (header, (line, names)) = (self.header, first);
+        let (header, Fields { line, cells: names, .. }) = (self.header, first);
         let n_columns = *self.n_columns.get_or_insert(names.len());
         let find = |wanted: &RequestedColumn| {
             let missing = |detail| Err(file_problem(Some(*line), "missing column", detail));
@@ -203,8 +209,8 @@ impl Delimited {
                 Ok(ReadLine { problem: Some(problem), .. }) => return Some(Err(problem)),
                 Ok(ReadLine { number, text, .. }) => {
                     let columns = self.split_into.unwrap_or(usize::MAX);
-                    let fields = text.splitn(columns, self.delimiter).map(Into::into).collect();
-                    return Some(Ok((number, fields)));
+                    let cells = text.splitn(columns, self.delimiter).map(Into::into).collect();
+                    return Some(Ok(Fields { line: number, cells, has_quotes: text.contains('"') }));
                 }
             }
         }
@@ -257,6 +263,7 @@ impl Delimited {
                 }
             };
         }
+        let has_quotes = read.iter().any(|line| line.text.contains('"'));
         // Of a row that is not UTF-8 nothing is left: the rest of a quoted cell is no row of its own.
         if let Some(problem) = read.into_iter().find_map(|line| line.problem) {
             return Err(problem);
@@ -267,23 +274,27 @@ impl Delimited {
             start = *end;
             field
         });
-        Ok((number, fields.collect()))
+        Ok(Fields { line: number, cells: fields.collect(), has_quotes })
     }
 
-    fn row(&mut self, (line, fields): Fields) -> Result<Row, Problem> {
+    fn row(&mut self, Fields { line, cells: fields, has_quotes }: Fields) -> Result<Row, Problem> {
         let expected = *self.n_columns.get_or_insert(fields.len());
         // A spreadsheet may end rows with delimiters and nothing between them.
         let is_ended = || fields[expected..].iter().all(String::is_empty);
         if fields.len() < expected || fields.len() > expected && !is_ended() {
             let found = fields.len();
             let set = self.named.quoting(!self.quoting);
+            // Where there is no quotation mark, what is done with them is not the cause.
             let hint = match (self.quoting, found > expected) {
-                (true, true) => format!(
-                    "; quote fields that contain the delimiter, or set {set} if they are text in this file"
+                (true, true) if has_quotes => format!(
+                    "; quote fields that contain the delimiter, or set {set} if quotation marks are text in this file"
                 ),
-                (true, false) => format!("; set {set} if quotation marks are text in this file"),
-                (false, true) => format!("; set {set} if fields are quoted"),
-                (false, false) => String::new(),
+                (true, true) => "; quote fields that contain the delimiter".to_owned(),
+                (true, false) if has_quotes => {
+                    format!("; set {set} if quotation marks are text in this file")
+                }
+                (false, true) if has_quotes => format!("; set {set} if fields are quoted"),
+                _ => String::new(),
             };
             let source =
                 if self.split_into.is_some() { "`n_columns` says" } else { "in the file's first row" };

@@ -4,7 +4,6 @@ mod delimited;
 mod document;
 mod jsonl;
 mod parquet;
-mod skipped;
 mod xml;
 
 pub use delimited::found_delimiter;
@@ -13,11 +12,10 @@ pub use jsonl::object_cell;
 use super::places::Places;
 use super::source::{Column, DataFormat, LabelledSource, Loaded, OnBadRow};
 use super::table::Layout;
+use crate::corpus::Problem;
 use crate::corpus::lines::Lines;
-use crate::corpus::{Problem, SkipReport};
-use crate::{DataError, Result};
+use crate::{DataError, Result, SkipReport};
 use serde_json::Value;
-use skipped::Skipped;
 use std::path::{Path, PathBuf};
 
 /// A column that a task wants.
@@ -229,7 +227,6 @@ pub(super) fn load<R: Lined, T>(
 ) -> Result<Loaded<T>> {
     let mut loaded =
         Loaded { examples: Vec::new(), places: Places::default(), skipped: SkipReport::default() };
-    let mut skipped = Skipped::default();
     for (path, format) in files {
         let whole = |line, problem| DataError::LabelledFile { path: path.clone(), line, problem };
         let read = open(path, *format).map_err(|problem| whole(problem.line, problem.detail))?;
@@ -244,8 +241,7 @@ pub(super) fn load<R: Lined, T>(
                     line.into_iter().for_each(|line| loaded.places.push(line));
                 }
                 Err(problem) if source.on_bad_row == OnBadRow::Skip && !problem.ends_file => {
-                    loaded.skipped.count(problem.kind);
-                    skipped.add(path, problem);
+                    loaded.skipped.count_at(problem.kind, || problem.told(path));
                 }
                 Err(problem) => return Err(problem.in_file(path)),
             }
@@ -259,7 +255,8 @@ pub(super) fn load<R: Lined, T>(
         let problem = format!("no row of the files is usable; skipped: {skipped}");
         return Err(DataError::LabelledFile { path: path.clone(), line: None, problem });
     }
-    skipped.check(loaded.examples.len(), &loaded.skipped, source.max_skipped())?;
+    let n_used = loaded.examples.len() as u64;
+    loaded.skipped.check(n_used, "rows", source.max_skipped(), &source.named.setting("max_skipped"))?;
     Ok(loaded)
 }
 
@@ -297,6 +294,19 @@ pub(crate) fn text(cell: Value, wanted: &RequestedColumn, line: u64) -> std::res
     }
 }
 
+/// A text cell that is neither empty nor white space alone.
+pub(crate) fn filled_text(
+    cell: Value,
+    wanted: &RequestedColumn,
+    line: u64,
+) -> std::result::Result<String, Problem> {
+    let text = text(cell, wanted, line)?;
+    match text.trim().is_empty() {
+        true => Err(wanted.bad(line, "no text", "empty, expected a text")),
+        false => Ok(text),
+    }
+}
+
 /// A cell with a list of texts.
 pub(super) fn texts(
     cell: Value,
@@ -309,6 +319,21 @@ pub(super) fn texts(
             let detail = format!("{}, expected a list of strings", kind_of(&other));
             Err(wanted.bad(line, "column without a list", detail))
         }
+    }
+}
+
+/// A cell with a list of texts, none of which is empty or white space alone.
+pub(super) fn filled_texts(
+    cell: Value,
+    wanted: &RequestedColumn,
+    line: u64,
+) -> std::result::Result<Vec<String>, Problem> {
+    let texts = texts(cell, wanted, line)?;
+    match texts.iter().position(|text| text.trim().is_empty()) {
+        Some(place) => {
+            Err(wanted.bad(line, "no text", format_args!("text {} is empty, expected a text", place + 1)))
+        }
+        None => Ok(texts),
     }
 }
 
