@@ -39,7 +39,7 @@ pub fn probe(bench: &Bench, model: &Path, length: usize, scratch: &Path) -> Resu
             attention.push(square(&head["shares"], length)?.within());
             let positions = &head["neurons"]["positions"];
             if !positions.is_null() {
-                added.push(square(positions, length)?);
+                added.push(square(positions, length)?.within());
             }
         }
     }

@@ -8,11 +8,11 @@ pub struct Scores {
     pub values: Vec<f64>,
 }
 
-/// What is said of it; nothing where either side has no row.
+/// What is said of it; nothing where either side has no row of several seeds.
 pub fn verdict(rows: &[Scores], favoured: &[&str]) -> Option<String> {
     let best = |is_favoured: bool| {
         let rows =
-            rows.iter().filter(|row| favoured.contains(&row.name) == is_favoured && !row.values.is_empty());
+            rows.iter().filter(|row| favoured.contains(&row.name) == is_favoured && row.values.len() > 1);
         let rows = rows.map(|row| (row.name, Spread::of(row.values.iter())));
         rows.max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean))
     };
@@ -50,6 +50,8 @@ mod tests {
         assert!(said([0.7, 0.9], [0.75, 0.75]).ends_with(": seen, but within a deviation"));
         assert!(said([0.6, 0.8], [0.75, 0.75]).ends_with(": not seen, but within a deviation"));
         assert_eq!(verdict(&rows([0.8, 0.8], [0.7, 0.7])[..1], &["learned"]), None);
+        let one_seed = ["learned", "none"].map(|name| Scores { name, values: vec![0.5] });
+        assert_eq!(verdict(&one_seed, &["learned"]), None);
     }
 
     #[test]
