@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::finetune::side::Side;
 use super::finetune::table::Spread;
 use super::kept::{Kept, Key, target};
-use super::objectives::scaled;
+use super::pretrained::scaled;
 use super::{measure, records, report};
 use crate::{program, step};
 

@@ -18,6 +18,8 @@ mod likelihood;
 mod load;
 pub mod measure;
 mod objectives;
+mod positions;
+mod pretrained;
 pub mod processor;
 mod ranks;
 mod recompute;
@@ -27,6 +29,7 @@ mod scaling;
 mod search;
 mod serve;
 mod steps;
+mod tokenizers;
 mod train;
 mod translate;
 mod vocabulary;
@@ -80,6 +83,10 @@ enum What {
     Compress(compress::Args),
     /// Objectives of pretraining beside one another: each for the same time, its result fine-tuned.
     Objectives(objectives::Args),
+    /// Kinds of positions beside one another: BERTs that differ in nothing else, fine-tuned and looked into.
+    Positions(positions::Args),
+    /// Tokenizers' compression beside the quality of models: BPE trained on more and less text, and without some pieces.
+    Tokenizers(tokenizers::Args),
     /// What small models of one corpus know: grammar, common sense and facts, beside published models.
     Knowledge(knowledge::Args),
     /// Scores of sentences beside minicons': whether they agree, and how long they take.
@@ -139,6 +146,8 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Finetune(args)) => finetune::run(args),
         Some(What::Compress(args)) => compress::run(args),
         Some(What::Objectives(args)) => objectives::run(args),
+        Some(What::Positions(args)) => positions::run(args),
+        Some(What::Tokenizers(args)) => tokenizers::run(args),
         Some(What::Knowledge(args)) => knowledge::run(args),
         Some(What::Likelihood(args)) => likelihood::run(args),
         Some(What::Languages(args)) => languages::run(args),

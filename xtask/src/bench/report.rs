@@ -204,6 +204,8 @@ mod tests {
             "whole",
             "translate",
             "generate",
+            "positions",
+            "tokenizers",
             "backends",
             "search",
         ]

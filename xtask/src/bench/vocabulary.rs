@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::kept::{Kept, Key, target};
-use super::objectives::{profiled, scaled};
+use super::pretrained::{profiled, scaled};
 use super::{measure, records, report};
 use crate::{program, step};
 

@@ -18,7 +18,7 @@ use cloze_model::blocks::{LinearMaps, pack_weights};
 use cloze_model::elmo::{ElmoClassifierConfig, ElmoConfig, ElmoTaggerConfig};
 use cloze_model::gpt::GptConfig;
 use cloze_model::huggingface::{
-    Architecture, DecodeOptions, Format, LoadReport, PretrainedFolder, load_published, model_type,
+    Architecture, DecodeOptions, Family, Format, LoadReport, PretrainedFolder, load_published, model_type,
     read_decode_settings,
 };
 use cloze_model::seq2seq::{
@@ -107,7 +107,9 @@ impl Opened {
         if is_of(GptConfig::MODEL_TYPES) && !has_task || is_recurrent_writer {
             return Self::writer(folder, found.unwrap_or_default(), device);
         }
-        match found.filter(|kind| kind.starts_with("cloze-")) {
+        let is_recurrent =
+            |kind: &String| kind.starts_with("cloze-") && kind != Family::CLOZE_BERT.model_type();
+        match found.filter(is_recurrent) {
             Some(kind) => Self::recurrent(folder, kind, device),
             None => Self::encoder(folder, has_task, device),
         }

@@ -1,13 +1,16 @@
 use super::*;
-use crate::finetune::testing::{ask, init, saved, tokenizer};
+use crate::finetune::testing::{ask, encoder, init, saved, tokenizer};
 use crate::finetune::{PretrainedTask, TASK_FILE, TagTask, TaggingSection, TaskFile, TaskSection, TextTask};
 use cloze_data::labelled::{LabelSet, TagScheme};
 use cloze_model::awd_lstm::AwdLstmConfig;
+use cloze_model::blocks::PositionKind;
 use cloze_model::elmo::{
     CharacterEncoderConfig, ElmoClassifierConfig, ElmoConfig, ElmoTaggerConfig, Filters,
 };
 use cloze_model::gpt::GptConfig;
-use cloze_model::huggingface::{FloatType, save_published};
+use cloze_model::huggingface::{
+    Architecture, Family, FloatType, SaveConfig, save_pretrained, save_published,
+};
 use cloze_model::recurrent::{Cell, Reading};
 use cloze_model::tasks::{
     RecurrentClassifierConfig, RecurrentEncoderConfig, RecurrentPooling, RecurrentTaggerConfig,
@@ -112,6 +115,28 @@ fn a_span_of_the_second_text_is_explained() {
     ] {
         let message = inspector.inspect(&request).unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");
+    }
+}
+
+/// Its format is of our own too, but it is an encoder.
+#[test]
+fn what_other_positions_add_to_scores_is_seen() {
+    let request = InspectRequest { neurons_up_to: 5, ..InspectRequest::new("a b c") };
+    for kind in PositionKind::ALL {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Family::CLOZE_BERT.encoder(encoder().with_positions(kind.into())).with_pooler(false);
+        let save = SaveConfig::new(Architecture::Encoder).with_family(Family::CLOZE_BERT);
+        save_pretrained(folder.path(), &config.init_encoder(&mut init()), &config, &save).unwrap();
+        tokenizer().save(folder.path()).unwrap();
+        let seen = open(&folder).inspect(&request).unwrap();
+        let head = &seen.attention[0].layers[0].heads[1];
+        let added = head.neurons.as_ref().unwrap().positions.as_ref();
+        let adds = matches!(kind, PositionKind::Relative | PositionKind::RelativeBias | PositionKind::Alibi);
+        assert_eq!(added.map(Vec::len), adds.then_some(25), "{kind:?}");
+        // Slopes of two heads: 2^(−8/2) and 2^(−8).
+        if kind == PositionKind::Alibi {
+            assert_eq!(added.unwrap()[..3], [0.0, -1.0 / 256.0, -2.0 / 256.0]);
+        }
     }
 }
 

@@ -113,9 +113,9 @@ impl Row {
 /// A figure over the seeds.
 pub struct Spread {
     n: usize,
-    mean: f64,
+    pub mean: f64,
     /// With n - 1; 0 of a single one.
-    deviation: f64,
+    pub deviation: f64,
 }
 
 impl Spread {

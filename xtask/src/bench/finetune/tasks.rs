@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::step;
 
 /// A row of the benchmark.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Task {
     pub name: &'static str,
     /// The config's name in `configs/`.
