@@ -4,7 +4,8 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    Baseline, Predictions, Table, html, matrix, mean, text_columns, text_values, unpredicted, without_losses,
+    Baseline, Predictions, Table, Targets, html, matrix, mean, text_columns, text_values, unpredicted,
+    without_losses,
 };
 use crate::confusion::ConfusionMatrix;
 use crate::figures::Figures;
@@ -44,6 +45,22 @@ impl ClassPredictions {
         let mut matrix = ConfusionMatrix::new(self.labels.len());
         self.examples.iter().for_each(|example| matrix.add(example.gold, example.predicted));
         matrix
+    }
+
+    /// What one class for every example scores; `of` tells where it is the most frequent.
+    fn one_for_all(&self, class: usize, of: &str) -> Baseline {
+        let example = |example: &ClassExample| ClassExample {
+            id: String::new(),
+            texts: Vec::new(),
+            predicted: class,
+            ..*example
+        };
+        let examples = self.examples.iter().map(example).collect();
+        let of_one = Self { labels: self.labels.clone(), positive: self.positive, examples };
+        Baseline {
+            rule: format!("the most frequent class of {of}, `{}`, for every example", self.labels[class]),
+            figures: without_losses(&of_one.figures()),
+        }
     }
 
     fn n_texts(&self) -> usize {
@@ -86,18 +103,14 @@ impl Predictions for ClassPredictions {
         // Of equally frequent ones the first.
         let most =
             (0..counts.len()).rev().max_by_key(|class| counts[*class]).filter(|class| counts[*class] > 0)?;
-        let example = |example: &ClassExample| ClassExample {
-            id: String::new(),
-            texts: Vec::new(),
-            predicted: most,
-            ..*example
-        };
-        let examples = self.examples.iter().map(example).collect();
-        let of_one = Self { labels: self.labels.clone(), positive: self.positive, examples };
-        Some(Baseline {
-            rule: format!("the most frequent class `{}` for every example", self.labels[most]),
-            figures: without_losses(&of_one.figures()),
-        })
+        Some(self.one_for_all(most, "these examples"))
+    }
+
+    /// The most frequent class of the training data for every example.
+    fn baseline_of(&self, training: &Targets) -> Option<Baseline> {
+        let most = training.most_frequent()?;
+        let class = self.labels.iter().position(|label| label == most)?;
+        (!self.is_empty()).then(|| self.one_for_all(class, "the training data"))
     }
 
     fn warning(&self) -> Option<String> {

@@ -66,7 +66,9 @@ pub use transfer::{LayerSimilarity, TransferMatrix, TransferReport};
 pub use translations::{TranslationExample, TranslationPredictions};
 pub use values::{ValueExample, ValuePredictions};
 
-use super::figures::{Figures, shown};
+use serde::Serialize;
+
+use super::figures::{Figures, shown, starred};
 use crate::table;
 use crate::{EvaluationError, Result};
 use cloze_files::write_atomic;
@@ -141,6 +143,13 @@ pub trait Predictions {
         None
     }
 
+    /// The same of a rule that was found on training data with these targets, as the model was. By default
+    /// [`baseline`](Self::baseline), for rules that need no training data.
+    fn baseline_of(&self, training: &Targets) -> Option<Baseline> {
+        let _ = training;
+        self.baseline()
+    }
+
     /// The examples on the page; `worst` are the errors with the highest loss, worst first. By default those,
     /// and a sample of all.
     fn selections(&self, worst: &[usize]) -> Vec<Selection> {
@@ -149,12 +158,45 @@ pub trait Predictions {
 }
 
 /// What a rule without a model scores on the examples of an evaluation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Baseline {
     /// The rule, such as `the class "no" for every example`.
     pub rule: String,
     /// Its figures, named as the model's.
+    #[serde(flatten)]
     pub figures: Figures,
+}
+
+impl Baseline {
+    /// A model's figures as a table, the main one with a star, beside those of the rule, which is named below.
+    pub fn beside(&self, figures: &Figures) -> String {
+        let examples = format!("{} examples", figures.examples());
+        let (main, _) = figures.main();
+        let rows = figures.iter().map(|(name, value)| {
+            let of_rule = self.figures.get(name).map_or_else(String::new, shown);
+            [starred(name, name == main), shown(value), of_rule]
+        });
+        let table = table::numbers(["figure", &examples, "baseline"], rows);
+        format!("{table}\nbaseline: {}", self.rule)
+    }
+}
+
+/// The targets of training data, as far as a [`Baseline`] goes by them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Targets {
+    /// How often each class, label, or class of words occurs.
+    Classes(Vec<(String, u64)>),
+    /// The mean of numbers.
+    Mean(f64),
+}
+
+impl Targets {
+    /// The most frequent class, of equally frequent ones the first; none for numbers, or if none occurs.
+    pub fn most_frequent(&self) -> Option<&str> {
+        let Self::Classes(counts) = self else { return None };
+        let most = counts.iter().rev().max_by_key(|(_, count)| *count)?;
+        (most.1 > 0).then_some(&most.0)
+    }
 }
 
 /// Examples shown on a page.
@@ -317,6 +359,25 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_baseline_stands_beside_the_figures() {
+        let figures = Figures::new(60, [("accuracy", 0.81), ("loss", 0.5)]);
+        let rule = "the most frequent class of the training data, `no`, for every example".to_owned();
+        let baseline = Baseline { rule, figures: Figures::new(60, [("accuracy", 0.4)]) };
+        let expected = "
+┌────────────┬─────────────┬──────────┐
+│ figure     ┆ 60 examples ┆ baseline │
+╞════════════╪═════════════╪══════════╡
+│ accuracy * ┆      0.8100 ┆   0.4000 │
+│ loss       ┆      0.5000 ┆          │
+└────────────┴─────────────┴──────────┘
+baseline: the most frequent class of the training data, `no`, for every example";
+        assert_eq!(baseline.beside(&figures), expected.trim_start());
+        let json = serde_json::to_value(&baseline).unwrap();
+        assert_eq!(json["figures"]["accuracy"], 0.4);
+        assert_eq!(json["rule"], baseline.rule);
+    }
 
     fn example(id: usize, predicted: usize, loss: f64) -> ClassExample {
         ClassExample {

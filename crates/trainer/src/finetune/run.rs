@@ -177,6 +177,29 @@ kind = "linear"
     }
 
     #[test]
+    fn development_files_of_an_argument_replace_a_share() {
+        let share = FILE.replace("dev = [\"dev.tsv\"]", "dev_fraction = 0.2");
+        let files = ["data.dev=[\"mine.tsv\"]"];
+        let config = load(&share, &files).unwrap();
+        assert_eq!((config.data.dev, config.data.dev_fraction), (vec!["mine.tsv".to_owned()], None));
+        let told = |text: &str, sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+            ConfigFile::parse(text, "run", &Place::file(Path::new("run.toml"))).unwrap().replaced(&sets)
+        };
+        assert_eq!(
+            told(&share, &files),
+            ["`data.dev` is given by --set: `data.dev_fraction` of run.toml:9 is not used"]
+        );
+        // Nothing is replaced where nothing is named, or where both are the user's.
+        assert!(told(&share, &["data.dev=[]"]).is_empty() && told(FILE, &files).is_empty());
+        assert_eq!(load(&share, &["data.dev=[]"]).unwrap().data.dev_fraction, Some(0.2));
+        let both = [files[0], "data.dev_fraction=0.1"];
+        assert!(told(&share, &both).is_empty());
+        assert!(load(&share, &both).unwrap_err().to_string().contains("expected nothing with `data.dev`"));
+        assert!(load(&FILE.replace("dev = [", "dev_fraction = 0.2\ndev = ["), &[]).is_err());
+    }
+
+    #[test]
     fn mistakes_have_a_place() {
         let error = |text: &str, sets: &[&str]| load(text, sets).unwrap_err().to_string();
         let typo = error(&FILE.replace("epochs", "epoch"), &[]);
