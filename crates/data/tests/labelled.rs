@@ -340,6 +340,12 @@ fn files_that_cannot_be_used_are_errors_either_way() {
         ),
         (
             "a.csv",
+            b"a,b\nx,y\n",
+            json!({"columns": {"label": "class"}}),
+            "a.csv:1: no column `text` (the header has: a, b); set `columns.text`; also no column `class` (`columns.label`)",
+        ),
+        (
+            "a.csv",
             b"x,y\n",
             json!({"header": false}),
             "a.csv:1: columns have no names if `header = false`: set `columns.text` to a number from 1",

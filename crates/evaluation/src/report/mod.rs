@@ -102,7 +102,8 @@ pub trait Predictions {
     /// An example's loss: how wrong it is.
     fn loss(&self, example: usize) -> f64;
 
-    /// The columns of `predictions.tsv` and keys of `predictions.jsonl`.
+    /// The columns of `predictions.tsv` and keys of `predictions.jsonl`. In both, `id` is written as
+    /// [`named_by`](Self::named_by) says.
     fn columns(&self) -> Vec<String>;
 
     /// An example's values in the order of the columns.
@@ -121,6 +122,19 @@ pub trait Predictions {
     /// there are more or fewer names than examples, and examples with names of their own keep them.
     fn set_names(&mut self, names: &[String]) {
         let _ = names;
+    }
+
+    /// What names the examples in files, by the name of the first: `line` or `row` if it is a place in the user's file,
+    /// `id` if it is a name of the user's, such as a question's id or the path of an image.
+    fn named_by(&self) -> &'static str {
+        if self.is_empty() {
+            return "id";
+        }
+        match self.row(0).first().and_then(serde_json::Value::as_str) {
+            Some(name) if name.starts_with("row ") && is_number(&name[4..]) => "row",
+            Some(name) if is_number(name.rsplit(':').next().unwrap_or_default()) => "line",
+            _ => "id",
+        }
     }
 
     /// The number in an example's corner on the page: its loss.
@@ -319,6 +333,11 @@ impl Report<'_> {
     }
 }
 
+/// Whether a text is a whole number.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// The errors with the highest loss, worst first; a NaN loss counts as the worst.
 fn worst(predictions: &dyn Predictions) -> Vec<usize> {
     let mut errors: Vec<usize> = (0..predictions.len()).filter(|i| predictions.is_error(*i)).collect();
@@ -403,6 +422,22 @@ baseline: the most frequent class of the training data, `no`, for every example"
     }
 
     #[test]
+    fn a_name_is_a_line_or_an_id() {
+        for (name, expected) in [
+            ("17", "line"),
+            ("data/b.csv:17", "line"),
+            ("row 3", "row"),
+            ("57f5e1", "id"),
+            ("digits/7.png", "id"),
+            ("", "id"),
+        ] {
+            let examples = vec![ClassExample { id: name.into(), ..example(1, 0, 1.0) }];
+            let named = ClassPredictions { labels: vec!["a".into()], positive: None, examples }.named_by();
+            assert_eq!(named, expected, "{name}");
+        }
+    }
+
+    #[test]
     fn a_report_replaces_its_files_and_no_others() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("new").join("eval");
@@ -444,7 +479,7 @@ baseline: the most frequent class of the training data, `no`, for every example"
         let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
         assert_eq!(
             read("worst.tsv"),
-            "id\ttext\tgold\tpredicted\tcorrect\tscore\tloss\n\
+            "line\ttext\tgold\tpredicted\tcorrect\tscore\tloss\n\
              1\t<script>alert(1)</script>\\ta\\\\b\\r\\nc\t<b>\tb\tfalse\t0.5\t2.0\n"
         );
         let lines: Vec<serde_json::Value> =

@@ -98,6 +98,10 @@ impl<P: Predictions> Predictions for WithPictures<'_, P> {
         self.predictions.baseline()
     }
 
+    fn named_by(&self) -> &'static str {
+        self.predictions.named_by()
+    }
+
     fn baseline_of(&self, training: &Targets) -> Option<Baseline> {
         self.predictions.baseline_of(training)
     }

@@ -6,6 +6,7 @@ use super::evaluate::{figures, predict};
 use super::reading::TaskData;
 use super::task::{ByRowsOf, Encoded, Features, Task};
 use crate::Result;
+use crate::config::validate::shown;
 use crate::engine::checkpoint::CursorState;
 use crate::engine::{
     Advance, ByRows, Epochs, Exported, Extension, Extensions, Measured, ModelFormat, Objective, Position,
@@ -153,9 +154,9 @@ impl<T: Task> TaskRecipe<'_, T> {
         });
         let warning = loss_course::warning(&losses.collect::<Vec<_>>());
         Ok(warning.map(|warning| {
-            let lr = self.config.common.optimizer.lr;
+            let lr = shown(self.config.common.optimizer.lr);
             let warmup = self.config.common.schedule.longer_warmup();
-            format!("warning: {warning}; lower `optimizer.lr`, which is {lr:e}, or {warmup}")
+            format!("warning: {warning}; lower `optimizer.lr`, which is {lr}, or {warmup}")
         }))
     }
 

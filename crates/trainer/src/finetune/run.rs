@@ -181,7 +181,8 @@ kind = "linear"
         let share = FILE.replace("dev = [\"dev.tsv\"]", "dev_fraction = 0.2");
         let files = ["data.dev=[\"mine.tsv\"]"];
         let config = load(&share, &files).unwrap();
-        assert_eq!((config.data.dev, config.data.dev_fraction), (vec!["mine.tsv".to_owned()], None));
+        assert_eq!(config.data.dev, ["mine.tsv"]);
+        assert_eq!(config.data.dev_fraction, None);
         let told = |text: &str, sets: &[&str]| {
             let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
             ConfigFile::parse(text, "run", &Place::file(Path::new("run.toml"))).unwrap().replaced(&sets)
@@ -213,6 +214,15 @@ kind = "linear"
             error(FILE, &["model.layer_decay=1.5"]),
             "--set model.layer_decay=1.5: `model.layer_decay` is 1.5; expected a number above 0, at most 1"
         );
+        assert_eq!(
+            error(FILE, &["data.dev=[]", "data.dev_fraction=1.2"]),
+            "--set data.dev_fraction=1.2: `data.dev_fraction` is 1.2; expected a number above 0 and below 1"
+        );
+        // Several at once, with what is missing.
+        let all = error(&FILE.replace("lr = 5e-5", ""), &["train.batch_size=0", "data.max_len=0"]);
+        for told in ["missing key `optimizer.lr`", "`train.batch_size` is 0", "`data.max_len` is 0"] {
+            assert!(all.contains(told), "{told}: {all}");
+        }
         // Within a table of a kind, too; and what only some configs need.
         let loss = error(&FILE.replace("classification", "embedding"), &[]);
         assert!(loss.ends_with(":1: missing key `task.loss.kind`, which has no default"), "{loss}");

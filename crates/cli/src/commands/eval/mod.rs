@@ -32,7 +32,7 @@ use cost::CostReport;
 
 /// Measure a fine-tuned model on labelled data.
 ///
-/// Example: cloze eval --model runs/reviews/model --columns text=review,label=sentiment labelled.csv
+/// Example: cloze eval --model runs/reviews/model --columns text=review,label=sentiment checked.csv
 ///
 /// The data is a labelled file, read as `cloze train TASK --data` reads it: CSV, TSV, JSON lines, Parquet, XML, CoNLL or
 /// SQuAD's JSON. The fields of a row, for --columns, are text, pair and label; labels for multi-label; words and tags for
