@@ -187,6 +187,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_most_frequent_class_is_that_of_the_training_data() {
+        let example = |gold| ClassExample {
+            id: String::new(),
+            texts: vec!["a".into()],
+            gold,
+            predicted: 0,
+            score: 1.0,
+            loss: 0.1,
+        };
+        let labels = ["no", "yes", "unknown"].map(str::to_owned).to_vec();
+        let predictions =
+            ClassPredictions { labels, positive: None, examples: vec![example(1), example(1), example(0)] };
+        let targets = |counts: &[(&str, u64)]| {
+            Targets::Classes(counts.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect())
+        };
+        let Baseline { rule, figures } =
+            predictions.baseline_of(&targets(&[("no", 9), ("yes", 4), ("unknown", 0)])).unwrap();
+        assert_eq!(rule, "the most frequent class of the training data, `no`, for every example");
+        assert_eq!((figures.get("accuracy"), figures.get("loss")), (Some(1.0 / 3.0), None));
+        let of_its_own = predictions.baseline().unwrap();
+        assert_eq!(of_its_own.rule, "the most frequent class of these examples, `yes`, for every example");
+        assert_eq!(of_its_own.figures.get("accuracy"), Some(2.0 / 3.0));
+        // Of equally frequent ones the first; none of what is unknown here or was never seen.
+        let tie = predictions.baseline_of(&targets(&[("yes", 3), ("no", 3)])).unwrap();
+        assert!(tie.rule.contains("`yes`"), "{}", tie.rule);
+        for none in [&[("other", 3)][..], &[("no", 0)], &[]] {
+            assert_eq!(predictions.baseline_of(&targets(none)), None, "{none:?}");
+        }
+    }
+
+    #[test]
     fn one_class_for_all_examples_is_warned_of() {
         let predictions = |golds: &[usize], predicted: &[usize]| {
             let example = |(gold, predicted): (&usize, &usize)| ClassExample {

@@ -156,5 +156,12 @@ mod tests {
         assert_eq!(predictions.columns(), ["id", "text_1", "text_2", "gold", "predicted", "error", "loss"]);
         assert_eq!(predictions.row(0).len(), 7);
         assert!(ValuePredictions::default().figures().main().1.is_nan());
+        let of_training = predictions.baseline_of(&Targets::Mean(1.0)).unwrap();
+        assert_eq!(of_training.rule, "the mean of the training data, 1.0000, for every example");
+        assert_eq!(
+            (of_training.figures.get("mae"), of_training.figures.get("mse")),
+            (Some(1.0), Some(5.0 / 3.0))
+        );
+        assert_eq!(predictions.baseline().unwrap().figures.get("mae"), Some(2.0 / 3.0));
     }
 }
