@@ -321,7 +321,7 @@ fn bad_rows_have_their_place_or_are_counted() {
 
 #[test]
 fn files_that_cannot_be_used_are_errors_either_way() {
-    let cases: [(&str, &[u8], serde_json::Value, &str); 9] = [
+    let cases: [(&str, &[u8], serde_json::Value, &str); 10] = [
         ("a.csv", b"", json!({}), "a.csv: it has no examples: it is empty or has only a header"),
         ("a.tsv", b"\n\n", json!({}), "a.tsv: it has no examples: it is empty or has only a header"),
         ("a.tsv", b"text\tlabel\n", json!({}), "a.tsv: it has no examples: it is empty or has only a header"),
@@ -337,6 +337,12 @@ fn files_that_cannot_be_used_are_errors_either_way() {
             b"a,label\nx,y\n",
             json!({}),
             "a.csv:1: no column `text` (the header has: a, label); set `columns.text`",
+        ),
+        (
+            "a.csv",
+            b"a,b\nx,y\n",
+            json!({"columns": {"label": "class"}}),
+            "a.csv:1: no column `text` (the header has: a, b); set `columns.text`; also no column `class` (`columns.label`)",
         ),
         (
             "a.csv",

@@ -464,7 +464,7 @@ fn run(folder: &Path, curve: &Path) -> Result<()> {
         split: split.into(),
         figures: Figures::new(872, [("accuracy", value), ("f1", value - 0.01), ("loss", 0.31)]),
         summary: format!(
-            "The model's accuracy is {value:.4} on 872 examples; that of the baseline, the most frequent class `positive` for every example, is 0.5092."
+            "The model's accuracy is {value:.4} on 872 examples; that of the baseline, the most frequent class of the training data, `positive`, for every example, is 0.5092."
         ),
         page: format!("report/{split}/report.html"),
     };

@@ -10,7 +10,7 @@ use clap::builder::RangedU64ValueParser;
 use cloze_model::huggingface::DecodeOptions;
 use cloze_tokenizer::Error;
 use cloze_trainer::TrainerError;
-use cloze_trainer::generate::{Continuation, GenerateConfig, Generator};
+use cloze_trainer::generate::{Continuation, Continuations, GenerateConfig, Generator};
 use indicatif::HumanCount;
 use serde_json::{Value, json};
 
@@ -184,22 +184,40 @@ pub fn run(args: &Args) -> Result<()> {
 struct Told {
     /// The number of texts that lost their beginning.
     truncated: usize,
+    /// The number of tokens of those beginnings.
+    dropped: usize,
+    /// The number of tokens that those texts have with their beginnings.
+    dropped_of: usize,
     /// The number of continuations that end where the positions do.
     cut: usize,
 }
 
 impl Told {
+    fn of(continuations: &Continuations<'_>) -> Self {
+        let Continuations { truncated, dropped, dropped_of, .. } = *continuations;
+        Self { truncated, dropped, dropped_of, cut: 0 }
+    }
+
     fn add(&mut self, more: Self) {
         self.truncated += more.truncated;
+        self.dropped += more.dropped;
+        self.dropped_of += more.dropped_of;
         self.cut += more.cut;
     }
 
     fn say(self, generator: &Generator, count: usize) {
-        if let Some(most) = generator.max_len().filter(|_| self.truncated > 0) {
+        if let Some(most) = generator.most_tokens().filter(|_| self.truncated > 0) {
+            let [truncated, count, dropped, all, most] =
+                [self.truncated, count, self.dropped, self.dropped_of, most].map(|n| HumanCount(n as u64));
+            let what = match self.truncated {
+                1 => format!("the first {dropped} of {all} tokens of a text were dropped"),
+                _ => format!(
+                    "{truncated} of {count} texts lost their beginnings, {dropped} of their {all} tokens"
+                ),
+            };
             say(format_args!(
-                "{} of {} texts are longer than {most} tokens and were continued without their beginnings",
-                HumanCount(self.truncated as u64),
-                HumanCount(count as u64),
+                "{what}: the model has {most} positions, for a text and what is written; a smaller --max-new keeps more of the \
+                 text"
             ));
         }
         if self.cut > 0 {
@@ -237,7 +255,7 @@ fn write(
             Err(error) => return Err(by_option(error)),
         }
     };
-    let mut told = Told { truncated: continuations.truncated, cut: 0 };
+    let mut told = Told::of(&continuations);
     args.compute.run(|| {
         for (index, (text, continuations)) in good.iter().zip(continuations).enumerate() {
             told.cut += continuations.as_deref().map_or(0, n_cut);
@@ -275,7 +293,7 @@ fn show(args: &Args, generator: &Generator, text: &str) -> Result<()> {
     });
     let mut continuations = generator.generate(&[text], Some(listener))?;
     print(text);
-    let mut told = Told { truncated: continuations.truncated, cut: 0 };
+    let mut told = Told::of(&continuations);
     let result = args.compute.run(|| continuations.next());
     // What never became a whole character.
     if let Some(Ok(all)) = &result

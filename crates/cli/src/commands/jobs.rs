@@ -73,6 +73,7 @@ const THEMES: [Theme; 6] = [
                 "cloze predict --model runs/reviews/model --columns text=review --input new.csv --output labelled.csv",
                 "tables",
             ),
+            job("measure a model on labelled rows", "eval", "tables"),
             job(
                 "make a smaller model with a teacher",
                 "cloze train runs/reviews/config.toml --set model.path=runs/reviews/model --set 'model.layers=[0,2,4]' --set 'distillation.teacher=\"runs/reviews/model\"' --out runs/small",
@@ -94,7 +95,6 @@ const THEMES: [Theme; 6] = [
             job("classify images", "cloze train configs/digits-vit.toml", "images"),
             job("describe images", "cloze train configs/scenes-transformer.toml", "captions"),
             job("fine-tune with a configuration", "cloze train configs/reviews.toml", "fine-tune"),
-            job("measure a fine-tuned model", "eval", "fine-tune"),
             job("train and measure a model on GLUE", "glue", "glue"),
             job("disambiguate word senses", "senses train", "senses"),
             job("see what layers know", "cloze probe probe.toml", "probe"),

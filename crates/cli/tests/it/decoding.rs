@@ -156,10 +156,18 @@ fn long_texts_and_wrong_settings() {
     let folder = language_model();
     let ran = run("generate", &folder, &["--max-new", "4"], "a man ".repeat(10_000).as_bytes());
     assert_eq!(ran.status, 0, "{}", ran.err);
-    assert_eq!(
-        ran.err,
-        "1 of 1 texts are longer than 20 tokens and were continued without their beginnings\n"
+    // 20 of 24 positions are the text's.
+    assert!(ran.err.starts_with("the first 19,98"), "{}", ran.err);
+    let told = " tokens of a text were dropped: the model has 24 positions, for a text and what is written; a smaller --max-new \
+                keeps more of the text\n";
+    assert!(ran.err.contains(" of 20,00") && ran.err.ends_with(told), "{}", ran.err);
+    let two = run(
+        "generate",
+        &folder,
+        &["--max-new", "4"],
+        format!("{0}\na man\n{0}\n", "a ".repeat(30)).as_bytes(),
     );
+    assert!(two.err.starts_with("2 of 3 texts lost their beginnings, "), "{}", two.err);
     let ran = run("generate", &folder, &["--max-new", "400", "--min-new", "400", "--json"], b"a man\n");
     assert!(ran.err.starts_with("1 continuation ends where the model's positions do"), "{}", ran.err);
     for (args, input, expected) in [

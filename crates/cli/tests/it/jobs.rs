@@ -78,12 +78,12 @@ fn a_table_is_classified() {
         predictions.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(predictions.len(), 10);
     for prediction in &predictions {
-        let line: usize = prediction["id"].as_str().unwrap().parse().unwrap();
+        let line: usize = prediction["line"].as_str().unwrap().parse().unwrap();
         let (_, text) = places.iter().find(|(place, _)| *place == line).unwrap();
         assert_eq!(prediction["text"].as_str(), Some(text.as_str()));
     }
     let page = fs::read_to_string(place.join("run/report/dev/report.html")).unwrap();
-    let line = format!("line {}", predictions[0]["id"].as_str().unwrap());
+    let line = format!("line {}", predictions[0]["line"].as_str().unwrap());
     for part in ["The model's accuracy is ", "that of the baseline, the most frequent class", &line] {
         assert!(page.contains(part), "{part}");
     }

@@ -362,6 +362,7 @@ impl Reader {
             ("pairs.csv", sample("questions.csv").replacen("question,passage", "query,text", 1)),
             ("notes/sea.md", "# The sea\n\nThe boats are in the harbour.\n".to_owned()),
             ("new.csv", "id,review\n1,Wonderful.\n".to_owned()),
+            ("checked.csv", "review,sentiment\nWonderful.,positive\nAwful.,negative\n".to_owned()),
             ("asked.jsonl", format!("{asked}\n")),
             ("semcor.jsonl", format!("{sense}\n")),
             ("GLUE/CoLA/train.tsv", "gj04\t1\t\tOne more film.\ngj04\t0\t*\tFilm more one.\n".repeat(4)),

@@ -888,6 +888,10 @@ fn measured(folder: &TempDir, model: &str, task: &str, file: &str, data: &str, t
     for name in ["report.html", "predictions.jsonl", "worst.tsv", "figures.json", table] {
         assert!(Path::new(&report).join(name).is_file(), "{name}");
     }
+    // The file by itself, as the model's task reads it.
+    let printed = run(&["eval", "--model", model, &place(file), "--json"]).done();
+    let figures: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(figures["examples"], 2);
     assert!(run(&["eval", "--model", model, &run_toml, "--int8"]).done().contains("2 examples"));
     let cost = run(&["eval", "--model", model, &run_toml, "--cost"]).done();
     assert!(cost.contains("GFLOP an example") && cost.contains("latency, ms"), "{cost}");
@@ -1041,6 +1045,55 @@ fn a_model_is_measured_as_its_predictions_say() {
     assert!(eval(&["--set", "task.kind=\"regression\""]).error_line(2).contains("expected classification"));
     assert!(eval(&["--set", "data.max_len=21"]).error_line(2).contains("at most 20"));
     assert!(eval(&["--set", "eval.metric=\"bleu\""]).error_line(2).contains("bleu"));
+}
+
+#[test]
+fn a_labelled_file_is_measured_as_it_is() {
+    let (folder, model) = classifier();
+    let place = |name: &str| text(folder.path().join(name));
+    let write = |name: &str, text: &str| {
+        fs::write(place(name), text).unwrap();
+        place(name)
+    };
+    let rows = write("rows.tsv", "text\tlabel\nsome words\tyes\nb\tno\nq r s\tyes\n");
+    let config = write(
+        "run.toml",
+        &format!(
+            "task.kind = \"classification\"\nmodel.path = \"none\"\n[data]\nmax_len = 20\ntrain.files = [\"none\"]\n\
+             dev = [{rows:?}]\n"
+        ),
+    );
+    let eval = |args: &[&str]| run(&[&["eval", "--model", &model], args].concat());
+    let expected = eval(&[&config, "--json"]).done();
+    assert_eq!(eval(&[&rows, "--json"]).done(), expected);
+
+    // As people have it: other names, between semicolons.
+    let people = write("people.csv", "id;review;mood\n1;some words;yes\n2;\"b\";no\n3;q r s;yes\n");
+    let report = place("report");
+    let columns = ["--columns", "text=review,label=mood"];
+    let ran = eval(&[&[people.as_str(), "--json", "--out", &report][..], &columns].concat());
+    assert!(ran.err.contains("people.csv, columns between `;`, 3 rows, labels yes 2, no 1"), "{}", ran.err);
+    assert_eq!(ran.done(), expected);
+    let predictions = fs::read_to_string(Path::new(&report).join("predictions.tsv")).unwrap();
+    assert!(predictions.starts_with("line\ttext\tgold\t"), "{predictions}");
+    assert!(predictions.contains("\n4\tq r s\tyes\t"), "{predictions}");
+    assert!(eval(&[&rows, "--set", "eval.metric=f1_macro"]).done().contains("f1_macro *"));
+
+    let odd = write("odd.csv", "text,label\na,maybe\nb,yes\nc,no\n");
+    let ran = eval(&[&odd]);
+    let line = ran.error_line(1);
+    assert!(
+        line.contains("odd.csv:2: column `label`: `maybe`, expected one of no, yes; correct it"),
+        "{line}"
+    );
+    assert!(line.ends_with("or skip such rows with --on-bad-row skip"), "{line}");
+    let ran = eval(&[&odd, "--on-bad-row", "skip"]);
+    assert!(ran.err.contains("odd.csv: skipped 1"), "{}", ran.err);
+    assert!(ran.done().contains("2 examples"));
+    let bare = write("bare.csv", "text,other\na,b\n");
+    assert!(eval(&[&bare]).error_line(1).contains("no column `label` (the header has: text, other)"));
+    assert!(eval(&[&rows, "--split", "test"]).error_line(2).contains("rows.tsv: --split chooses"));
+    assert!(eval(&[&config, "--columns", "text=a"]).error_line(2).contains("go with a labelled file"));
 }
 
 #[test]

@@ -165,6 +165,11 @@ impl Predictions for AnswerPredictions {
         })
     }
 
+    /// A question without an id of the user's has its number for one.
+    fn named_by(&self) -> &'static str {
+        "id"
+    }
+
     fn is_error(&self, example: usize) -> bool {
         self.score(example).0 == 0.0
     }

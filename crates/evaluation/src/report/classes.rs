@@ -4,7 +4,8 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    Baseline, Predictions, Table, html, matrix, mean, text_columns, text_values, unpredicted, without_losses,
+    Baseline, Predictions, Table, Targets, html, matrix, mean, text_columns, text_values, unpredicted,
+    without_losses,
 };
 use crate::confusion::ConfusionMatrix;
 use crate::figures::Figures;
@@ -44,6 +45,22 @@ impl ClassPredictions {
         let mut matrix = ConfusionMatrix::new(self.labels.len());
         self.examples.iter().for_each(|example| matrix.add(example.gold, example.predicted));
         matrix
+    }
+
+    /// What one class for every example scores; `of` tells where it is the most frequent.
+    fn one_for_all(&self, class: usize, of: &str) -> Baseline {
+        let example = |example: &ClassExample| ClassExample {
+            id: String::new(),
+            texts: Vec::new(),
+            predicted: class,
+            ..*example
+        };
+        let examples = self.examples.iter().map(example).collect();
+        let of_one = Self { labels: self.labels.clone(), positive: self.positive, examples };
+        Baseline {
+            rule: format!("the most frequent class of {of}, `{}`, for every example", self.labels[class]),
+            figures: without_losses(&of_one.figures()),
+        }
     }
 
     fn n_texts(&self) -> usize {
@@ -86,18 +103,14 @@ impl Predictions for ClassPredictions {
         // Of equally frequent ones the first.
         let most =
             (0..counts.len()).rev().max_by_key(|class| counts[*class]).filter(|class| counts[*class] > 0)?;
-        let example = |example: &ClassExample| ClassExample {
-            id: String::new(),
-            texts: Vec::new(),
-            predicted: most,
-            ..*example
-        };
-        let examples = self.examples.iter().map(example).collect();
-        let of_one = Self { labels: self.labels.clone(), positive: self.positive, examples };
-        Some(Baseline {
-            rule: format!("the most frequent class `{}` for every example", self.labels[most]),
-            figures: without_losses(&of_one.figures()),
-        })
+        Some(self.one_for_all(most, "these examples"))
+    }
+
+    /// The most frequent class of the training data for every example.
+    fn baseline_of(&self, training: &Targets) -> Option<Baseline> {
+        let most = training.most_frequent()?;
+        let class = self.labels.iter().position(|label| label == most)?;
+        (!self.is_empty()).then(|| self.one_for_all(class, "the training data"))
     }
 
     fn warning(&self) -> Option<String> {
@@ -172,6 +185,37 @@ impl Predictions for ClassPredictions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_most_frequent_class_is_that_of_the_training_data() {
+        let example = |gold| ClassExample {
+            id: String::new(),
+            texts: vec!["a".into()],
+            gold,
+            predicted: 0,
+            score: 1.0,
+            loss: 0.1,
+        };
+        let labels = ["no", "yes", "unknown"].map(str::to_owned).to_vec();
+        let predictions =
+            ClassPredictions { labels, positive: None, examples: vec![example(1), example(1), example(0)] };
+        let targets = |counts: &[(&str, u64)]| {
+            Targets::Classes(counts.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect())
+        };
+        let Baseline { rule, figures } =
+            predictions.baseline_of(&targets(&[("no", 9), ("yes", 4), ("unknown", 0)])).unwrap();
+        assert_eq!(rule, "the most frequent class of the training data, `no`, for every example");
+        assert_eq!((figures.get("accuracy"), figures.get("loss")), (Some(1.0 / 3.0), None));
+        let of_its_own = predictions.baseline().unwrap();
+        assert_eq!(of_its_own.rule, "the most frequent class of these examples, `yes`, for every example");
+        assert_eq!(of_its_own.figures.get("accuracy"), Some(2.0 / 3.0));
+        // Of equally frequent ones the first; none of what is unknown here or was never seen.
+        let tie = predictions.baseline_of(&targets(&[("yes", 3), ("no", 3)])).unwrap();
+        assert!(tie.rule.contains("`yes`"), "{}", tie.rule);
+        for none in [&[("other", 3)][..], &[("no", 0)], &[]] {
+            assert_eq!(predictions.baseline_of(&targets(none)), None, "{none:?}");
+        }
+    }
 
     #[test]
     fn one_class_for_all_examples_is_warned_of() {

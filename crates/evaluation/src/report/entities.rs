@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::{Baseline, Predictions, Table, html, mean, unpredicted};
+use super::{Baseline, Predictions, Table, Targets, html, mean, unpredicted};
 use crate::entities::{EntityCounts, Span};
 use crate::figures::{Figures, shown};
 use crate::scores::{Average, Counts, ZeroDivision};
@@ -42,6 +42,16 @@ impl EntityPredictions {
         let mut counts = EntityCounts::default();
         self.examples.iter().for_each(|example| counts.add(&example.gold, &example.predicted));
         counts
+    }
+
+    /// What one class for every word scores; `of` tells where it is the most frequent.
+    fn one_for_all(&self, counts: &EntityCounts, class: &str, of: &str) -> Option<Baseline> {
+        let all = counts.total().gold;
+        let right = counts.types().find(|(label, _)| *label == class).map_or(0, |(_, of)| of.gold);
+        (all > 0).then(|| Baseline {
+            rule: format!("the most frequent class of {of}, `{class}`, for every word"),
+            figures: Figures::new(self.len(), [("accuracy", right as f64 / all as f64)]),
+        })
     }
 }
 
@@ -91,23 +101,22 @@ impl Predictions for EntityPredictions {
     /// For word classes, the most frequent one for every word. For entities, none: most words are in no entity.
     fn baseline(&self) -> Option<Baseline> {
         let counts = self.counts();
-        let all = counts.total().gold;
         if !self.of_words {
-            return (all > 0).then(|| Baseline {
+            return (counts.total().gold > 0).then(|| Baseline {
                 rule: "no entity in any sentence".into(),
                 figures: Figures::new(self.len(), ["f1", "precision", "recall"].map(|name| (name, 0.0))),
             });
         }
-        // Of equally frequent ones the first.
-        let frequent = |best: Option<(String, u64)>, (label, of): (&str, Counts)| match best {
-            Some((_, most)) if most >= of.gold => best,
-            _ => Some((label.to_owned(), of.gold)),
-        };
-        let (label, most) = counts.types().fold(None, frequent)?;
-        (all > 0).then(|| Baseline {
-            rule: format!("the most frequent class `{label}` for every word"),
-            figures: Figures::new(self.len(), [("accuracy", most as f64 / all as f64)]),
-        })
+        let of_types = counts.types().map(|(label, of)| (label.to_owned(), of.gold)).collect();
+        let most = Targets::Classes(of_types);
+        self.one_for_all(&counts, most.most_frequent()?, "these words")
+    }
+
+    fn baseline_of(&self, training: &Targets) -> Option<Baseline> {
+        match self.of_words {
+            true => self.one_for_all(&self.counts(), training.most_frequent()?, "the training data"),
+            false => self.baseline(),
+        }
     }
 
     fn warning(&self) -> Option<String> {

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::{
-    Baseline, Predictions, Table, html, mean, text_columns, text_values, unpredicted, without_losses,
+    Baseline, Predictions, Table, Targets, html, mean, text_columns, text_values, unpredicted, without_losses,
 };
 use crate::embeddings::pairs::average_precision;
 use crate::figures::{Figures, shown};
@@ -94,6 +94,25 @@ impl LabelPredictions {
         labels.iter().map(|label| self.labels[*label].as_str()).collect::<Vec<_>>().join(", ")
     }
 
+    /// What one label for every example scores; `of` tells where it is the most frequent.
+    fn one_for_all(&self, label: usize, of: &str) -> Baseline {
+        let scores: Vec<f64> =
+            (0..self.labels.len()).map(|other| f64::from(u8::from(other == label))).collect();
+        let example = |example: &LabelExample| LabelExample {
+            id: String::new(),
+            texts: Vec::new(),
+            gold: example.gold.clone(),
+            scores: scores.clone(),
+            loss: f64::NAN,
+        };
+        let examples = self.examples.iter().map(example).collect();
+        let of_one = Self { labels: self.labels.clone(), threshold: 0.5, examples };
+        Baseline {
+            rule: format!("the most frequent label of {of}, `{}`, for every example", self.labels[label]),
+            figures: without_losses(&of_one.figures()),
+        }
+    }
+
     fn n_texts(&self) -> usize {
         self.examples.iter().map(|example| example.texts.len()).max().unwrap_or(1)
     }
@@ -135,21 +154,14 @@ impl Predictions for LabelPredictions {
         let counts = self.counts();
         let most = (0..counts.len()).rev().max_by_key(|label| counts[*label].gold);
         let most = most.filter(|label| counts[*label].gold > 0)?;
-        let scores: Vec<f64> =
-            (0..self.labels.len()).map(|label| f64::from(u8::from(label == most))).collect();
-        let example = |example: &LabelExample| LabelExample {
-            id: String::new(),
-            texts: Vec::new(),
-            gold: example.gold.clone(),
-            scores: scores.clone(),
-            loss: f64::NAN,
-        };
-        let examples = self.examples.iter().map(example).collect();
-        let of_one = Self { labels: self.labels.clone(), threshold: 0.5, examples };
-        Some(Baseline {
-            rule: format!("the most frequent label `{}` for every example", self.labels[most]),
-            figures: without_losses(&of_one.figures()),
-        })
+        Some(self.one_for_all(most, "these examples"))
+    }
+
+    /// The most frequent label of the training data for every example.
+    fn baseline_of(&self, training: &Targets) -> Option<Baseline> {
+        let most = training.most_frequent()?;
+        let label = self.labels.iter().position(|label| label == most)?;
+        (!self.is_empty()).then(|| self.one_for_all(label, "the training data"))
     }
 
     fn warning(&self) -> Option<String> {

@@ -66,7 +66,9 @@ pub use transfer::{LayerSimilarity, TransferMatrix, TransferReport};
 pub use translations::{TranslationExample, TranslationPredictions};
 pub use values::{ValueExample, ValuePredictions};
 
-use super::figures::{Figures, shown};
+use serde::Serialize;
+
+use super::figures::{Figures, shown, starred};
 use crate::table;
 use crate::{EvaluationError, Result};
 use cloze_files::write_atomic;
@@ -100,7 +102,8 @@ pub trait Predictions {
     /// An example's loss: how wrong it is.
     fn loss(&self, example: usize) -> f64;
 
-    /// The columns of `predictions.tsv` and keys of `predictions.jsonl`.
+    /// The columns of `predictions.tsv` and keys of `predictions.jsonl`. In both, `id` is written as
+    /// [`named_by`](Self::named_by) says.
     fn columns(&self) -> Vec<String>;
 
     /// An example's values in the order of the columns.
@@ -119,6 +122,19 @@ pub trait Predictions {
     /// there are more or fewer names than examples, and examples with names of their own keep them.
     fn set_names(&mut self, names: &[String]) {
         let _ = names;
+    }
+
+    /// What names the examples in files, by the name of the first: `line` or `row` if it is a place in the user's file,
+    /// `id` if it is a name of the user's, such as a question's id or the path of an image.
+    fn named_by(&self) -> &'static str {
+        if self.is_empty() {
+            return "id";
+        }
+        match self.row(0).first().and_then(serde_json::Value::as_str) {
+            Some(name) if name.starts_with("row ") && is_number(&name[4..]) => "row",
+            Some(name) if is_number(name.rsplit(':').next().unwrap_or_default()) => "line",
+            _ => "id",
+        }
     }
 
     /// The number in an example's corner on the page: its loss.
@@ -141,6 +157,13 @@ pub trait Predictions {
         None
     }
 
+    /// The same of a rule that was found on training data with these targets, as the model was. By default
+    /// [`baseline`](Self::baseline), for rules that need no training data.
+    fn baseline_of(&self, training: &Targets) -> Option<Baseline> {
+        let _ = training;
+        self.baseline()
+    }
+
     /// The examples on the page; `worst` are the errors with the highest loss, worst first. By default those,
     /// and a sample of all.
     fn selections(&self, worst: &[usize]) -> Vec<Selection> {
@@ -149,12 +172,45 @@ pub trait Predictions {
 }
 
 /// What a rule without a model scores on the examples of an evaluation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Baseline {
     /// The rule, such as `the class "no" for every example`.
     pub rule: String,
     /// Its figures, named as the model's.
+    #[serde(flatten)]
     pub figures: Figures,
+}
+
+impl Baseline {
+    /// A model's figures as a table, the main one with a star, beside those of the rule, which is named below.
+    pub fn beside(&self, figures: &Figures) -> String {
+        let examples = format!("{} examples", figures.examples());
+        let (main, _) = figures.main();
+        let rows = figures.iter().map(|(name, value)| {
+            let of_rule = self.figures.get(name).map_or_else(String::new, shown);
+            [starred(name, name == main), shown(value), of_rule]
+        });
+        let table = table::numbers(["figure", &examples, "baseline"], rows);
+        format!("{table}\nbaseline: {}", self.rule)
+    }
+}
+
+/// The targets of training data, as far as a [`Baseline`] goes by them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Targets {
+    /// How often each class, label, or class of words occurs.
+    Classes(Vec<(String, u64)>),
+    /// The mean of numbers.
+    Mean(f64),
+}
+
+impl Targets {
+    /// The most frequent class, of equally frequent ones the first; none for numbers, or if none occurs.
+    pub fn most_frequent(&self) -> Option<&str> {
+        let Self::Classes(counts) = self else { return None };
+        let most = counts.iter().rev().max_by_key(|(_, count)| *count)?;
+        (most.1 > 0).then_some(&most.0)
+    }
 }
 
 /// Examples shown on a page.
@@ -277,6 +333,11 @@ impl Report<'_> {
     }
 }
 
+/// Whether a text is a whole number.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// The errors with the highest loss, worst first; a NaN loss counts as the worst.
 fn worst(predictions: &dyn Predictions) -> Vec<usize> {
     let mut errors: Vec<usize> = (0..predictions.len()).filter(|i| predictions.is_error(*i)).collect();
@@ -318,6 +379,25 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_baseline_stands_beside_the_figures() {
+        let figures = Figures::new(60, [("accuracy", 0.81), ("loss", 0.5)]);
+        let rule = "the most frequent class of the training data, `no`, for every example".to_owned();
+        let baseline = Baseline { rule, figures: Figures::new(60, [("accuracy", 0.4)]) };
+        let expected = "
+┌────────────┬─────────────┬──────────┐
+│ figure     ┆ 60 examples ┆ baseline │
+╞════════════╪═════════════╪══════════╡
+│ accuracy * ┆      0.8100 ┆   0.4000 │
+│ loss       ┆      0.5000 ┆          │
+└────────────┴─────────────┴──────────┘
+baseline: the most frequent class of the training data, `no`, for every example";
+        assert_eq!(baseline.beside(&figures), expected.trim_start());
+        let json = serde_json::to_value(&baseline).unwrap();
+        assert_eq!(json["figures"]["accuracy"], 0.4);
+        assert_eq!(json["rule"], baseline.rule);
+    }
+
     fn example(id: usize, predicted: usize, loss: f64) -> ClassExample {
         ClassExample {
             id: id.to_string(),
@@ -339,6 +419,22 @@ mod tests {
         assert_eq!(worst.len(), WORST);
         assert_eq!(worst[..4], [11, 13, 49, 47]);
         assert!(worst.iter().all(|i| i % 2 == 1));
+    }
+
+    #[test]
+    fn a_name_is_a_line_or_an_id() {
+        for (name, expected) in [
+            ("17", "line"),
+            ("data/b.csv:17", "line"),
+            ("row 3", "row"),
+            ("57f5e1", "id"),
+            ("digits/7.png", "id"),
+            ("", "id"),
+        ] {
+            let examples = vec![ClassExample { id: name.into(), ..example(1, 0, 1.0) }];
+            let named = ClassPredictions { labels: vec!["a".into()], positive: None, examples }.named_by();
+            assert_eq!(named, expected, "{name}");
+        }
     }
 
     #[test]
@@ -383,7 +479,7 @@ mod tests {
         let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
         assert_eq!(
             read("worst.tsv"),
-            "id\ttext\tgold\tpredicted\tcorrect\tscore\tloss\n\
+            "line\ttext\tgold\tpredicted\tcorrect\tscore\tloss\n\
              1\t<script>alert(1)</script>\\ta\\\\b\\r\\nc\t<b>\tb\tfalse\t0.5\t2.0\n"
         );
         let lines: Vec<serde_json::Value> =

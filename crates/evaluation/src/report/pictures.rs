@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Baseline, Predictions, Selection, Table};
+use super::{Baseline, Predictions, Selection, Table, Targets};
 use crate::figures::Figures;
 
 /// A picture on a page.
@@ -96,6 +96,14 @@ impl<P: Predictions> Predictions for WithPictures<'_, P> {
 
     fn baseline(&self) -> Option<Baseline> {
         self.predictions.baseline()
+    }
+
+    fn named_by(&self) -> &'static str {
+        self.predictions.named_by()
+    }
+
+    fn baseline_of(&self, training: &Targets) -> Option<Baseline> {
+        self.predictions.baseline_of(training)
     }
 
     fn selections(&self, worst: &[usize]) -> Vec<Selection> {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Baseline, Predictions, Table, html, mean, scatter, text_columns, text_values};
+use super::{Baseline, Predictions, Table, Targets, html, mean, scatter, text_columns, text_values};
 use crate::correlation::{pearson, spearman};
 use crate::figures::{Figures, shown};
 
@@ -34,6 +34,17 @@ impl ValueExample {
 }
 
 impl ValuePredictions {
+    /// What one value for every example scores, which is the mean `of` some examples.
+    fn one_for_all(&self, value: f64, of: &str) -> Baseline {
+        let errors = || self.examples.iter().map(|example| value - example.gold);
+        let figures =
+            [("mse", mean(errors().map(|error| error * error))), ("mae", mean(errors().map(f64::abs)))];
+        Baseline {
+            rule: format!("the mean of {of}, {}, for every example", shown(value)),
+            figures: Figures::new(self.len(), figures),
+        }
+    }
+
     fn n_texts(&self) -> usize {
         self.examples.iter().map(|example| example.texts.len()).max().unwrap_or(1)
     }
@@ -61,13 +72,13 @@ impl Predictions for ValuePredictions {
     /// The mean of the gold values for every example.
     fn baseline(&self) -> Option<Baseline> {
         let predicted = mean(self.examples.iter().map(|example| example.gold));
-        let errors = || self.examples.iter().map(|example| predicted - example.gold);
-        let figures =
-            [("mse", mean(errors().map(|error| error * error))), ("mae", mean(errors().map(f64::abs)))];
-        (!self.is_empty()).then(|| Baseline {
-            rule: format!("the mean {} for every example", shown(predicted)),
-            figures: Figures::new(self.len(), figures),
-        })
+        (!self.is_empty()).then(|| self.one_for_all(predicted, "these examples"))
+    }
+
+    /// The mean of the training data's values for every example.
+    fn baseline_of(&self, training: &Targets) -> Option<Baseline> {
+        let Targets::Mean(predicted) = training else { return None };
+        (!self.is_empty()).then(|| self.one_for_all(*predicted, "the training data"))
     }
 
     fn set_names(&mut self, names: &[String]) {
@@ -145,5 +156,12 @@ mod tests {
         assert_eq!(predictions.columns(), ["id", "text_1", "text_2", "gold", "predicted", "error", "loss"]);
         assert_eq!(predictions.row(0).len(), 7);
         assert!(ValuePredictions::default().figures().main().1.is_nan());
+        let of_training = predictions.baseline_of(&Targets::Mean(1.0)).unwrap();
+        assert_eq!(of_training.rule, "the mean of the training data, 1.0000, for every example");
+        assert_eq!(
+            (of_training.figures.get("mae"), of_training.figures.get("mse")),
+            (Some(1.0), Some(5.0 / 3.0))
+        );
+        assert_eq!(predictions.baseline().unwrap().figures.get("mae"), Some(2.0 / 3.0));
     }
 }

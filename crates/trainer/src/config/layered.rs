@@ -47,13 +47,12 @@ impl ConfigFile {
 
     /// Whether it has a dotted key.
     pub(crate) fn has_key(&self, key: &str) -> bool {
-        key.split('.').try_fold(&self.root, |node, part| node.get(part)).is_some()
+        self.root.at(key).is_some()
     }
 
     /// The whole number of 0 or more that a dotted key has, if it has one.
     pub(crate) fn whole(&self, key: &str) -> Option<usize> {
-        let node = key.split('.').try_fold(&self.root, |node, part| node.get(part))?;
-        match &node.value {
+        match &self.root.at(key)?.value {
             Value::Scalar(toml::Value::Integer(n)) => usize::try_from(*n).ok(),
             _ => None,
         }
@@ -64,6 +63,17 @@ impl ConfigFile {
         let mut root = self.root.clone();
         root.lay(Node::parse_sets(sets).ok()?);
         Some(Self { name: self.name.clone(), root })
+    }
+
+    /// Says which keys of the file have no effect because the `sets` give another key in their place, such as files of
+    /// development data in place of a share of the training data.
+    pub fn replaced(&self, sets: &[String]) -> Vec<String> {
+        // What is wrong with the arguments is told by reading the config.
+        let Ok(sets) = Node::parse_sets(sets) else { return Vec::new() };
+        let told = replaced(&self.root, &sets).into_iter().map(|(key, other)| {
+            format!("`{key}` is given by --set: `{other}` of {} is not used", self.root.place_of(other))
+        });
+        told.collect()
     }
 
     /// This file over another one: only what it does not set comes from that.
@@ -94,23 +104,40 @@ pub(super) fn merge(file: &ConfigFile, sets: &[String], expand: impl Fn(&mut Nod
     }
     let mut sets = Node::parse_sets(sets)?;
     expand(&mut sets);
-    replace_warmup(&mut merged, &sets);
+    replace(&mut merged, &sets);
     merged.lay(sets);
     shards::cut(&mut merged)?;
     Ok(merged)
 }
 
-/// Removes the file's warm-up if the arguments give one in another form: in steps, or as a fraction of them.
-fn replace_warmup(file: &mut Node, sets: &Node) {
-    const SCHEDULE: &str = "schedule";
-    let forms = ["warmup_steps", "warmup_fraction"];
-    let given = forms.map(|key| sets.get(SCHEDULE).is_some_and(|schedule| schedule.get(key).is_some()));
-    let Some(schedule) = file.table_at(&[SCHEDULE.to_owned()]) else { return };
-    match given {
-        [true, false] => schedule.remove(forms[1]),
-        [false, true] => schedule.remove(forms[0]),
-        _ => None,
+/// Keys of which a run has one: arguments that give the first, and not the second, replace the file's second.
+const REPLACING: [(&str, &str); 4] = [
+    ("schedule.warmup_steps", "schedule.warmup_fraction"),
+    ("schedule.warmup_fraction", "schedule.warmup_steps"),
+    ("data.dev", "data.dev_fraction"),
+    ("data.source.dev", "data.source.dev_fraction"),
+];
+
+/// The keys of the file that the arguments replace by another key, each after that key.
+fn replaced(file: &Node, sets: &Node) -> Vec<(&'static str, &'static str)> {
+    // An empty list of files takes those of the file away, and names none.
+    let gives = |key: &str| {
+        sets.at(key).is_some_and(|node| !matches!(&node.value, Value::Array(items) if items.is_empty()))
     };
+    let is_replaced =
+        |(key, other): &(&str, &str)| gives(key) && sets.at(other).is_none() && file.at(other).is_some();
+    REPLACING.into_iter().filter(is_replaced).collect()
+}
+
+/// Removes what the arguments replace by another key.
+fn replace(file: &mut Node, sets: &Node) {
+    for (_, other) in replaced(file, sets) {
+        let mut table: Vec<String> = other.split('.').map(str::to_owned).collect();
+        let Some(key) = table.pop() else { continue };
+        if let Some(entries) = file.table_at(&table) {
+            entries.remove(&key);
+        }
+    }
 }
 
 /// Reads a config file with the `sets` over it as a `T`, which `finish` completes and checks.

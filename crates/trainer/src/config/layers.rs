@@ -139,6 +139,11 @@ impl Node {
         }
     }
 
+    /// The value of a dotted key, if it is set.
+    pub fn at(&self, key: &str) -> Option<&Self> {
+        key.split('.').try_fold(self, |node, part| node.get(part))
+    }
+
     /// The `kind` of a table in this one: empty if it has none; `None` if there is no such table.
     pub fn kind(&self, table: &str) -> Option<&str> {
         self.get(table).map(|table| match table.get(TAG).map(|kind| &kind.value) {

@@ -1,17 +1,21 @@
-//! All unknown and missing keys of a config at once.
+//! All mistakes of a config at once: unknown and missing keys, and wrong values as far as they do not depend on each other.
 //!
-//! serde's derived code stops at the first mistake. So a copy of the config is mended and read again until serde is
-//! content: an unknown key is removed, and a missing one gets a stand-in, a value of the type that serde accepts there.
+//! serde's derived code stops at the first mistake, and so do the checks after it. So a copy of the config is mended and read
+//! again until both are content: an unknown key is removed, a missing one gets a stand-in, and so does a wrong value. A value
+//! that is wrong only beside a stand-in is none of the user's mistakes: what is told does not change with the stand-ins.
 
 use std::collections::BTreeMap;
 
 use super::layers::{Node, TAG, Value};
-use super::strict::{Fault, FromNode, What, find, locate, report};
-use super::validate::Check;
+use super::strict::{FromNode, What, find, locate, precise, report};
+use super::validate::{Check, Complaint};
 use crate::error::TrainerError;
 
-/// Most mended keys: more than any config has.
+/// Most attempts: more mistakes than any config has.
 const MOST: usize = 200;
+
+/// Most times that other stand-ins are taken.
+const MOST_OTHERS: usize = 10;
 
 /// A name that no option has.
 const NO_NAME: &str = "\u{0}";
@@ -19,18 +23,54 @@ const NO_NAME: &str = "\u{0}";
 /// What a check finds in place of a key that serde does not require but the run does.
 pub(crate) const MISSING: &str = "missing";
 
-/// All unknown and missing keys of `root`, the first of which is `fault`; none if that is another mistake. `keys` are
-/// all existing dotted keys, for suggestions; `finish` may find more missing keys.
+/// All mistakes of `root`, which has one at least. `keys` are all existing dotted keys, for suggestions; `finish` completes
+/// and checks what was read.
 pub(super) fn all<T: FromNode>(
     root: &Node,
-    fault: &Fault,
     keys: &[String],
     finish: impl Fn(&mut T) -> Check,
-) -> Option<TrainerError> {
-    let mut mending = Mending { root: root.clone(), guessed: Vec::new() };
+) -> TrainerError {
+    let mut mending = Mending { root: root.clone(), guessed: Vec::new(), stand_ins: Vec::new() };
     let (mut unknown, mut missing) = (Vec::new(), Vec::new());
-    let mut fault = fault.clone();
+    let (mut faults, mut complaints) = (Vec::new(), Vec::new());
+    let mut others = 0;
     for _ in 0..MOST {
+        let fault = match T::from_node(&mending.root) {
+            Err(fault) => fault,
+            Ok(mut config) => {
+                let Err(complaint) = finish(&mut config) else { break };
+                let is_only = unknown.is_empty() && missing.is_empty() && faults.is_empty();
+                // By itself it is told with what may stand in its place.
+                let is_missing = complaint.found == MISSING && !(is_only && complaints.is_empty());
+                // What a kind needs that nobody has chosen is not missing.
+                if !mending.guessed.is_empty() {
+                    break;
+                }
+                let is_first = mending.stand_ins.is_empty();
+                let told = match mending.has_stand_in(&complaint.key) {
+                    true => None,
+                    false if is_missing || is_first => Some(complaint.clone()),
+                    false => match mending.without(&complaint, &finish) {
+                        Depends::No => is_the_users(root, &complaint.key).then(|| complaint.clone()),
+                        Depends::Wholly if others < MOST_OTHERS => {
+                            others += 1;
+                            continue;
+                        }
+                        Depends::Wholly => break,
+                        Depends::InPart => None,
+                    },
+                };
+                let key = complaint.key;
+                match told {
+                    Some(told) if is_missing => missing.push(told.key),
+                    told => complaints.extend(told),
+                }
+                if !mending.correct(&key, &finish) {
+                    break;
+                }
+                continue;
+            }
+        };
         let path = locate::<T>(&mending.root, &fault);
         match &fault.what {
             What::UnknownKey { name, .. } => {
@@ -44,29 +84,35 @@ pub(super) fn all<T: FromNode>(
             What::MissingKey(name) => {
                 let is_guessed = mending.is_guessed(&path);
                 let table = mending.stand_in::<T>(&path, name);
-                if !is_guessed {
-                    missing.push(dotted(table.as_deref().unwrap_or(&path), name));
+                let found = [table.as_deref().unwrap_or(&path), &[(*name).to_owned()]].concat();
+                // A wrong value was there.
+                if !is_guessed && find(root, &found).is_none() {
+                    missing.push(found.join("."));
                 }
                 if table.is_none() {
                     break;
                 }
+                mending.stand_ins.push(found);
             }
-            _ => break,
-        }
-        match T::from_node(&mending.root) {
-            Err(next) => fault = next,
-            Ok(mut config) => {
-                // What a kind needs that nobody has chosen is not missing.
-                if let Err(complaint) = finish(&mut config)
-                    && complaint.found == MISSING
-                    && mending.guessed.is_empty()
-                {
-                    missing.push(complaint.key);
+            What::UnknownName { .. } | What::WrongType { .. } | What::Other(_) => {
+                let Some((name, table)) = path.split_last() else { break };
+                if mending.root.table_at(table).and_then(|table| table.remove(name)).is_none() {
+                    break;
                 }
-                break;
+                if !mending.is_guessed(&path) && find(root, &path).is_some() {
+                    faults.push((path.clone(), fault.clone()));
+                }
+                mending.stand_ins.push(path);
             }
         }
     }
+    let faults = faults.into_iter().map(|(path, fault)| {
+        // The values that the key may have follow from a config that is right but for it.
+        let fault = precise(&mending.root, &path, fault, &finish);
+        report(root, &path, fault, keys)
+    });
+    let complaints = complaints.into_iter().map(|complaint| complaint.at(|key| root.place_of(key)));
+    let values: Vec<TrainerError> = faults.chain(complaints).collect();
     // A section with missing keys is named with them.
     let sections = missing.clone();
     missing.retain(|key| {
@@ -79,21 +125,145 @@ pub(super) fn all<T: FromNode>(
         [key] => Some(TrainerError::MissingKey { place: root.place_of(key), key: key.clone() }),
         _ => Some(TrainerError::MissingKeys { place: root.place.clone(), keys: by_section(&missing) }),
     };
-    let mut all: Vec<TrainerError> = unknown.into_iter().chain(missing).collect();
+    let mut all: Vec<TrainerError> = unknown.into_iter().chain(missing).chain(values).collect();
     match all.len() {
-        0 | 1 => all.pop(),
-        _ => Some(TrainerError::Mistakes(all)),
+        0 => first::<T>(root, keys, finish),
+        1 => all.remove(0),
+        _ => TrainerError::Mistakes(all),
     }
 }
 
-/// A config that serde is to be content with.
+/// The first mistake, whatever it is.
+fn first<T: FromNode>(root: &Node, keys: &[String], finish: impl Fn(&mut T) -> Check) -> TrainerError {
+    match T::from_node(root).map(|mut config| finish(&mut config)) {
+        Err(fault) => report(root, &locate::<T>(root, &fault), fault, keys),
+        Ok(Err(complaint)) => complaint.at(|key| root.place_of(key)),
+        Ok(Ok(())) => unreachable!("a config without a mistake is not asked for its mistakes"),
+    }
+}
+
+/// Whether the user has written a key, and not a preset.
+fn is_the_users(root: &Node, key: &str) -> bool {
+    let Some(node) = root.at(key) else { return false };
+    let Some((table, name)) = key.rsplit_once('.') else { return true };
+    let preset = root.at(table).and_then(|table| table.get("preset"));
+    name == "preset" || preset.is_none_or(|preset| preset.place != node.place)
+}
+
+/// Values that may stand in for one like `found`, if there is any; none removes the key.
+fn stand_ins(found: Option<&Node>) -> Vec<Option<toml::Value>> {
+    let whole = [1, 2, 8, 64, 512, 4_096].map(toml::Value::from);
+    let fractions = [0.5, 0.1, 0.0, 1e-3].map(toml::Value::from);
+    let others = [toml::Value::from(true), false.into(), "x".into()];
+    let fits = |value: &toml::Value| match found.map(|node| &node.value) {
+        None => true,
+        Some(Value::Scalar(toml::Value::Integer(_) | toml::Value::Float(_))) => {
+            value.is_integer() || value.is_float()
+        }
+        Some(Value::Scalar(scalar)) => scalar.same_type(value),
+        Some(Value::Table(_) | Value::Array(_)) => false,
+    };
+    let values = whole.into_iter().chain(fractions).chain(others).filter(fits);
+    std::iter::once(None).chain(values.map(Some)).collect()
+}
+
+/// Whether a complaint depends on stand-ins.
+enum Depends {
+    No,
+    /// With another stand-in, which the config has now, there is no such complaint.
+    Wholly,
+    /// The same key is wrong with any of them, but for another reason.
+    InPart,
+}
+
+/// A config that serde and its checks are to be content with.
+#[derive(Clone)]
 struct Mending {
     root: Node,
     /// Tables whose `kind` is a stand-in: of their other keys nothing is known.
     guessed: Vec<Vec<String>>,
+    /// Keys that have a stand-in, or that were removed.
+    stand_ins: Vec<Vec<String>>,
 }
 
 impl Mending {
+    fn has_stand_in(&self, key: &str) -> bool {
+        self.stand_ins.iter().any(|path| path.join(".") == key)
+    }
+
+    /// Sets a key, or removes it. Whether there is a table that can have it.
+    fn set(&mut self, path: &[String], value: Option<Node>) -> bool {
+        let Some((name, table)) = path.split_last() else { return false };
+        let Some(entries) = self.root.table_at(table) else { return false };
+        match value {
+            Some(node) => entries.insert(name.clone(), node),
+            None => entries.remove(name),
+        };
+        true
+    }
+
+    /// Gives a key a value of which `finish` does not complain. Whether there is one.
+    fn correct<T: FromNode>(&mut self, key: &str, finish: impl Fn(&mut T) -> Check) -> bool {
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        let place = self.root.place.clone();
+        let found = find(&self.root, &path).cloned();
+        for value in stand_ins(found.as_ref()) {
+            if !self.set(&path, value.map(|value| Node::scalar(value, place.clone()))) {
+                return false;
+            }
+            let is_wrong = |mut config: T| finish(&mut config).is_err_and(|complaint| complaint.key == key);
+            if T::from_node(&self.root).is_ok_and(|config| !is_wrong(config)) {
+                if !self.stand_ins.contains(&path) {
+                    self.stand_ins.push(path);
+                }
+                return true;
+            }
+        }
+        self.set(&path, found);
+        false
+    }
+
+    /// Whether a complaint depends on the stand-ins: tries others in the place of each of them. Keeps one with which there
+    /// is no such complaint.
+    fn without<T: FromNode>(&mut self, complaint: &Complaint, finish: impl Fn(&mut T) -> Check) -> Depends {
+        let place = self.root.place.clone();
+        let mut depends = Depends::No;
+        for path in self.stand_ins.clone() {
+            for value in stand_ins(find(&self.root, &path)) {
+                let mut other = self.clone();
+                other.set(&path, value.map(|value| Node::scalar(value, place.clone())));
+                match other.clone().stays(complaint, &finish) {
+                    Some(Depends::Wholly) => {
+                        *self = other;
+                        return Depends::Wholly;
+                    }
+                    Some(Depends::InPart) => depends = Depends::InPart,
+                    Some(Depends::No) | None => {}
+                }
+            }
+        }
+        depends
+    }
+
+    /// Whether there is this complaint, when what else is wrong is corrected; none if that cannot be known.
+    fn stays<T: FromNode>(
+        mut self,
+        complaint: &Complaint,
+        finish: impl Fn(&mut T) -> Check,
+    ) -> Option<Depends> {
+        for _ in 0..MOST_OTHERS {
+            let mut config = T::from_node(&self.root).ok()?;
+            match finish(&mut config) {
+                Ok(()) => return Some(Depends::Wholly),
+                Err(other) if other == *complaint => return Some(Depends::No),
+                Err(other) if other.key == complaint.key => return Some(Depends::InPart),
+                Err(other) if self.correct(&other.key, &finish) => {}
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
     fn is_guessed(&self, path: &[String]) -> bool {
         self.guessed.iter().any(|table| path.starts_with(table))
     }
@@ -179,10 +349,6 @@ fn tables_within(node: &Node, path: &[String], tables: &mut Vec<Vec<String>>) {
             tables_within(node, &path, tables);
         }
     }
-}
-
-fn dotted(table: &[String], key: &str) -> String {
-    table.iter().map(String::as_str).chain([key]).collect::<Vec<_>>().join(".")
 }
 
 /// Whether an error suggests a key, or a section that it is in.

@@ -2,7 +2,7 @@
 //!
 //! serde's derived code reports structured facts (unknown field, missing field, wrong type) through
 //! [`serde::de::Error`]; [`Fault`] keeps them and the path, where the usual error types flatten them to text.
-//! It stops at the first one; [`mistakes`](super::mistakes) finds the other unknown and missing keys.
+//! It stops at the first one; [`mistakes`](super::mistakes) finds the others.
 
 use std::fmt;
 
@@ -21,28 +21,25 @@ use cloze_model::nearest;
 /// suggestions across sections.
 ///
 /// # Errors
-/// All unknown and missing keys, or else the first [`TrainerError::BadValue`].
+/// All [mistakes](mistakes).
 pub(super) fn read<T: FromNode>(
     root: &Node,
     keys: &[String],
     finish: impl Fn(&mut T) -> Check,
 ) -> Result<T, TrainerError> {
-    let mut config = T::from_node(root).map_err(|fault| {
-        mistakes::all(root, &fault, keys, &finish).unwrap_or_else(|| {
-            let path = locate::<T>(root, &fault);
-            let fault = precise(root, &path, fault, &finish);
-            report(root, &path, fault, keys)
-        })
-    })?;
-    finish(&mut config).map_err(|complaint| complaint.at(|key| root.place_of(key)))?;
-    Ok(config)
+    if let Ok(mut config) = T::from_node(root)
+        && finish(&mut config).is_ok()
+    {
+        return Ok(config);
+    }
+    Err(mistakes::all(root, keys, finish))
 }
 
 /// The same fault, with the key's valid values in place of the type that serde expects, so that -1 gets the
 /// same message as 0.
 ///
-/// To find them, reads the config again with a value of the right type that nothing accepts.
-fn precise<T: FromNode>(
+/// To find them, reads a config that is right but for this key with a value of the right type that nothing accepts.
+pub(super) fn precise<T: FromNode>(
     root: &Node,
     path: &[String],
     fault: Fault,
@@ -60,10 +57,9 @@ fn precise<T: FromNode>(
     };
     let probe_is_whole = probe.is_integer();
     let mut probed = root.clone();
-    let Some(node) = path.iter().try_fold(&mut probed, |node, part| node.table_mut()?.get_mut(part)) else {
-        return fault;
-    };
-    node.value = Value::Scalar(probe);
+    let Some((name, table)) = path.split_last() else { return fault };
+    let Some(entries) = probed.table_at(table) else { return fault };
+    entries.insert(name.clone(), Node::scalar(probe, root.place.clone()));
     match T::from_node(&probed).map(|mut config| finish(&mut config)) {
         Ok(Err(complaint)) if complaint.key == path.join(".") => {
             Fault { what: What::Other(complaint.expected), ..fault }

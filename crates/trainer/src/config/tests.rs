@@ -1079,6 +1079,43 @@ fn a_key_is_told_one_range_whatever_it_is_given() {
 }
 
 #[test]
+fn all_values_that_are_wrong_are_told_at_once() {
+    let sets = [
+        "train.steps=-1",
+        "optimizer.lr=0",
+        "train.precision=half",
+        "eval.heldout_fraction=2.0",
+        "model.n_heads=5",
+        "tokenizer.vocab=3",
+    ];
+    let message = resolve(FILE, &sets).unwrap_err().to_string();
+    for told in [
+        "unknown key `tokenizer.vocab`",
+        "--set train.steps=-1: `train.steps` is -1; expected a whole number of 1 or more",
+        "`optimizer.lr` is 0; expected a number above 0",
+        "`train.precision` is \"half\"; expected one of",
+        "`eval.heldout_fraction` is 2; expected a number above 0 and below 1",
+        "`model.n_heads` is 5; expected a divisor of `model.d_model`, which is 128",
+    ] {
+        assert_eq!(message.matches(told).count(), 1, "{told}: {message}");
+    }
+    // The warm-up of 10 steps is too long only for a number of steps that nobody has written.
+    assert_eq!(message.matches("lso ").count(), sets.len() - 1, "{message}");
+}
+
+#[test]
+fn a_value_that_is_wrong_only_beside_a_stand_in_is_not_told() {
+    for (set, told) in [
+        ("train.steps=0", "`train.steps` is 0; expected a whole number of 1 or more"),
+        ("model.d_model=0", "`model.d_model` is 0; expected a whole number of 1 or more"),
+        ("train.steps=9", "`schedule.warmup_steps` is 10; expected at most 9, the steps of the run"),
+    ] {
+        let message = error_of_set(set);
+        assert!(message.contains(told) && !message.contains("also"), "{message}");
+    }
+}
+
+#[test]
 fn a_model_that_could_not_be_saved_is_refused() {
     let message = error_of_set("model.norm=pre");
     assert_eq!(

@@ -19,7 +19,7 @@ use crate::engine::schedule::Schedule;
 use crate::error::{Place, TrainerError};
 
 /// An invalid value.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Complaint {
     /// Its dotted key.
     pub key: String,
@@ -446,6 +446,15 @@ pub(crate) fn ensure(
         return Ok(());
     }
     Err(Complaint { key: key.into(), found: found.to_string(), expected: expected.into() })
+}
+
+/// A number for a message, without many zeros.
+pub(crate) fn shown(number: f64) -> String {
+    let size = number.abs();
+    match size > 0.0 && !(1e-3..1e15).contains(&size) && number.is_finite() {
+        true => format!("{number:e}"),
+        false => number.to_string(),
+    }
 }
 
 pub(crate) fn at_least<T: PartialOrd + Display>(least: T, key: &'static str, value: T) -> Check {

@@ -270,6 +270,11 @@ impl<M: EncoderDecoder> Recipe for DenoisingRecipe<'_, M> {
         write_atomic(&path, (shown.join("\n\n") + "\n").as_bytes())?;
         let first = shown[..shown.len().min(SHOWN)].join("\n\n");
         progress.note(&format!("{}\n\nmore in {}", printable(&first), path.display()));
-        Ok(vec![SplitFigures { split: HELD_OUT.into(), figures: figures.clone(), seconds: 0.0 }])
+        Ok(vec![SplitFigures {
+            split: HELD_OUT.into(),
+            figures: figures.clone(),
+            seconds: 0.0,
+            baseline: None,
+        }])
     }
 }

@@ -125,7 +125,7 @@ pub trait Recipe: Objective {
             return Ok(Vec::new());
         };
         exported.page(split, figures, None)?;
-        Ok(vec![SplitFigures { split: split.into(), figures: figures.clone(), seconds: 0.0 }])
+        Ok(vec![SplitFigures { split: split.into(), figures: figures.clone(), seconds: 0.0, baseline: None }])
     }
 }
 
@@ -251,6 +251,8 @@ pub struct SplitFigures {
     pub figures: Figures,
     /// Duration in seconds.
     pub seconds: f64,
+    /// What a rule without a model scores, if there is one to compare with.
+    pub baseline: Option<Baseline>,
 }
 
 /// What was measured on a split, for its page.
@@ -261,12 +263,14 @@ pub struct Measured<'a> {
     pub predictions: Option<Box<dyn Predictions + 'a>>,
     /// More facts for the page, such as how texts were decoded.
     pub facts: Vec<(&'static str, String)>,
+    /// What a rule without a model scores, by default that of the predictions.
+    pub baseline: Option<Baseline>,
 }
 
 impl<'a> Measured<'a> {
     /// Metrics with the predictions that they are of.
     pub fn new(figures: Figures, predictions: Box<dyn Predictions + 'a>) -> Self {
-        Self { figures, predictions: Some(predictions), facts: Vec::new() }
+        Self { figures, predictions: Some(predictions), facts: Vec::new(), baseline: None }
     }
 }
 
@@ -357,16 +361,18 @@ impl<M> Exported<'_, M> {
             let Some(data) = data else { continue };
             let start = Instant::now();
             let work = format!("measuring {split}");
-            let Measured { figures, predictions, facts } =
+            let Measured { figures, predictions, facts, baseline } =
                 measure(split, data, &mut watched(&work, progress))?;
-            let page = self.page_with(split, &figures, predictions.as_deref(), None, &facts)?;
+            let baseline = baseline.or_else(|| predictions.as_deref()?.baseline());
+            let page = self.page_with(split, &figures, predictions.as_deref(), baseline.as_ref(), &facts)?;
             let step = self.step;
-            progress.note(&format!("{split}, the model after step {step}\n{figures}\n{}", page.display()));
+            let shown = baseline.as_ref().map_or_else(|| figures.to_string(), |rule| rule.beside(&figures));
+            progress.note(&format!("{split}, the model after step {step}\n{shown}\n{}", page.display()));
             if let Some(warning) = predictions.and_then(|predictions| predictions.warning()) {
                 progress.note(&format!("warning: {split}: {warning}"));
             }
             let seconds = start.elapsed().as_secs_f64();
-            reported.push(SplitFigures { split: split.into(), figures, seconds });
+            reported.push(SplitFigures { split: split.into(), figures, seconds, baseline });
         }
         Ok(reported)
     }

@@ -21,7 +21,7 @@ use crate::metrics::{EvaluationRecord, METRICS_FILE, Record, Timing, TrainRecord
 use crate::{Result, TrainerError};
 use burn::tensor::Device;
 use cloze_evaluation::figures::{Better, Figures};
-use cloze_evaluation::report::{IndexReport, IndexSplit};
+use cloze_evaluation::report::{Baseline, IndexReport, IndexSplit};
 use cloze_evaluation::table::grouped;
 use cloze_files::write_atomic;
 use serde::Serialize;
@@ -33,6 +33,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::trace_span;
+
+/// A split's metrics in the file of the result.
+#[derive(Serialize)]
+struct SplitResult<'a> {
+    #[serde(flatten)]
+    figures: &'a Figures,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline: Option<&'a Baseline>,
+}
 
 /// Default stop flag; never set.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -419,6 +428,7 @@ impl<R: Recipe> Run<'_, R> {
             split: split.into(),
             figures,
             seconds: start.elapsed().as_secs_f64(),
+            baseline: None,
         })?;
         if is_best && self.settings.export == Export::Best {
             self.export_best(step, &model)?;
@@ -427,7 +437,7 @@ impl<R: Recipe> Run<'_, R> {
     }
 
     fn log_figures(&mut self, of: SplitFigures) -> Result<()> {
-        let SplitFigures { split, figures, seconds } = of;
+        let SplitFigures { split, figures, seconds, .. } = of;
         let step = self.training.state.step;
         self.training.log.write(&Record::Evaluation(EvaluationRecord { step, split, figures, seconds }))
     }
@@ -533,6 +543,11 @@ impl<R: Recipe> Run<'_, R> {
         };
         let reported = self.recipe.report(&exported, progress)?;
         let figures: Vec<_> = reported.iter().map(|of| (of.split.clone(), of.figures.clone())).collect();
+        let result: BTreeMap<&str, SplitResult<'_>> = reported
+            .iter()
+            .map(|of| (&*of.split, SplitResult { figures: &of.figures, baseline: of.baseline.as_ref() }))
+            .collect();
+        let result = serde_json::to_string_pretty(&result).expect("figures are strings and numbers");
         let in_log = |split: &str| {
             let of = |record: &Record| matches!(record, Record::Evaluation(record) if record.split == split && record.step == last);
             records.iter().any(of)
@@ -543,9 +558,7 @@ impl<R: Recipe> Run<'_, R> {
                 self.log_figures(of)?;
             }
         }
-        let result: BTreeMap<_, _> = figures.iter().map(|(split, figures)| (split, figures)).collect();
-        let text = serde_json::to_string_pretty(&result).expect("figures are strings and numbers");
-        write_atomic(&self.folder.result(), (text + "\n").as_bytes())?;
+        write_atomic(&self.folder.result(), (result + "\n").as_bytes())?;
         self.write_index(step, exported.curve, &exported.pages.take())?;
         let figures = self.by_first(|| Ok(figures))?;
         Ok(Outcome::Done { model: path, figures })
@@ -578,7 +591,7 @@ impl<R: Recipe> Run<'_, R> {
             |record: &Record| matches!(record, Record::Evaluation(record) if record.split == split);
         if !self.records()?.iter().any(is_logged) {
             let seconds = start.elapsed().as_secs_f64();
-            self.log_figures(SplitFigures { split, figures: figures.clone(), seconds })?;
+            self.log_figures(SplitFigures { split, figures: figures.clone(), seconds, baseline: None })?;
         }
         Ok(Some(figures))
     }

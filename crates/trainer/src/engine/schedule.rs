@@ -163,6 +163,15 @@ impl Schedule {
         }
     }
 
+    /// What to do for a longer warm-up, by the key that gives it.
+    pub(crate) fn longer_warmup(&self) -> String {
+        match self.warmup_keys() {
+            (_, Some(fraction)) => format!("raise `schedule.warmup_fraction`, which is {fraction}"),
+            (0, None) => "set `schedule.warmup_fraction`, such as to 0.1: there is no warm-up".into(),
+            (steps, None) => format!("raise `schedule.warmup_steps`, which is {steps}"),
+        }
+    }
+
     /// Checks the warm-up of a run of `steps`: the rule of every kind of run. Without steps no warm-up is too long.
     pub(crate) fn check_warmup(&self, steps: u64) -> Check {
         let (given, fraction) = self.warmup_keys();
@@ -247,6 +256,16 @@ mod tests {
         assert_eq!(percents(&schedule, 8), [25, 50, 75, 100, 80, 60, 40, 20]);
         assert_eq!(schedule.factor(9, 8), 0.0);
         assert_eq!(schedule.factor(50, 8), 0.0);
+    }
+
+    #[test]
+    fn a_longer_warmup_names_the_key_that_the_run_has() {
+        let of = |warmup_steps, warmup_fraction| {
+            Schedule::Constant { warmup_steps, warmup_fraction }.longer_warmup()
+        };
+        assert_eq!(of(0, Some(0.1)), "raise `schedule.warmup_fraction`, which is 0.1");
+        assert_eq!(of(20, None), "raise `schedule.warmup_steps`, which is 20");
+        assert!(of(0, None).starts_with("set `schedule.warmup_fraction`"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::evaluate::{figures, predict};
 use super::reading::TaskData;
 use super::task::{ByRowsOf, Encoded, Features, Task};
 use crate::Result;
+use crate::config::validate::shown;
 use crate::engine::checkpoint::CursorState;
 use crate::engine::{
     Advance, ByRows, Epochs, Exported, Extension, Extensions, Measured, ModelFormat, Objective, Position,
@@ -153,8 +154,9 @@ impl<T: Task> TaskRecipe<'_, T> {
         });
         let warning = loss_course::warning(&losses.collect::<Vec<_>>());
         Ok(warning.map(|warning| {
-            let lr = self.config.common.optimizer.lr;
-            format!("warning: {warning}; lower `optimizer.lr`, which is {lr:e}, or lengthen `schedule.warmup_steps`")
+            let lr = shown(self.config.common.optimizer.lr);
+            let warmup = self.config.common.schedule.longer_warmup();
+            format!("warning: {warning}; lower `optimizer.lr`, which is {lr}, or {warmup}")
         }))
     }
 
@@ -334,13 +336,15 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
         let facts: Vec<(&'static str, String)> =
             pruned.into_iter().map(|pruned| ("pruning", pruned)).collect();
         let splits = [("dev", &self.data.dev), ("test", &self.data.test)];
+        let targets = self.task.targets(&self.data.train.examples);
         let reported = exported.report_splits(splits, progress, |split, data, advanced| {
             let (mut predictions, figures) = self.measure(exported.model, data, exported.device, advanced)?;
             predictions.set_names(match split {
                 "dev" => &self.data.dev_names,
                 _ => &self.data.test_names,
             });
-            Ok(Measured { facts: facts.clone(), ..Measured::new(figures, predictions) })
+            let baseline = targets.as_ref().and_then(|targets| predictions.baseline_of(targets));
+            Ok(Measured { facts: facts.clone(), baseline, ..Measured::new(figures, predictions) })
         })?;
         self.loss_warning(exported.run)?.iter().for_each(|warning| progress.note(warning));
         Ok(reported)

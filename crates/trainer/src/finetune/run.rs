@@ -177,6 +177,30 @@ kind = "linear"
     }
 
     #[test]
+    fn development_files_of_an_argument_replace_a_share() {
+        let share = FILE.replace("dev = [\"dev.tsv\"]", "dev_fraction = 0.2");
+        let files = ["data.dev=[\"mine.tsv\"]"];
+        let config = load(&share, &files).unwrap();
+        assert_eq!(config.data.dev, ["mine.tsv"]);
+        assert_eq!(config.data.dev_fraction, None);
+        let told = |text: &str, sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+            ConfigFile::parse(text, "run", &Place::file(Path::new("run.toml"))).unwrap().replaced(&sets)
+        };
+        assert_eq!(
+            told(&share, &files),
+            ["`data.dev` is given by --set: `data.dev_fraction` of run.toml:9 is not used"]
+        );
+        // Nothing is replaced where nothing is named, or where both are the user's.
+        assert!(told(&share, &["data.dev=[]"]).is_empty() && told(FILE, &files).is_empty());
+        assert_eq!(load(&share, &["data.dev=[]"]).unwrap().data.dev_fraction, Some(0.2));
+        let both = [files[0], "data.dev_fraction=0.1"];
+        assert!(told(&share, &both).is_empty());
+        assert!(load(&share, &both).unwrap_err().to_string().contains("expected nothing with `data.dev`"));
+        assert!(load(&FILE.replace("dev = [", "dev_fraction = 0.2\ndev = ["), &[]).is_err());
+    }
+
+    #[test]
     fn mistakes_have_a_place() {
         let error = |text: &str, sets: &[&str]| load(text, sets).unwrap_err().to_string();
         let typo = error(&FILE.replace("epochs", "epoch"), &[]);
@@ -190,6 +214,15 @@ kind = "linear"
             error(FILE, &["model.layer_decay=1.5"]),
             "--set model.layer_decay=1.5: `model.layer_decay` is 1.5; expected a number above 0, at most 1"
         );
+        assert_eq!(
+            error(FILE, &["data.dev=[]", "data.dev_fraction=1.2"]),
+            "--set data.dev_fraction=1.2: `data.dev_fraction` is 1.2; expected a number above 0 and below 1"
+        );
+        // Several at once, with what is missing.
+        let all = error(&FILE.replace("lr = 5e-5", ""), &["train.batch_size=0", "data.max_len=0"]);
+        for told in ["missing key `optimizer.lr`", "`train.batch_size` is 0", "`data.max_len` is 0"] {
+            assert!(all.contains(told), "{told}: {all}");
+        }
         // Within a table of a kind, too; and what only some configs need.
         let loss = error(&FILE.replace("classification", "embedding"), &[]);
         assert!(loss.ends_with(":1: missing key `task.loss.kind`, which has no default"), "{loss}");

@@ -8,7 +8,7 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::labelled::{LabelSet, TokenPlace, TokenSequence};
-use cloze_evaluation::report::Predictions;
+use cloze_evaluation::report::{Predictions, Targets};
 use cloze_model::bert::{Bert, BertConfig, BertInput};
 use cloze_model::huggingface::{Architecture, LoadReport, PretrainedFolder, ProblemType};
 use cloze_model::tasks::DropoutOverrides;
@@ -173,6 +173,12 @@ pub trait Task: Sync {
     /// many entities, or words, are of it. Empty if the task has no classes, which is the default.
     fn class_counts(&self, _: &[Self::Example]) -> Vec<(String, u64)> {
         Vec::new()
+    }
+
+    /// What the task's baselines go by in training examples: by default the classes, if it has any.
+    fn targets(&self, examples: &[Self::Example]) -> Option<Targets> {
+        let counts = self.class_counts(examples);
+        (!counts.is_empty()).then_some(Targets::Classes(counts))
     }
 
     /// Parameter groups of the head with their own settings.

@@ -20,11 +20,11 @@ use crate::metrics::progress::RunProgress;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use cloze_data::labelled::{
-    LabelSet, LabelledSource, Labels, Loaded, Target, TextExample, TextFeatures, TokenPlace, TokenSequence,
-    encode_texts, text_places, texts,
+    LabelSet, LabelledSource, Labels, Loaded, Named, Target, TextExample, TextFeatures, TokenPlace,
+    TokenSequence, encode_texts, text_places, texts,
 };
 use cloze_evaluation::report::{
-    ClassExample, ClassPredictions, LabelExample, LabelPredictions, Predictions, ValueExample,
+    ClassExample, ClassPredictions, LabelExample, LabelPredictions, Predictions, Targets, ValueExample,
     ValuePredictions,
 };
 use cloze_model::bert::{BertConfig, Pooling};
@@ -249,7 +249,11 @@ impl<M: TextClassifier> Texts<M> {
                 _ => ("have", "none: the model is trained with single texts"),
             };
             let found = format!("a field that rows of {} {does}", source.files.join(", "));
-            return Err(bad_setting("data.train.columns.pair", found, expected.into()));
+            let key = match source.named {
+                Named::CommandLine => "--columns pair=COLUMN",
+                Named::Config | Named::TrainingData => "data.train.columns.pair",
+            };
+            return Err(bad_setting(key, found, expected.into()));
         }
         Ok(loaded)
     }
@@ -349,13 +353,6 @@ impl TaskKind for TextKind<'_> {
     fn tune(&self, run: TaskRun<'_>, progress: &mut dyn RunProgress) -> Result<Outcome> {
         let tokenizer = run.tokenizer()?;
         let (task, train) = TextTask::read(self.0, &run.config.data.train)?;
-        for alike in task.labels.iter().flat_map(LabelSet::alike) {
-            progress.note(&format!(
-                "warning: the labels {} differ in case or white space only, and are {} classes; correct the data if they are one",
-                alike.join(", "),
-                alike.len()
-            ));
-        }
         let data = task.data(train, &tokenizer, &run, progress)?;
         run.train(&task, data, &tokenizer, progress)
     }
@@ -528,6 +525,14 @@ impl<M: TextClassifier> Task for Texts<M> {
 
     fn class_counts(&self, examples: &[TextExample]) -> Vec<(String, u64)> {
         self.labels.as_ref().map_or_else(Vec::new, |labels| text_counts(labels, examples))
+    }
+
+    fn targets(&self, examples: &[TextExample]) -> Option<Targets> {
+        if self.labels.is_some() {
+            return Some(Targets::Classes(self.class_counts(examples)));
+        }
+        let sum: f64 = examples.iter().map(|example| value(&example.target)).sum();
+        (!examples.is_empty()).then(|| Targets::Mean(sum / examples.len() as f64))
     }
 
     fn section(&self) -> TaskSection {

@@ -5,7 +5,7 @@ use super::kind::TaskKind;
 use super::recurrent;
 use crate::config::Precision;
 use crate::config::validate::{
-    Check, at_least, averaging, below_one, ensure, optimizer, positive, schedule_of_epochs,
+    Check, at_least, averaging, below_one, ensure, optimizer, positive, schedule_of_epochs, shown,
 };
 use crate::pruning::PruningSection;
 use crate::quantization::{InputRounding, QuantizationSection};
@@ -158,8 +158,13 @@ fn data(kind: &dyn TaskKind, config: Tuning<'_>) -> Check {
     at_least(1, "data.examples", data.examples.unwrap_or(1))?;
     if let Some(share) = data.dev_fraction {
         let key = "data.dev_fraction";
-        ensure(share > 0.0 && share < 1.0, key, format!("{share:e}"), "a number above 0 and below 1")?;
-        ensure(data.dev.is_empty(), key, share, "nothing with `data.dev` (`data.dev=[]` removes that)")?;
+        ensure(share > 0.0 && share < 1.0, key, shown(share), "a number above 0 and below 1")?;
+        ensure(
+            data.dev.is_empty(),
+            key,
+            shown(share),
+            "nothing with `data.dev` (`data.dev=[]` removes that)",
+        )?;
     }
     Ok(())
 }

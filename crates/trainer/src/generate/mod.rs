@@ -99,6 +99,8 @@ pub struct EncodedPrompt {
     pub(crate) stops: Arc<[String]>,
     /// Whether its beginning was dropped because it exceeds the model's maximum.
     pub is_cut: bool,
+    /// The number of tokens of that beginning.
+    pub dropped: usize,
     /// Who hears the continuations as they grow.
     pub(crate) listener: Option<Listener>,
 }
@@ -175,6 +177,10 @@ pub struct ScoredToken {
 pub struct Continuations<'a> {
     /// The number of texts whose beginning was dropped because they exceed the model's maximum.
     pub truncated: usize,
+    /// The number of tokens of those beginnings.
+    pub dropped: usize,
+    /// The number of tokens that those texts have with their beginnings.
+    pub dropped_of: usize,
     continuations: Box<dyn Iterator<Item = Result<Vec<Continuation>>> + 'a>,
 }
 
@@ -392,6 +398,11 @@ impl Generator {
         self.model.most_tokens().map(|most| most.saturating_sub(max_new).max(most / 2).max(1))
     }
 
+    /// The maximum tokens of a text and its continuation together: the model's positions. None if there is no limit.
+    pub fn most_tokens(&self) -> Option<usize> {
+        self.model.most_tokens()
+    }
+
     /// Whether beam search is used, whose continuations are only available at the end.
     pub fn has_beam(&self) -> bool {
         matches!(self.defaults.search, Search::Beam(_))
@@ -413,7 +424,9 @@ impl Generator {
         let prompts =
             all.into_iter().map(|ids| self.prompt(ids, &self.settings, &self.defaults, self.config.seed));
         let prompts: Arc<[EncodedPrompt]> = prompts.collect::<Result<_>>()?;
-        let truncated = prompts.iter().filter(|prompt| prompt.is_cut).count();
+        let cut = || prompts.iter().filter(|prompt| prompt.is_cut);
+        let (truncated, dropped) = (cut().count(), cut().map(|prompt| prompt.dropped).sum());
+        let kept: usize = cut().map(EncodedPrompt::prompt_tokens).sum();
         let requests: Vec<Request> = prompts.iter().map(|prompt| prompt.request.clone()).collect();
         let mut decoding = self.model.decoding(&self.device).with_batch(self.config.batch);
         if listener.is_some() || !self.stops.is_empty() {
@@ -432,7 +445,8 @@ impl Generator {
         let found = InOrder::new(decoding, &self.defaults, requests.into_iter())?;
         let continuations =
             found.enumerate().map(move |(number, found)| self.continuations(&prompts[number], found));
-        Ok(Continuations { truncated, continuations: Box::new(continuations) })
+        let continuations = Box::new(continuations);
+        Ok(Continuations { truncated, dropped, dropped_of: dropped + kept, continuations })
     }
 
     /// Encodes a text to be continued with these settings.
@@ -482,7 +496,7 @@ impl Generator {
         let max_new = max_new(settings, input.len());
         let request = Request::new(input, max_new).with_seed(seed);
         let (decode, stops) = (decode.clone(), self.stops.clone());
-        Ok(EncodedPrompt { request, decode, stops, is_cut: excess > 0, listener: None })
+        Ok(EncodedPrompt { request, decode, stops, is_cut: excess > 0, dropped: excess, listener: None })
     }
 
     /// The continuations of a prompt.

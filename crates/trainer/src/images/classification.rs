@@ -3,6 +3,7 @@
 use super::config::{ImageEval, ImageTrain};
 use super::data::{ImageSplits, pixels};
 use super::outputs::{outputs, picture, predictions};
+use super::start::class_counts;
 use super::teacher::ImageTeacher;
 use crate::Result;
 use crate::engine::{
@@ -14,7 +15,7 @@ use crate::metrics::progress::RunProgress;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::images::{ImageBatch, ImageData};
 use cloze_evaluation::figures::Figures;
-use cloze_evaluation::report::{ClassPredictions, WithPictures};
+use cloze_evaluation::report::{ClassPredictions, Predictions, Targets, WithPictures};
 use cloze_model::ops::CrossEntropy;
 use cloze_model::tasks::classification_loss;
 use cloze_model::vision::{ImageClassifier, ImageEncoder};
@@ -165,10 +166,14 @@ impl<E: ImageEncoder> Recipe for ImageClassification<'_, E> {
         progress: &mut dyn RunProgress,
     ) -> Result<Vec<SplitFigures>> {
         let splits = [("dev", &self.splits.dev), ("test", &self.splits.test)];
+        let targets = Targets::Classes(class_counts(&self.splits.train, &self.splits.labels));
         exported.report_splits(splits, progress, |_, data, advanced| {
             let (predictions, figures) = self.measure(exported.model, data, exported.device, advanced)?;
             let pictured = WithPictures::new(predictions, |example| picture(data, example));
-            Ok(Measured::new(figures, Box::new(pictured)))
+            Ok(Measured {
+                baseline: pictured.baseline_of(&targets),
+                ..Measured::new(figures, Box::new(pictured))
+            })
         })
     }
 }

@@ -333,6 +333,6 @@ impl Recipe for ContrastiveViews<'_> {
             exported.step,
             page.display()
         ));
-        Ok(vec![SplitFigures { split: split.into(), figures: figures.clone(), seconds: 0.0 }])
+        Ok(vec![SplitFigures { split: split.into(), figures: figures.clone(), seconds: 0.0, baseline: None }])
     }
 }

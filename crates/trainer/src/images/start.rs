@@ -327,7 +327,7 @@ fn introduce(
 }
 
 /// How many images each class has.
-fn class_counts(data: &ImageData, labels: &[String]) -> Vec<(String, u64)> {
+pub(super) fn class_counts(data: &ImageData, labels: &[String]) -> Vec<(String, u64)> {
     let mut counts = vec![0; labels.len()];
     for example in data.examples() {
         if let Target::Class(class) = example.target {

@@ -1,74 +1,132 @@
 //! Whether a training loss took a course that only a wrong setting explains.
+//!
+//! A logged loss is the mean over a few small batches, so single ones rise and fall by chance. What is compared are the means
+//! of windows of many of them, and a difference counts only if it exceeds what chance explains: a multiple of its standard
+//! error, which follows from the deviations within both windows. A loss that falls throughout a window deviates more, so the
+//! judgement errs towards silence.
 
-/// Fewer logged losses say nothing.
-const FEWEST: usize = 4;
+/// Fewest losses of a window.
+const WINDOW: usize = 8;
+
+/// Share of all losses that a window has, if those are more.
+const SHARE: usize = 5;
+
+/// A difference of fewer standard errors is chance.
+const STANDARD_ERRORS: f64 = 4.0;
 
 /// The loss rose if it ended this much above its beginning, as a share of that.
 const RISE: f64 = 0.05;
 
-/// A fall of this share of the first loss is more than noise.
+/// A fall of this share of the first loss is one that can be lost again.
 const FALL: f64 = 0.2;
 
-/// What is wrong with logged losses, in their order: they rose, or fell and lost half of that again.
-///
-/// Losses are compared as means of an eighth of them each, as single ones are noisy.
+/// What is wrong with logged losses, in their order: they rose, or fell and lost half of that again. Of fewer losses than two
+/// windows nothing is said but that the last one is not finite.
 pub(crate) fn warning(losses: &[f64]) -> Option<String> {
-    if losses.len() < FEWEST {
-        return None;
-    }
-    let means: Vec<f64> = losses.chunks(losses.len().div_ceil(8)).map(mean).collect();
-    let (first, last) = (means[0], *means.last()?);
-    if !last.is_finite() {
+    if losses.last().is_some_and(|last| !last.is_finite()) {
         return Some("the training loss was not finite at the end: training diverged".into());
     }
-    let least = means.iter().copied().fold(f64::INFINITY, f64::min);
-    if last > first + RISE * first.abs() {
+    // Steps that were skipped for their loss.
+    let losses: Vec<f64> = losses.iter().copied().filter(|loss| loss.is_finite()).collect();
+    let window = WINDOW.max(losses.len() / SHARE);
+    if losses.len() < 2 * window {
+        return None;
+    }
+    let means: Vec<Mean> = losses.windows(window).map(Mean::of).collect();
+    let (first, last) = (&means[0], &means[means.len() - 1]);
+    if last.exceeds(first) && last.mean > first.mean + RISE * first.mean.abs() {
+        let (first, last) = (first.mean, last.mean);
         return Some(format!("the training loss rose from {first:.3} to {last:.3}: training diverged"));
     }
-    let (fall, rise) = (first - least, last - least);
-    let is_lost = fall > FALL * first.abs() && rise > fall / 2.0;
+    let least = means.iter().min_by(|a, b| a.mean.total_cmp(&b.mean))?;
+    let (fall, rise) = (first.mean - least.mean, last.mean - least.mean);
+    let is_lost = fall > FALL * first.mean.abs() && rise > fall / 2.0 && last.exceeds(least);
     is_lost.then(|| {
         format!(
-            "the training loss fell from {first:.3} to {least:.3} and rose to {last:.3}: training diverged"
+            "the training loss fell from {:.3} to {:.3} and rose to {:.3}: training diverged",
+            first.mean, least.mean, last.mean
         )
     })
 }
 
-fn mean(losses: &[f64]) -> f64 {
-    losses.iter().sum::<f64>() / losses.len() as f64
+/// The mean of a window.
+struct Mean {
+    mean: f64,
+    /// The squared standard error.
+    error: f64,
+}
+
+impl Mean {
+    fn of(losses: &[f64]) -> Self {
+        let n = losses.len() as f64;
+        let mean = losses.iter().sum::<f64>() / n;
+        let squares: f64 = losses.iter().map(|loss| (loss - mean).powi(2)).sum();
+        Self { mean, error: squares / (n - 1.0) / n }
+    }
+
+    /// Whether it is larger than another one, and not by chance.
+    fn exceeds(&self, other: &Self) -> bool {
+        self.mean - other.mean > STANDARD_ERRORS * (self.error + other.error).sqrt()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Losses along a line between each pair of corners, each this much above or below it in turn.
+    fn course(corners: &[f64], each: usize, noise: f64) -> Vec<f64> {
+        let sides = corners.array_windows().flat_map(|[from, to]| {
+            (0..each).map(move |i| from + (to - from) * (i as f64 + 0.5) / each as f64)
+        });
+        sides.zip([noise, -noise].into_iter().cycle()).map(|(loss, noise)| loss + noise).collect()
+    }
+
+    /// Numbers from 0 to 1, as chance has them.
+    fn chance(seed: u64) -> impl Iterator<Item = f64> {
+        (0..).map(move |i| {
+            let mut bits = ((seed << 32) | i).wrapping_add(0x9E37_79B9_7F4A_7C15);
+            bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            (bits ^ (bits >> 31)) as f64 / u64::MAX as f64
+        })
+    }
+
     #[test]
     fn a_loss_that_rises_is_told() {
         let said = |losses: &[f64]| warning(losses).unwrap_or_default();
-        assert_eq!(
-            said(&[0.7, 0.8, 1.0, 1.2]),
-            "the training loss rose from 0.700 to 1.200: training diverged"
-        );
-        let lost = said(&[0.7, 0.3, 0.1, 0.6]);
+        let rose = said(&course(&[0.7, 0.7, 1.2, 1.2], 10, 0.1));
+        assert_eq!(rose, "the training loss rose from 0.700 to 1.200: training diverged");
+        let lost = said(&course(&[0.7, 0.7, 0.1, 0.1, 0.6, 0.6], 10, 0.05));
         assert_eq!(lost, "the training loss fell from 0.700 to 0.100 and rose to 0.600: training diverged");
         assert!(said(&[0.7, 0.3, 0.1, f64::NAN]).contains("not finite"));
     }
 
     #[test]
     fn noise_is_no_rise() {
+        let two_at_the_end = [&course(&[0.7, 0.2], 18, 0.05)[..], &[1.4, 0.9]].concat();
         for fine in [
-            &[0.7, 0.6, 0.5, 0.4][..],
-            &[0.7, 0.69, 0.71, 0.72],
-            &[0.7, 0.65, 0.6, 0.66],
-            &[0.7, 2.0, 2.0],
-            &[0.7, 0.3, 0.1, 0.2],
-            &[],
+            course(&[0.7, 0.2], 20, 0.1),
+            course(&[0.7, 0.2, 0.3], 12, 0.1),
+            two_at_the_end,
+            // Too few to say.
+            vec![0.7, 2.0, 2.0, 2.0, 3.0],
+            vec![0.7, 0.3, 0.1, 0.6],
+            // Steps without a loss.
+            [&[f64::NAN; 3][..], &course(&[0.7, 0.2], 20, 0.1)].concat(),
+            Vec::new(),
         ] {
-            assert_eq!(warning(fine), None, "{fine:?}");
+            assert_eq!(warning(&fine), None, "{fine:?}");
         }
-        // Sixteen losses are eight means: the outlier at the end is half of one.
-        let mut losses = [0.5; 16];
-        losses[15] = 0.54;
-        assert_eq!(warning(&losses), None);
+    }
+
+    #[test]
+    fn chance_alone_is_hardly_ever_told() {
+        // A task that cannot be learnt: the loss of small batches stays where it is, with many small and few large values.
+        let noisy = |seed| chance(seed).map(|chance| 0.4 - 0.5 * chance.max(1e-9).ln());
+        for n in [16, 20, 40, 200] {
+            let told = (0..500).filter(|seed| warning(&noisy(*seed).take(n).collect::<Vec<_>>()).is_some());
+            assert!(told.count() <= 5, "{n} losses");
+        }
     }
 }

@@ -293,6 +293,6 @@ impl<O: EncoderObjective> Recipe for PretrainingRecipe<'_, O> {
         progress.note(&self.objective.results(exported.step, figures));
         let baseline = tables::unigram(figures);
         exported.page_with(HELD_OUT, figures, None, baseline.as_ref(), &[])?;
-        Ok(vec![SplitFigures { split: HELD_OUT.into(), figures: figures.clone(), seconds: 0.0 }])
+        Ok(vec![SplitFigures { split: HELD_OUT.into(), figures: figures.clone(), seconds: 0.0, baseline }])
     }
 }

@@ -107,5 +107,10 @@ pub(crate) fn report<M>(
         ),
     };
     exported.page_with(HELD_OUT, figures, None, Some(&uniform), &[])?;
-    Ok(vec![SplitFigures { split: HELD_OUT.into(), figures: figures.clone(), seconds: 0.0 }])
+    Ok(vec![SplitFigures {
+        split: HELD_OUT.into(),
+        figures: figures.clone(),
+        seconds: 0.0,
+        baseline: Some(uniform),
+    }])
 }

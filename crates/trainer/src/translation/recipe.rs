@@ -273,7 +273,7 @@ impl<M: EncoderDecoder> Recipe for TranslationRecipe<'_, M> {
                 .map(|texts| Box::new(self.predictions(pairs, texts)) as Box<dyn Predictions>);
             written.extend(translated.map(|texts| (split.to_owned(), texts)));
             let decoded = translates.then(|| ("decoding", decoding(self.config.eval.beams)));
-            Ok(Measured { figures, predictions, facts: decoded.into_iter().collect() })
+            Ok(Measured { figures, predictions, facts: decoded.into_iter().collect(), baseline: None })
         })?;
         for (split, texts) in written {
             let path = exported.run.join("report").join(split).join("translations.txt");

@@ -18,7 +18,7 @@ use crate::progress::Progress;
 pub fn run(args: &Args, file: &ConfigFile) -> Result<()> {
     let path = &args.file.config;
     let wrong = |message: String| WrongUsage::new(anyhow!("{}: {message}", path.display()));
-    let split = match args.split {
+    let split = match args.split.unwrap_or(Split::Dev) {
         Split::Dev => EvaluationSplit::Dev,
         Split::Test => EvaluationSplit::Test,
     };

@@ -1,5 +1,6 @@
 //! `cloze train TASK --data FILE`: a config made for labelled data, so that a first model needs no file of its own.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
@@ -35,6 +36,14 @@ impl NamedTask {
     pub fn of(config: &Path) -> Option<Self> {
         let name = config.to_str().filter(|_| !config.exists())?;
         Self::from_str(name, false).ok()
+    }
+
+    /// The task that reads the same data as models of this kind; none for kinds that `cloze train` makes no config for.
+    pub fn of_kind(kind: &str) -> Option<Self> {
+        match kind {
+            "prompt" => Some(Self::Classification),
+            kind => Self::from_str(kind, false).ok(),
+        }
     }
 
     fn name(self) -> String {
@@ -89,11 +98,11 @@ impl DataArgs {
         }
     }
 
-    /// The config of a task on this data. Says what the data was taken for, and what was chosen.
+    /// The config of a task on this data, over which the `settings` will be laid. Says what the data was taken for.
     ///
     /// # Errors
     /// [`WrongUsage`] if the model or the data is missing; data that cannot be read.
-    pub fn config(&self, task: NamedTask, run: Option<&Path>) -> Result<ConfigFile> {
+    pub fn config(&self, task: NamedTask, run: Option<&Path>, settings: &[String]) -> Result<ConfigFile> {
         let missing = |what: &str| WrongUsage::new(anyhow!("`cloze train {}` needs {what}", task.name()));
         let model =
             self.model.as_ref().ok_or_else(|| missing("--model MODEL, the checkpoint to begin with"))?;
@@ -101,12 +110,19 @@ impl DataArgs {
             return Err(missing("--data FILE, the labelled data").into());
         }
         self.rows.check_once(&[])?;
-        let (source, found) = self.read(task)?;
+        let columns = self.rows.columns.iter();
+        let columns = columns.map(|(field, column)| (field.clone(), Columns::One(column.clone()))).collect();
+        let (source, found) = read(task, &self.data, &self.rows, columns)?;
         if found.rows < FEWEST {
             bail!("the data has {} rows; expected {FEWEST} at least to fine-tune on", found.rows);
         }
-        let held_out = (self.dev.is_empty() && found.is_measurable).then(|| held_out(found.rows));
-        self.tell(&source, &found, held_out);
+        let is_held_out =
+            self.dev.is_empty() && found.is_measurable && !settings.iter().any(|set| sets_dev(set));
+        let held_out = is_held_out.then(|| held_out(found.rows));
+        let held = held_out.map_or_else(String::new, |share| {
+            format!("; {:.0} % held out to choose the best model by", 100.0 * share)
+        });
+        say(format_args!("data: {}{held}", found.told(&source)));
         let name = run
             .and_then(Path::file_name)
             .unwrap_or_else(|| Path::new(&self.data[0]).file_stem().unwrap_or_default());
@@ -114,52 +130,6 @@ impl DataArgs {
         let text = self.text(task, model, &source, &found, held_out, &name)?;
         let place = Place::file(Path::new(&format!("the config for {}", self.data.join(", "))));
         Ok(ConfigFile::parse(&text, &name, &place)?)
-    }
-
-    /// The data and how it is read: as its ending says, else with whatever separates its columns.
-    fn read(&self, task: NamedTask) -> Result<(LabelledSource, Found)> {
-        let columns = self.rows.columns.iter();
-        let columns = columns.map(|(field, column)| (field.clone(), Columns::One(column.clone())));
-        let mut source = self.rows.source_untold(&self.data)?;
-        source.columns = columns.collect();
-        let format = DataFormat::of(Path::new(&self.data[0]));
-        // What is said of the file is not guessed.
-        let is_told = self.rows.has_format() || self.rows.delimiter.is_some() || self.rows.quoting.is_some();
-        let is_delimited = matches!(format, Some(DataFormat::Csv | DataFormat::Tsv) | None)
-            && !matches!(task, NamedTask::Tagging | NamedTask::Answers);
-        let first = Found::of(task, &source).map_err(told);
-        if is_told || !is_delimited || first.is_ok() {
-            return Ok((source, first?));
-        }
-        if format.is_none() {
-            source.format = DataFormat::Csv;
-        }
-        for (delimiter, quoting) in
-            [(',', true), (';', true), ('\t', true), ('|', true), ('\t', false), (',', false)]
-        {
-            let other =
-                LabelledSource { delimiter: Some(delimiter), quoting: Some(quoting), ..source.clone() };
-            if let Ok(found) = Found::of(task, &other) {
-                return Ok((other, found));
-            }
-        }
-        // What is wrong with the file as it seems to be.
-        Err(first.err().unwrap_or_else(|| anyhow!("cannot be read")))
-    }
-
-    fn tell(&self, source: &LabelledSource, found: &Found, held_out: Option<f64>) {
-        let separated = source.delimiter.map(|delimiter| format!(", {}", columns_between(delimiter)));
-        let quotes = if source.quoting == Some(false) { ", quotation marks read as text" } else { "" };
-        let rows = grouped(found.rows as u64);
-        let held = held_out.map_or_else(String::new, |share| {
-            format!("; {:.0} % held out to choose the best model by", 100.0 * share)
-        });
-        say(format_args!(
-            "data: {}{}{quotes}, {rows} rows{}{held}",
-            self.data.join(", "),
-            separated.unwrap_or_default(),
-            found.told
-        ));
     }
 
     /// The config's text; what it leaves out follows the size of the data.
@@ -197,6 +167,40 @@ impl DataArgs {
     }
 }
 
+/// Labelled data and how it is read: as its ending says, else with whatever separates its columns.
+///
+/// # Errors
+/// Those of reading the data.
+pub fn read(
+    task: NamedTask,
+    files: &[String],
+    rows: &RowArgs,
+    columns: BTreeMap<String, Columns>,
+) -> Result<(LabelledSource, Found)> {
+    let source = LabelledSource { columns, ..rows.source_untold(files)? };
+    let format = DataFormat::of(Path::new(&files[0]));
+    // What is said of the file is not guessed.
+    let is_told = rows.has_format() || rows.delimiter.is_some() || rows.quoting.is_some();
+    let is_delimited = matches!(format, Some(DataFormat::Csv | DataFormat::Tsv) | None)
+        && !matches!(task, NamedTask::Tagging | NamedTask::Answers);
+    let first = Found::of(task, &source).map_err(told);
+    if is_told || !is_delimited || first.is_ok() {
+        return Ok((source, first?));
+    }
+    let format = if format.is_none() { DataFormat::Csv } else { source.format };
+    for (delimiter, quoting) in
+        [(',', true), (';', true), ('\t', true), ('|', true), ('\t', false), (',', false)]
+    {
+        let other =
+            LabelledSource { format, delimiter: Some(delimiter), quoting: Some(quoting), ..source.clone() };
+        if let Ok(found) = Found::of(task, &other) {
+            return Ok((other, found));
+        }
+    }
+    // What is wrong with the file as it seems to be.
+    Err(first.err().unwrap_or_else(|| anyhow!("cannot be read")))
+}
+
 /// Words the error of an unusable row for the command line.
 fn told(error: Error) -> Error {
     match error.downcast::<DataError>() {
@@ -206,12 +210,12 @@ fn told(error: Error) -> Error {
 }
 
 /// What data has.
-struct Found {
+pub struct Found {
     rows: usize,
     /// The task's keys that follow from it.
-    section: Table,
+    pub section: Table,
     /// Its labels, for people.
-    told: String,
+    labels: String,
     /// Whether the rows can be evaluated on: single sentences cannot.
     is_measurable: bool,
 }
@@ -221,7 +225,7 @@ impl Found {
     fn of(task: NamedTask, source: &LabelledSource) -> Result<Self> {
         let mut is_measurable = true;
         let (mut section, base) = (Table::new(), Path::new(""));
-        let (rows, told) = match task {
+        let (rows, labels) = match task {
             NamedTask::Classification => {
                 let (loaded, set) = texts(source, base, Labels::Found)?;
                 let classes = loaded.examples.iter().filter_map(|example| match example.target {
@@ -267,7 +271,21 @@ impl Found {
                 (rows, format!(", trained by {loss}"))
             }
         };
-        Ok(Self { rows, section, told, is_measurable })
+        Ok(Self { rows, section, labels, is_measurable })
+    }
+
+    /// Says what the data was taken for.
+    pub fn told(&self, source: &LabelledSource) -> String {
+        let separated = source.delimiter.map(|delimiter| format!(", {}", columns_between(delimiter)));
+        let quotes = if source.quoting == Some(false) { ", quotation marks read as text" } else { "" };
+        format!(
+            "{}{}{quotes}, {} row{}{}",
+            source.files.join(", "),
+            separated.unwrap_or_default(),
+            grouped(self.rows as u64),
+            if self.rows == 1 { "" } else { "s" },
+            self.labels
+        )
     }
 }
 
@@ -321,6 +339,12 @@ fn scheme<'t>(sentences: impl Iterator<Item = &'t [String]>) -> TagScheme {
         (false, true) => TagScheme::Iob1,
         (false, false) => TagScheme::Bio,
     }
+}
+
+/// Whether an argument of `--set` says what the best model is chosen by.
+fn sets_dev(set: &str) -> bool {
+    let key = set.split('=').next().unwrap_or_default().trim();
+    matches!(key, "data.dev" | "data.dev_fraction")
 }
 
 /// Fewest rows that a model learns from.

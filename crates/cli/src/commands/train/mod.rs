@@ -1,6 +1,6 @@
 //! `cloze train`.
 
-mod from_data;
+pub mod from_data;
 #[cfg(feature = "mpi")]
 mod together;
 
@@ -102,12 +102,13 @@ pub fn run(args: &Args) -> Result<()> {
         return Err(WrongUsage::new(anyhow!(told)).into());
     }
     let mut file = match NamedTask::of(&args.run.file.config) {
-        Some(task) => args.data.config(task, args.run.out.as_deref())?,
+        Some(task) => args.data.config(task, args.run.out.as_deref(), &args.run.file.settings)?,
         None => {
             args.data.check_unused()?;
             args.run.file.open(For::Train)?
         }
     };
+    file.replaced(&args.run.file.settings).iter().for_each(|told| say(format_args!("{told}")));
     let folder = |path: &Path| model::folder(&path.to_string_lossy()).context("`model.path`");
     if let Some(choice) = choose_absent(&file, &args.run.file.settings, folder)? {
         choice.told.iter().for_each(|told| say(format_args!("{told}")));

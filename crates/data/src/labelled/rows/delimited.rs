@@ -1,7 +1,7 @@
 //! CSV and TSV: one row per line, or several lines if a quoted field continues.
 
 use super::super::table::Layout;
-use super::{Named, RequestedColumn, Row, Whole, file_problem, row_problem};
+use super::{Named, RequestedColumn, Row, Whole, also_absent, file_problem, row_problem};
 use crate::corpus::Problem;
 use crate::corpus::lines::Lines;
 use crate::corpus::shown;
@@ -144,10 +144,15 @@ impl Delimited {
                         (None, _) if !wanted.required => Ok(None),
                         (None, _) => {
                             let hint = self.hint(names, name);
+                            // Of a header that another character separates, all names are absent for one reason.
+                            let others = match names.len() {
+                                1 => String::new(),
+                                _ => also_absent(&self.wanted, wanted, |other| names.contains(other)),
+                            };
                             let names = shown(names.iter().map(String::as_str));
                             let column = self.named.column(&wanted.field);
                             missing(format!(
-                                "no column `{name}` (the header has: {names}); set {hint}{column}"
+                                "no column `{name}` (the header has: {names}); set {hint}{column}{others}"
                             ))
                         }
                     }

@@ -1,6 +1,6 @@
 //! JSON lines: one object per line.
 
-use super::{Read, RequestedColumn, Row, document, file_problem, row_problem};
+use super::{Read, RequestedColumn, Row, also_absent, document, file_problem, row_problem};
 use crate::corpus::lines::{self, Lines};
 use crate::corpus::{Problem, not_an_object, shown};
 use crate::labelled::source::{Column, LabelledSource};
@@ -60,6 +60,7 @@ pub(super) fn row_of(
     object: &Map<String, Value>,
     wanted: &[RequestedColumn],
 ) -> Result<Row, Problem> {
+    let all = wanted;
     let cell = |wanted: &RequestedColumn| {
         let Column::Name(name) = &wanted.column else { return Ok(Value::Null) };
         match object_cell(object, name) {
@@ -68,7 +69,8 @@ pub(super) fn row_of(
             None => {
                 let names = shown(object.keys().map(String::as_str));
                 let column = wanted.named.column(&wanted.field);
-                let detail = format!("no column `{name}` (it has: {names}); set {column}");
+                let others = also_absent(all, wanted, |other| object_cell(object, other).is_some());
+                let detail = format!("no column `{name}` (it has: {names}); set {column}{others}");
                 Err(row_problem(Some(line), "missing column", detail))
             }
         }

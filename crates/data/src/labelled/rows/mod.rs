@@ -270,6 +270,19 @@ pub(super) fn file_problem(line: Option<u64>, kind: &'static str, detail: String
     Problem { line, kind, detail, ends_file: true }
 }
 
+/// Names the required columns that are absent besides one, for its message.
+pub(super) fn also_absent(
+    all: &[RequestedColumn],
+    one: &RequestedColumn,
+    is_there: impl Fn(&String) -> bool,
+) -> String {
+    let is_absent = |wanted: &&RequestedColumn| match &wanted.column {
+        Column::Name(name) => wanted.required && wanted.field != one.field && !is_there(name),
+        Column::Number(_) => false,
+    };
+    all.iter().filter(is_absent).map(|wanted| format!("; also no {}", wanted.place())).collect()
+}
+
 /// A cell's type, for a message.
 pub(super) fn kind_of(value: &Value) -> &'static str {
     match value {

@@ -2,7 +2,7 @@ use super::super::fields::Fields;
 use super::super::{Architecture, FloatType, TensorRules};
 use super::bert;
 use super::definition::FamilyDefinition;
-use super::encoder_format::{EncoderFormat, without_switches};
+use super::encoder_format::{EncoderFormat, FirstPosition, without_switches};
 use crate::bert::BertConfig;
 use crate::blocks::PositionsConfig;
 use crate::{ModelError, Result};
@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 /// BERT with positions that no class of transformers has. Everything else is BERT's, the names of tensors too.
 pub(super) struct ClozeBert;
 
-const FORMAT: EncoderFormat = EncoderFormat { has_position_type: false, switch, ..bert::FORMAT };
+const FORMAT: EncoderFormat =
+    EncoderFormat { has_position_type: false, first_position: FirstPosition::Given, switch, ..bert::FORMAT };
 
 /// The key of the kind of positions, a table with its settings. Without it they are BERT's.
 const KEY: &str = "positions";
@@ -57,10 +58,14 @@ impl FamilyDefinition for ClozeBert {
     fn read(&self, fields: &Fields) -> Result<BertConfig> {
         let encoder = FORMAT.read(fields)?;
         let Some(positions) = fields.nested(KEY)? else { return Ok(encoder) };
-        if let PositionsConfig::Learned { offset: offset @ 1.. } = positions {
-            return Err(fields.refuse("positions.offset", &offset.into(), "0"));
-        }
-        let encoder = encoder.with_positions(positions);
+        let mut encoder = encoder.with_positions(positions);
+        // The file has the rows of the table, of which the first are not the model's.
+        let rows = encoder.max_positions;
+        encoder.max_positions =
+            rows.checked_sub(encoder.position_offset).filter(|n| *n > 0).ok_or_else(|| {
+                let expected = format!("fewer than the {rows} rows of the table, `max_position_embeddings`");
+                fields.refuse("positions.offset", &encoder.position_offset.into(), &expected)
+            })?;
         encoder.validate_positions().map_err(|error| match error {
             ModelError::Setting { key, found, expected } => {
                 let setting = key.split_once('.').map_or(key, |(_, setting)| setting);
@@ -105,16 +110,23 @@ mod tests {
     use burn::tensor::{Device, Int, Tensor};
     use serde_json::{Value, json};
 
-    fn config(kind: PositionKind) -> BertConfig {
+    fn with(positions: PositionsConfig) -> BertConfig {
         let sizes = BertConfig::new(23, 2, 16).with_n_heads(2).with_d_ff(24).with_max_positions(12);
-        Family::CLOZE_BERT.encoder(sizes.with_positions(kind.into())).with_pooler(false)
+        Family::CLOZE_BERT.encoder(sizes.with_positions(positions)).with_pooler(false)
+    }
+
+    fn config(kind: PositionKind) -> BertConfig {
+        with(kind.into())
     }
 
     #[test]
     fn each_kind_comes_back_from_its_folder() {
         let device = Device::flex();
-        for kind in PositionKind::ALL {
-            let (folder, config) = (tempfile::tempdir().unwrap(), config(kind));
+        // RoBERTa's learned positions begin at the third row of their table.
+        let shifted = PositionsConfig::Learned { offset: 2 };
+        for positions in PositionKind::ALL.into_iter().map(PositionsConfig::from).chain([shifted]) {
+            let (folder, config) = (tempfile::tempdir().unwrap(), with(positions));
+            assert_eq!((config.positions(), config.max_positions), (Some(positions), 12));
             let init = &mut ParamInit::new(&device, 4).with_std(0.3);
             let model = BertForMaskedLm {
                 bert: config.init_encoder(init),
@@ -126,7 +138,8 @@ mod tests {
             let json: Value = serde_json::from_str(&json).unwrap();
             assert_eq!(json["model_type"], "cloze-bert");
             assert_eq!(json["architectures"][0], "ClozeBertForMaskedLM");
-            assert_eq!(json["positions"]["kind"], kind.name());
+            assert_eq!(json["positions"], json!(positions));
+            assert_eq!(json["max_position_embeddings"], 12 + config.position_offset);
             assert!(json.get("position_embedding_type").is_none());
 
             let opened = PretrainedFolder::open(folder.path()).unwrap();
@@ -137,12 +150,12 @@ mod tests {
                 mlm: crate::bert::MlmHead::new(&config, init),
             };
             let (loaded, report) = opened.load_into(other, Architecture::MaskedLm, &[]).unwrap();
-            assert!(report.missing.is_empty() && report.unexpected.is_empty(), "{kind:?}: {report:?}");
+            assert!(report.missing.is_empty() && report.unexpected.is_empty(), "{positions:?}: {report:?}");
             let ids = Tensor::<2, Int>::from_data([[5, 11, 3, 17, 8, 20, 9]], &device);
             let states = |model: &BertForMaskedLm| {
                 model.bert.forward(BertInput::new(ids.clone())).last_hidden_state.into_data()
             };
-            assert_eq!(states(&loaded), states(&model), "{kind:?}");
+            assert_eq!(states(&loaded), states(&model), "{positions:?}");
         }
     }
 
@@ -183,7 +196,10 @@ mod tests {
                 "`positions`: unknown variant `spiral`, expected one of `sinusoidal`, ",
             ),
             (json!({ "kind": "relative", "reach": 2 }), "`positions`: unknown field `reach`"),
-            (json!({ "kind": "learned", "offset": 2 }), "`positions.offset` is 2, expected 0"),
+            (
+                json!({ "kind": "learned", "offset": 512 }),
+                "`positions.offset` is 512, expected fewer than the 512 rows of the table",
+            ),
             (
                 json!({ "kind": "relative", "max_distance": 1_u64 << 40 }),
                 "`positions.max_distance` is 1099511627776, expected at most",

@@ -65,6 +65,8 @@ pub(in crate::huggingface) enum FirstPosition {
     Zero,
     /// At the row of the padding's id plus 1.
     AfterPadding,
+    /// Where the config says, [`BertConfig::position_offset`]; the family reads and writes it.
+    Given,
 }
 
 /// The names of the fields of [`BertConfig`] that a family's `switch` may set.
@@ -208,7 +210,10 @@ impl EncoderFormat {
                 Projection::Always => Some(sizes.embedding_width()),
                 Projection::ToAnotherWidth => sizes.d_embedding.filter(|d| *d != d_model),
             },
-            position_offset: self.position_offset(sizes.pad_token_id),
+            position_offset: match self.first_position {
+                FirstPosition::Given => sizes.position_offset,
+                FirstPosition::Zero | FirstPosition::AfterPadding => self.position_offset(sizes.pad_token_id),
+            },
             share_layers: self.share_layers,
             layer_groups: sizes.layer_groups.filter(|_| self.share_layers),
             attention_output_dropout: self.attention_output_dropout,
@@ -379,9 +384,10 @@ impl EncoderFormat {
         })
     }
 
+    /// The first row that a file's other keys tell.
     fn position_offset(&self, pad_token_id: usize) -> usize {
         match self.first_position {
-            FirstPosition::Zero => 0,
+            FirstPosition::Zero | FirstPosition::Given => 0,
             FirstPosition::AfterPadding => pad_token_id.saturating_add(1),
         }
     }
