@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::kept::{Kept, Key, target};
+use super::objectives::scaled;
 use super::translate::Bench;
 use super::translate::models::{MODELS, Model, TRANSFORMER};
 use super::translate::side::{BEAMS, THREADS};
@@ -131,24 +132,22 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// The folder of a trained model.
 fn train(bench: &Bench, model: &Model, seed: Option<u64>, steps: Option<u64>) -> Result<PathBuf> {
-    let sets = sets(seed, steps);
+    let path = model.path();
+    let config = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let sets = sets(&config, seed, steps)?;
     let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
     let (folder, _) = bench.trained(model, &sets)?;
     Ok(folder.join("model"))
 }
 
 /// What is set in a run's config. The seed of the config is not, so that the run is the one of `bench translate`.
-fn sets(seed: Option<u64>, steps: Option<u64>) -> Vec<String> {
-    let seed = seed.filter(|seed| *seed != 42).map(|seed| format!("run.seed={seed}"));
-    let short = steps.map(|steps| {
-        let warmup = steps.min(400);
-        [
-            format!("train.steps={steps}"),
-            format!("schedule.warmup_steps={warmup}"),
-            "eval.bleu_every=0".into(),
-        ]
-    });
-    seed.into_iter().chain(short.into_iter().flatten()).collect()
+fn sets(config: &str, seed: Option<u64>, steps: Option<u64>) -> Result<Vec<String>> {
+    let mut sets: Vec<String> =
+        seed.filter(|seed| *seed != 42).map(|seed| format!("run.seed={seed}")).into_iter().collect();
+    if let Some(steps) = steps {
+        sets.extend(scaled(config, steps)?);
+    }
+    Ok(sets)
 }
 
 /// The members, all of them together in two ways, and another model.
@@ -252,7 +251,8 @@ fn average(folders: &[PathBuf], to: &Path) -> Result<()> {
 /// The mean of files of 32-bit floats: a header with its length before it, and numbers.
 fn mean_weights(files: &[Vec<u8>]) -> Result<Vec<u8>> {
     let [first, ..] = files else { bail!("no weights") };
-    let length = first.first_chunk::<8>().map(|bytes| 8 + u64::from_le_bytes(*bytes) as usize);
+    let length =
+        first.first_chunk::<8>().and_then(|bytes| 8usize.checked_add(u64::from_le_bytes(*bytes) as usize));
     let length = length.filter(|length| *length <= first.len()).context("weights without a header")?;
     let header: Value = serde_json::from_slice(&first[8..length]).context("weights without a header")?;
     let dtypes = header.as_object().into_iter().flatten().filter_map(|(_, tensor)| tensor["dtype"].as_str());
@@ -359,13 +359,14 @@ mod tests {
 
     #[test]
     fn the_first_seed_is_the_run_of_the_config() {
-        assert!(sets(Some(42), None).is_empty() && sets(None, None).is_empty());
-        assert_eq!(sets(Some(1), None), ["run.seed=1"]);
-        assert_eq!(sets(Some(1), Some(60))[1..3], ["train.steps=60", "schedule.warmup_steps=60"]);
+        let config = fs::read_to_string(TRANSFORMER.path()).unwrap();
+        assert!(config.contains("seed = 42"));
+        let of = |seed, steps| sets(&config, seed, steps).unwrap();
+        assert!(of(Some(42), None).is_empty() && of(None, None).is_empty());
+        assert_eq!(of(Some(1), None), ["run.seed=1"]);
+        assert_eq!(of(Some(1), Some(60)), ["run.seed=1", "train.steps=60", "schedule.warmup_steps=20"]);
         for name in NETWORKS {
             assert!(MODELS.iter().any(|model| model.name == name && model.target == "de"), "{name}");
         }
-        let config = fs::read_to_string(TRANSFORMER.path()).unwrap();
-        assert!(config.contains("seed = 42"));
     }
 }

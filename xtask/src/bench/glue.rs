@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::finetune::side::{Side, THREADS, Trained, peer, read_run};
 use super::finetune::table::{Both, Row, text};
 use super::finetune::tasks::Task;
-use super::kept::{Kept, Key, target};
+use super::kept::{Kept, Key, remove_checkpoints, target};
 use super::{measure, report};
 use crate::{program, step};
 
@@ -235,16 +235,10 @@ impl Bench<'_> {
         ]);
         command.args(self.args.sets.iter().flat_map(|set| ["--set", set])).arg("--out").arg(&out);
         measure::output(&mut command)?;
+        remove_checkpoints(&out)?;
         let of = |seed: &String| {
             let folder = out.join(glue.task.name).join(format!("seed-{seed}"));
-            let trained = read_run(&folder)?;
-            // What an interrupted run would go on from.
-            let checkpoints = folder.join("checkpoints");
-            if checkpoints.exists() {
-                fs::remove_dir_all(&checkpoints)
-                    .with_context(|| format!("cannot remove {}", checkpoints.display()))?;
-            }
-            Ok((folder.join("config.toml"), trained))
+            Ok((folder.join("config.toml"), read_run(&folder)?))
         };
         seeds.iter().map(of).collect()
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::kept::{Kept, Key, target};
+use super::kept::{Kept, Key, remove_checkpoints, target};
 use super::lexicon::sentences;
 use super::{measure, report};
 use crate::{program, step};
@@ -69,7 +69,8 @@ pub fn run(args: &Args) -> Result<()> {
     let program = program::build(None)?;
     let version = measure::output(Command::new(&program).arg("--version"))?.trim().to_owned();
     let bench = Bench { program, version, kept: Kept::open(target().join("transfer-bench"))?, args };
-    let sources = tasks.iter().map(|task| bench.source(task)).collect::<Result<Vec<_>>>()?;
+    let sources = tasks.iter().map(|task| Ok((*task, bench.source(task)?)));
+    let sources = sources.collect::<Result<Vec<_>>>()?;
     let compared = bench.compare(&sources)?;
     let text = format!(
         "{}\n\nOne checkpoint, fine-tuned for each task; {} sentences of SemCor. {}.",
@@ -120,12 +121,13 @@ impl Bench<'_> {
             command.arg("--resume");
         }
         measure::output(&mut command)?;
+        remove_checkpoints(&folder)?;
         self.kept.write(&key, &true)?;
         Ok(folder)
     }
 
     /// What `cloze transfer` prints of the sources; it continues by itself.
-    fn compare(&self, sources: &[PathBuf]) -> Result<Value> {
+    fn compare(&self, sources: &[(&str, PathBuf)]) -> Result<Value> {
         let data = self.args.data.clone().unwrap_or_else(|| step::root().join("../shared/data"));
         let semcor = data.join("semcor/semcor.jsonl");
         let lines =
@@ -134,34 +136,52 @@ impl Bench<'_> {
         let file = target().join("transfer-bench/sentences.txt");
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
 
-        let folders: Vec<String> =
-            sources.iter().map(|folder| folder.to_string_lossy().into_owned()).collect();
-        let options = [
-            format!("--most={}", self.args.sentences),
+        let matrix = [
             format!("--examples={}", self.args.examples),
             format!("--set=train.epochs={}", self.args.epochs),
             // Warm-ups of the configs are for all of their data.
             "--set=schedule.warmup_fraction=0.1".to_owned(),
+            "--set=checkpoint.keep_last=1".to_owned(),
         ];
+        let folders = sources.iter().map(|(_, folder)| folder.to_string_lossy());
+        let sets: Vec<String> = matrix.iter().cloned().chain(folders.map(String::from)).collect();
         // Not the seeds: `cloze transfer` adds a seed to a folder that has others.
-        let sets: Vec<&str> = options.iter().chain(&folders).map(String::as_str).collect();
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
         let out = self.kept.scratch(&Key::new("transfer", "ours", 0, "", &sets, &self.version));
         if self.args.again && out.exists() {
             fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
         }
-        eprintln!("{} …", out.display());
-        let mut command = Command::new(&self.program);
-        command.current_dir(step::root()).args(["transfer", "--json", "--sentences"]).arg(&file);
-        command.arg("--out").arg(&out);
-        if self.args.no_matrix {
-            command.arg(&options[0]);
-        } else {
-            let seeds: Vec<String> = self.args.seeds.iter().map(u64::to_string).collect();
-            command.arg("--matrix").args(&options).args(["--seeds", &seeds.join(",")]);
-            command.args(["--set", "checkpoint.keep_last=1"]);
+        let seeds: Vec<String> = self.args.seeds.iter().map(u64::to_string).collect();
+        // A run is a target and a source, its model a source alone.
+        let command = |most: u64, is_target: &dyn Fn(&str) -> bool| {
+            let mut command = Command::new(&self.program);
+            command.current_dir(step::root()).args(["transfer", "--json", "--sentences"]).arg(&file);
+            command.arg(format!("--most={most}")).arg("--out").arg(&out);
+            if !self.args.no_matrix {
+                command.arg("--matrix").args(&matrix).args(["--seeds", &seeds.join(",")]);
+            }
+            for (task, folder) in sources {
+                let model = format!("{task}={}", folder.join("model").display());
+                if is_target(task) {
+                    command.arg(folder)
+                } else {
+                    command.arg(model)
+                };
+            }
+            command
+        };
+        if !self.args.no_matrix {
+            // One target after another, so that the checkpoints of one alone lie on the disk; few sentences, as this is not yet
+            // the comparison.
+            for (target, _) in sources {
+                eprintln!("{target} from {} encoders, {} seeds …", sources.len() + 1, seeds.len());
+                measure::output(&mut command(3, &|task| task == *target))?;
+                remove_checkpoints(&out)?;
+            }
         }
-        let printed = measure::output(command.args(&folders))?;
-        serde_json::from_str(&printed).with_context(|| format!("{command:?} printed no figures"))
+        let mut all = command(self.args.sentences, &|_| true);
+        let printed = measure::output(&mut all)?;
+        serde_json::from_str(&printed).with_context(|| format!("{all:?} printed no figures"))
     }
 }
 
