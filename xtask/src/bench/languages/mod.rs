@@ -139,89 +139,14 @@ pub fn run(args: &Args) -> Result<()> {
     let kept = Kept::open(target().join("languages-bench"))?;
     let bench = Bench { program, version, kept, data: std::path::absolute(data)?, args };
     let encoders = ROWS.iter().map(|row| bench.pretrain(row)).collect::<Result<Vec<_>>>()?;
-    let is_wanted = |part| args.only.is_empty() || args.only.contains(&part);
-    let written = target().join("languages-bench/data");
+    let mut measured = Measured { bench: &bench, encoders: &encoders, beside_pieces: Vec::new() };
     let mut parts = Vec::new();
-    let mut beside_pieces = Vec::new();
-    if is_wanted(Part::Speech) {
-        let task = Task::parts_of_speech(&bench.data);
-        let runs = bench.over_rows(&encoders, &task)?;
-        parts.push(format!(
-            "{}\n\nPretrained on English, German and French captions, {}, then fine-tuned for parts of speech on {} epochs of the \
-             English treebank with {} seeds: accuracy of words on the test data, means ± standard deviations. No German or \
-             French sentence has a tag in training.",
-            of_rows(&task, Some(&encoders), &runs),
-            args.precision,
-            args.epochs,
-            args.seeds.len(),
-        ));
-        beside_pieces.push(("parts of speech", best(runs)));
-    }
-    if is_wanted(Part::Relations) {
-        let task = Task::relations(&bench.data, &written)?;
-        let runs = bench.over_rows(&encoders, &task)?;
-        parts.push(format!("The same with dependency relations:\n\n{}", of_rows(&task, None, &runs)));
-        beside_pieces.push(("relations", best(runs)));
-    }
-    if is_wanted(Part::Entities)
-        && let Some(conll) = &args.conll2002
-    {
-        let task = Task::entities(&bench.data, conll, &written)?;
-        let runs = bench.over_rows(&encoders, &task)?;
-        parts.push(format!(
-            "Entities of wikigold, F1; English is the tenth that is held out, by which the epoch is chosen:\n\n{}",
-            of_rows(&task, None, &runs)
-        ));
-    }
-    let (with_translations, last) = (&encoders[ROWS.len() - 1], &ROWS[ROWS.len() - 1]);
-    if is_wanted(Part::Frozen) {
-        let task = Task::parts_of_speech(&bench.data);
-        let mut rows = Vec::new();
-        for frozen in [None].into_iter().chain(FROZEN.map(Some)) {
-            let name = frozen.map_or("nothing".into(), |layers| match layers {
-                0 => "embeddings".to_owned(),
-                _ => format!("embeddings and {layers} layers"),
-            });
-            let runs = bench.over_seeds(&with_translations.0, last, &task, frozen)?;
-            rows.push([name].into_iter().chain(spreads(&task, &runs)).collect::<Vec<_>>());
+    for part in <Part as clap::ValueEnum>::value_variants() {
+        // Without being asked for, entities are measured where their files are.
+        let is_wanted = args.only.is_empty() || args.only.contains(part);
+        if is_wanted && (*part != Part::Entities || args.conll2002.is_some()) {
+            parts.push(measured.part(*part)?);
         }
-        parts.push(format!(
-            "Parts of speech after {}, with frozen parameters:\n\n{}",
-            last.name,
-            with_languages("frozen", &task, rows)
-        ));
-    }
-    if is_wanted(Part::Identification) {
-        let mut identified = Vec::new();
-        for ((key, _), row) in encoders.iter().zip(&ROWS).filter(|(_, row)| !row.untrained) {
-            identified.push((row.name, bench.identify(key)?));
-        }
-        parts.push(format!(
-            "The language of a word by a linear probe on each layer, accuracy on unseen sentences, and what it exceeds a control task \
-             by:\n\n{}",
-            identification::table(&identified)
-        ));
-    }
-    if is_wanted(Part::Pieces) {
-        let tokenizer = bench.kept.scratch(&with_translations.0).join("model");
-        let treebank = |folder: &str, part: &str| bench.data.join(folder).join(part).with_extension("conllu");
-        let others = [treebank("ud-de", "test"), treebank("ud-fr", "test")];
-        let english = treebank("ud-ewt", "train");
-        let shares = pieces::shared(&bench.program, &tokenizer, &english, &others, &written)?;
-        let header =
-            ["language", "shared pieces"].into_iter().chain(beside_pieces.iter().map(|(name, _)| *name));
-        let rows = ["German", "French"].into_iter().zip(shares).map(|(language, share)| {
-            let figures = beside_pieces.iter().map(|(_, runs)| spread(language, runs));
-            [language.to_owned(), format!("{:.1} %", 100.0 * share)]
-                .into_iter()
-                .chain(figures)
-                .collect::<Vec<_>>()
-        });
-        parts.push(format!(
-            "Pieces of the test's words that occur in the English training data, beside the figures of {}:\n\n{}",
-            last.name,
-            report::table(header, rows)
-        ));
     }
     let more = match &args.more_text[..] {
         [] => String::new(),
@@ -231,6 +156,117 @@ pub fn run(args: &Args) -> Result<()> {
     let text = parts.join("\n\n");
     println!("{text}");
     if args.write { report::write_class("languages", &text) } else { Ok(()) }
+}
+
+/// The parts of the table, in their order.
+struct Measured<'a> {
+    bench: &'a Bench<'a>,
+    encoders: &'a [(Key, Pretrained)],
+    /// The runs with translations of parts that were measured before, by their names.
+    beside_pieces: Vec<(&'static str, Vec<Figures>)>,
+}
+
+impl Measured<'_> {
+    fn part(&mut self, part: Part) -> Result<String> {
+        match part {
+            Part::Speech => self.speech(),
+            Part::Relations => self.relations(),
+            Part::Entities => self.entities(),
+            Part::Frozen => self.frozen(),
+            Part::Identification => self.identification(),
+            Part::Pieces => self.pieces(),
+        }
+    }
+
+    /// The encoder with translations.
+    fn last(&self) -> (&Key, &'static Row) {
+        let last = ROWS.len() - 1;
+        (&self.encoders[last].0, &ROWS[last])
+    }
+
+    fn speech(&mut self) -> Result<String> {
+        let Args { precision, epochs, seeds, .. } = self.bench.args;
+        let task = Task::parts_of_speech(&self.bench.data);
+        let runs = self.bench.over_rows(self.encoders, &task)?;
+        let text = format!(
+            "{}\n\nPretrained on English, German and French captions, {precision}, then fine-tuned for parts of speech on {epochs} \
+             epochs of the English treebank with {} seeds: accuracy of words on the test data, means ± standard deviations. No \
+             German or French sentence has a tag in training.",
+            of_rows(&task, Some(self.encoders), &runs),
+            seeds.len(),
+        );
+        self.beside_pieces.push(("parts of speech", best(runs)));
+        Ok(text)
+    }
+
+    fn relations(&mut self) -> Result<String> {
+        let task = Task::relations(&self.bench.data, &written())?;
+        let runs = self.bench.over_rows(self.encoders, &task)?;
+        let text = format!("The same with dependency relations:\n\n{}", of_rows(&task, None, &runs));
+        self.beside_pieces.push(("relations", best(runs)));
+        Ok(text)
+    }
+
+    fn entities(&self) -> Result<String> {
+        let conll = self.bench.args.conll2002.as_ref().context("entities need --conll2002 DIR")?;
+        let task = Task::entities(&self.bench.data, conll, &written())?;
+        let runs = self.bench.over_rows(self.encoders, &task)?;
+        Ok(format!(
+            "Entities of wikigold, F1; English is the tenth that is held out, by which the epoch is chosen:\n\n{}",
+            of_rows(&task, None, &runs)
+        ))
+    }
+
+    fn frozen(&self) -> Result<String> {
+        let (key, row) = self.last();
+        let task = Task::parts_of_speech(&self.bench.data);
+        let mut rows = Vec::new();
+        for frozen in [None].into_iter().chain(FROZEN.map(Some)) {
+            let name = frozen.map_or("nothing".into(), |layers| match layers {
+                0 => "embeddings".to_owned(),
+                _ => format!("embeddings, {layers} layers"),
+            });
+            let runs = self.bench.over_seeds(key, row, &task, frozen)?;
+            rows.push([name].into_iter().chain(spreads(&task, &runs)).collect::<Vec<_>>());
+        }
+        let table = with_languages("frozen", &task, rows);
+        Ok(format!("Parts of speech after {}, with frozen parameters:\n\n{table}", row.name))
+    }
+
+    fn identification(&self) -> Result<String> {
+        let trained = self.encoders.iter().zip(&ROWS).filter(|(_, row)| !row.untrained);
+        let identified = trained.map(|((key, _), row)| Ok((row.name, self.bench.identify(key)?)));
+        Ok(format!(
+            "The language of a word by a linear probe on each layer: accuracy on unseen sentences, and by how much it exceeds that of a \
+             control task:\n\n{}",
+            identification::table(&identified.collect::<Result<Vec<_>>>()?)
+        ))
+    }
+
+    fn pieces(&self) -> Result<String> {
+        let (key, row) = self.last();
+        let bench = self.bench;
+        let treebank = |name: &str| bench.data.join(name).with_extension("conllu");
+        let (english, others) = (treebank("ud-ewt/train"), [treebank("ud-de/test"), treebank("ud-fr/test")]);
+        let tokenizer = bench.kept.scratch(key).join("model");
+        let shares = pieces::shared(&bench.program, &tokenizer, &english, &others, &written())?;
+        let columns = self.beside_pieces.iter().map(|(name, _)| *name);
+        let rows = ["German", "French"].into_iter().zip(shares).map(|(language, share)| {
+            let figures = self.beside_pieces.iter().map(|(_, runs)| spread(language, runs));
+            let facts = [language.to_owned(), format!("{:.1} %", 100.0 * share)];
+            facts.into_iter().chain(figures).collect::<Vec<_>>()
+        });
+        Ok(format!(
+            "Pieces of the test's words that occur in the English training data, beside the figures of {}:\n\n{}",
+            row.name,
+            report::table(["language", "shared pieces"].into_iter().chain(columns), rows)
+        ))
+    }
+}
+
+/// Where treebanks and texts are written that files are converted to.
+fn written() -> PathBuf {
+    target().join("languages-bench/data")
 }
 
 /// The runs of the last row, with translations.

@@ -73,6 +73,8 @@ impl Evaluation {
                 let found = SIMILARITY.iter().zip(files()?).filter(|(_, file)| !file["spearman"].is_null());
                 found.map(|((_, column), file)| one(column, &file["spearman"])).collect()
             }
+            // Nor have analogies none of which is found.
+            Self::Analogy if printed["all"]["found"] == 0 => Ok(Figures::new()),
             Self::Analogy => Ok(Figures::from([one("analogies", &printed["all"]["add"])?])),
             Self::Categories => {
                 let purity = |file: &Value| file["purity"].as_f64().context("no purity");
@@ -113,6 +115,7 @@ mod tests {
         assert_eq!(of(Evaluation::Categories, &files)["purity"], 0.75);
         let relations = of(Evaluation::Relations, &json!({"accuracy": 0.5, "second_alone": 0.25}));
         assert_eq!((relations["relations"], relations["second word"]), (0.5, 0.25));
+        assert!(of(Evaluation::Analogy, &json!({"all": {"found": 0, "add": null}})).is_empty());
         let analogy = of(Evaluation::Analogy, &json!({"all": {"add": 0.5, "mul": 0.6}}));
         let translated = translation("en-fr", &json!({"csls": {"p_at_1": 0.25, "mrr": 0.5}})).unwrap();
         assert_eq!(translated["en-fr MRR"], 0.5);

@@ -20,8 +20,9 @@ use crate::{program, step};
 /// What is measured.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-All vectors and figures are kept in target/lexicon-bench, so that an interrupted benchmark continues, and another evaluation or
-model is added without computing the others again. A part in a minute:
+All vectors and figures are kept in target/lexicon-bench, so that an interrupted benchmark continues, and another model is added
+without computing the others again. The words are those of the tables that are asked for: with --only, there are fewer. A part in
+a few minutes:
   cargo xtask bench lexicon --only similarity --special none --layers 0,3 --per-word 2 --contexts ../shared/data/corpus/sotu.txt")]
 pub struct Args {
     /// A model, a folder in Hugging Face's format, with a name for the table; may be repeated.
@@ -52,7 +53,7 @@ pub struct Args {
     /// The folder with words, xling, semcor and corpus.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Compute anew what is kept.
+    /// Forget all that is kept, of every model, and compute it anew.
     #[arg(long)]
     again: bool,
     /// Put the tables into benches/README.md.
@@ -147,7 +148,11 @@ pub fn run(args: &Args) -> Result<()> {
     let program = program::build(None)?;
     let version = measure::output(Command::new(&program).arg("--version"))?;
     let data = args.data.clone().unwrap_or_else(|| step::root().join("../shared/data"));
-    let kept = Kept::open(target().join("lexicon-bench"))?;
+    let folder = target().join("lexicon-bench");
+    if args.again && folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    let kept = Kept::open(folder)?;
     let contexts = contexts(args, &data)?;
     let bench = Bench { program, version, kept, data: std::path::absolute(data)?, args, contexts };
     let mut text = String::new();
@@ -288,7 +293,7 @@ impl Bench<'_> {
         let key = Key::new("vectors", &words.reading.to_string(), 0, "", &sets, &self.version);
         let (path, partial) = (self.kept.scratch(&key), format!("partial-{key}"));
         let (path, partial) = (path.with_extension("npy"), path.with_file_name(partial));
-        if path.exists() && !self.args.again {
+        if path.exists() {
             return Ok(path);
         }
         eprintln!("{}, words {}, special {special}, layer {layer} …", model.name, words.reading);
@@ -339,15 +344,15 @@ impl Bench<'_> {
         special: &str,
         layers: Layers,
     ) -> Result<Figures> {
-        let (layers_text, runs) = (layers.to_string(), self.args.runs.to_string());
-        let mut sets = vec![&*model.hash, special, &layers_text];
+        let (all_layers, runs) = (layers.to_string(), self.args.runs.to_string());
+        let mut sets = vec![&*model.hash, special, &all_layers];
         let reading = words.map_or(Reading::Alone, |words| words.reading);
         sets.extend(words.iter().flat_map(|words| &words.options).map(String::as_str));
         if evaluation == Evaluation::Relations {
             sets.push(&runs);
         }
         let key = Key::new(evaluation.command(), &reading.to_string(), 0, "", &sets, &self.version);
-        if let Some(kept) = self.kept.read::<Figures>(&key)?.filter(|_| !self.args.again) {
+        if let Some(kept) = self.kept.read::<Figures>(&key)? {
             return Ok(kept);
         }
         eprintln!(
@@ -355,64 +360,59 @@ impl Bench<'_> {
             model.name,
             evaluation.command()
         );
-        let ask = |more: &[&str]| {
-            let mut command = Command::new(&self.program);
-            command.args(["lexicon", "eval", evaluation.command(), "--json"]).args(more);
-            let printed = measure::output(&mut command)?;
-            serde_json::from_str::<Value>(&printed).with_context(|| format!("{command:?} printed no figures"))
-        };
         let figures = match words {
-            Some(words) => {
-                let vectors = self.vectors(model, words, special, layers, "mean")?;
-                let tables: Vec<String> =
-                    evaluation.tables().iter().map(|table| self.table_path(table)).collect();
-                // Some rows of BLESS lack their word.
-                let mut options = vec!["--on-bad-row", "skip", "--max-skipped", "0.1", "--vectors"];
-                let vectors = vectors.to_string_lossy();
-                options.push(&vectors);
-                if evaluation == Evaluation::Relations {
-                    options.extend(["--runs", &runs]);
-                }
-                options.extend(tables.iter().map(String::as_str));
-                evaluation.figures(&ask(&options)?)?
-            }
-            None => {
-                let mut figures = Figures::new();
-                for languages in evaluations::LANGUAGES {
-                    let file = |part: &str| {
-                        let name = format!("xling/{languages}/yacle.{part}.{languages}.tsv");
-                        self.data.join(name).to_string_lossy().into_owned()
-                    };
-                    let (train, test) = (file("train.freq.5k"), file("test.freq.2k"));
-                    let side = |column: &str| {
-                        let options =
-                            ["--no-header", "--columns", column, "--words", &train, "--words", &test];
-                        let options = options.map(str::to_owned).to_vec();
-                        let words = Words { options, reading: Reading::Alone };
-                        let place = format!("mean-{column}");
-                        let path = self.vectors(model, &words, special, layers, &place)?;
-                        Ok::<_, anyhow::Error>(path.to_string_lossy().into_owned())
-                    };
-                    let (source, of) = (side("1")?, side("2")?);
-                    let printed = ask(&[
-                        "--no-header",
-                        "--source",
-                        &source,
-                        "--target",
-                        &of,
-                        "--train",
-                        &train,
-                        "--test",
-                        &test,
-                    ])?;
-                    figures.extend(evaluations::translation(languages, &printed)?);
-                }
-                figures
-            }
+            Some(words) => self.ask(evaluation, &self.vectors(model, words, special, layers, "mean")?)?,
+            None => self.translate(model, special, layers)?,
         };
         self.kept.write(&key, &figures)?;
         Ok(figures)
     }
+
+    /// What an evaluation with tables of words says of vectors.
+    fn ask(&self, evaluation: Evaluation, vectors: &Path) -> Result<Figures> {
+        let mut command = self.eval(evaluation);
+        // Some rows of BLESS lack their word.
+        command.args(["--on-bad-row", "skip", "--max-skipped", "0.1", "--vectors"]).arg(vectors);
+        if evaluation == Evaluation::Relations {
+            command.args(["--runs", &self.args.runs.to_string()]);
+        }
+        command.args(evaluation.tables().iter().map(|table| self.table_path(table)));
+        evaluation.figures(&printed(&mut command)?)
+    }
+
+    /// Translations from English by the vectors of both languages' words.
+    fn translate(&self, model: &Model, special: &str, layers: Layers) -> Result<Figures> {
+        let mut figures = Figures::new();
+        for languages in evaluations::LANGUAGES {
+            let file = |part: &str| {
+                let name = format!("xling/{languages}/yacle.{part}.{languages}.tsv");
+                self.data.join(name).to_string_lossy().into_owned()
+            };
+            let (train, test) = (file("train.freq.5k"), file("test.freq.2k"));
+            let side = |column: &str| {
+                let options = ["--no-header", "--columns", column, "--words", &train, "--words", &test];
+                let options = options.map(str::to_owned).to_vec();
+                let words = Words { options, reading: Reading::Alone };
+                self.vectors(model, &words, special, layers, &format!("mean-{column}"))
+            };
+            let mut command = self.eval(Evaluation::Translation);
+            command.arg("--no-header").arg("--source").arg(side("1")?).arg("--target").arg(side("2")?);
+            command.args(["--train", &train, "--test", &test]);
+            figures.extend(evaluations::translation(languages, &printed(&mut command)?)?);
+        }
+        Ok(figures)
+    }
+
+    fn eval(&self, evaluation: Evaluation) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["lexicon", "eval", evaluation.command(), "--json"]);
+        command
+    }
+}
+
+fn printed(command: &mut Command) -> Result<Value> {
+    let printed = measure::output(command)?;
+    serde_json::from_str(&printed).with_context(|| format!("{command:?} printed no figures"))
 }
 
 fn row(reading: Reading, special: &str, layers: Layers, columns: &[&str], figures: &Figures) -> Vec<String> {
