@@ -90,8 +90,8 @@ enum What {
     Knowledge(knowledge::Args),
     /// Scores of sentences beside minicons': whether they agree, and how long they take.
     Likelihood(likelihood::Args),
-    /// Several languages: parts of speech learned in English, in the others, by encoders pretrained with translations and
-    /// without.
+    /// Several languages: parts of speech, relations and entities learned in English, in the others, by encoders pretrained
+    /// with translations and without; frozen layers, language identification and shared pieces.
     Languages(languages::Args),
     /// Vectors of words by layer, alone and in contexts: similarity, analogies, categories, relations and translation.
     Lexicon(lexicon::Args),
