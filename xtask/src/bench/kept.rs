@@ -75,6 +75,20 @@ impl Kept {
     }
 }
 
+/// Removes the checkpoints of finished runs in a folder and in those below it: each is four times as large as the model.
+pub fn remove_checkpoints(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
+        let path = entry.path();
+        if entry.file_name() == "checkpoints" {
+            fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        } else if path.is_dir() {
+            remove_checkpoints(&path)?;
+        }
+    }
+    Ok(())
+}
+
 /// The folder that cargo builds into.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| step::root().join("target"), PathBuf::from)
@@ -104,6 +118,22 @@ mod tests {
         assert_eq!(all[0], key("ours", 1, "lr = 1", &[], "0.1"));
         assert_eq!(all[0], key("ours", 1, "# Lifts it to 0.82.\nlr = 1 # as theirs", &[], "0.1"));
         assert!(all[0].starts_with("trec-ours-1-") && all[0].len() == 22, "{}", all[0]);
+    }
+
+    #[test]
+    fn checkpoints_are_removed_wherever_they_lie() {
+        let folder = std::env::temp_dir().join(format!("cloze-kept-checkpoints-{}", std::process::id()));
+        let runs = ["seed-1", "rte/seed-2"].map(|run| folder.join(run));
+        for run in &runs {
+            fs::create_dir_all(run.join("checkpoints/step-2")).unwrap();
+            fs::write(run.join("result.json"), "{}").unwrap();
+        }
+        remove_checkpoints(&folder).unwrap();
+        for run in &runs {
+            assert!(run.join("result.json").exists() && !run.join("checkpoints").exists());
+        }
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(remove_checkpoints(&folder).is_err());
     }
 
     #[test]

@@ -5,8 +5,10 @@ mod backends;
 mod compress;
 mod embedding_training;
 mod embeddings;
+mod ensembles;
 mod finetune;
 mod generate;
+mod glue;
 mod gpu;
 mod images;
 mod infer;
@@ -14,6 +16,7 @@ mod inspect;
 pub mod kept;
 mod knowledge;
 mod languages;
+mod lexicon;
 mod likelihood;
 mod load;
 pub mod measure;
@@ -31,6 +34,7 @@ mod serve;
 mod steps;
 mod tokenizers;
 mod train;
+mod transfer;
 mod translate;
 mod vocabulary;
 mod whole;
@@ -79,6 +83,8 @@ enum What {
     Spin,
     /// Fine-tuning beside transformers' Trainer: how good, and how long.
     Finetune(finetune::Args),
+    /// GLUE's tasks beside transformers' Trainer: how good, and how long.
+    Glue(glue::Args),
     /// Smaller models beside one another: distilled, pruned, quantised; and the forms of weights beside their peers.
     Compress(compress::Args),
     /// Objectives of pretraining beside one another: each for the same time, its result fine-tuned.
@@ -91,11 +97,17 @@ enum What {
     Knowledge(knowledge::Args),
     /// Scores of sentences beside minicons': whether they agree, and how long they take.
     Likelihood(likelihood::Args),
-    /// Several languages: parts of speech learned in English, in the others, by encoders pretrained with translations and
-    /// without.
+    /// Several languages: parts of speech, relations and entities learned in English, in the others, by encoders pretrained
+    /// with translations and without; frozen layers, language identification and shared pieces.
     Languages(languages::Args),
+    /// Vectors of words by layer, alone and in contexts: similarity, analogies, categories, relations and translation.
+    Lexicon(lexicon::Args),
+    /// Tasks beside one another: how alike their encoders are, and what they give one another with few examples.
+    Transfer(transfer::Args),
     /// Translation models beside one another and beside PyTorch's: how good, and how fast they are trained.
     Translate(translate::Args),
+    /// Translation models that write together: three seeds, and three networks.
+    Ensembles(ensembles::Args),
     /// Language models of 100,000 words: a whole softmax, a sampled and an adaptive one, beside PyTorch's.
     Vocabulary(vocabulary::Args),
     /// Decoding beside transformers' `generate` and CTranslate2, and nanoGPT's configuration beside PyTorch.
@@ -144,6 +156,7 @@ pub fn run(args: &Args) -> Result<()> {
             Ok(())
         }
         Some(What::Finetune(args)) => finetune::run(args),
+        Some(What::Glue(args)) => glue::run(args),
         Some(What::Compress(args)) => compress::run(args),
         Some(What::Objectives(args)) => objectives::run(args),
         Some(What::Positions(args)) => positions::run(args),
@@ -151,7 +164,10 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Knowledge(args)) => knowledge::run(args),
         Some(What::Likelihood(args)) => likelihood::run(args),
         Some(What::Languages(args)) => languages::run(args),
+        Some(What::Lexicon(args)) => lexicon::run(args),
+        Some(What::Transfer(args)) => transfer::run(args),
         Some(What::Translate(args)) => translate::run(args),
+        Some(What::Ensembles(args)) => ensembles::run(args),
         Some(What::Vocabulary(args)) => vocabulary::run(args),
         Some(What::Generate(args)) => generate::run(args),
         Some(What::Attention(args)) => attention::run(args),

@@ -192,6 +192,14 @@ mod tests {
     }
 
     #[test]
+    fn the_page_has_the_sections_that_are_written_whole() {
+        let page = include_str!("../../../benches/README.md");
+        for name in ["finetune", "glue", "lexicon", "transfer"] {
+            assert!(replace_section(page, name, "").is_some(), "{name}");
+        }
+    }
+
+    #[test]
     fn the_page_has_the_sections_that_are_written_by_class() {
         let page = include_str!("../../../benches/README.md");
         for (name, class) in [
@@ -203,6 +211,8 @@ mod tests {
             "load",
             "whole",
             "translate",
+            "ensembles",
+            "languages",
             "generate",
             "positions",
             "tokenizers",

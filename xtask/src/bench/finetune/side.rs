@@ -15,7 +15,7 @@ use crate::bench::{measure, records};
 use crate::step;
 
 /// Both sides get as many, whatever the machine has.
-const THREADS: &str = "2";
+pub const THREADS: &str = "2";
 
 /// What came of a run; the peer's script prints one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -118,12 +118,12 @@ impl Side {
         scratch: &Path,
         anew: bool,
     ) -> Result<Trained> {
-        let sets = sets.iter().flat_map(|set| ["--set", *set]);
         match self {
             Self::Ours { program, .. } => {
                 let mut command = Command::new(program);
                 command.current_dir(step::root()).env("RAYON_NUM_THREADS", THREADS);
-                command.arg("train").arg(task.path()).args(sets).arg("--out").arg(scratch);
+                command.arg("train").arg(task.path()).args(sets.iter().flat_map(|set| ["--set", *set]));
+                command.arg("--out").arg(scratch);
                 command.args(["--set", &format!("run.seed={seed}"), "--set", "checkpoint.keep_last=1"]);
                 if anew {
                     remove(scratch)?;
@@ -136,24 +136,39 @@ impl Side {
                 Ok(trained)
             }
             Self::Theirs { python, .. } => {
-                let path = task.path().to_string_lossy().into_owned();
-                let mut command = measure::peer(python, "finetune.py", &[&path, &seed.to_string()]);
-                command.current_dir(step::root()).args(sets);
-                command.env("OMP_NUM_THREADS", THREADS).env("TOKENIZERS_PARALLELISM", "false");
                 if !held_out.is_empty() {
                     fs::write(scratch, serde_json::to_string(held_out)?)?;
-                    command.arg("--held-out").arg(scratch);
                 }
-                let line = measure::last_line(&mut command)?;
+                let held_out = (!held_out.is_empty()).then_some(scratch);
+                let trained = peer(python, &task.path(), seed, sets, held_out)?;
                 remove(scratch)?;
-                serde_json::from_str(&line).with_context(|| format!("{command:?} printed no run"))
+                Ok(trained)
             }
         }
     }
 }
 
+/// A run of transformers' Trainer with the settings of a config; `held_out` is a file that says which rows are held out.
+pub fn peer(
+    python: &OsString,
+    config: &Path,
+    seed: u64,
+    sets: &[&str],
+    held_out: Option<&Path>,
+) -> Result<Trained> {
+    let path = config.to_string_lossy();
+    let mut command = measure::peer(python, "finetune.py", &[&path, &seed.to_string()]);
+    command.current_dir(step::root()).args(sets.iter().flat_map(|set| ["--set", *set]));
+    command.env("OMP_NUM_THREADS", THREADS).env("TOKENIZERS_PARALLELISM", "false");
+    if let Some(held_out) = held_out {
+        command.arg("--held-out").arg(held_out);
+    }
+    let line = measure::last_line(&mut command)?;
+    serde_json::from_str(&line).with_context(|| format!("{command:?} printed no run"))
+}
+
 /// What our run's folder says of it.
-fn read_run(folder: &Path) -> Result<Trained> {
+pub fn read_run(folder: &Path) -> Result<Trained> {
     let read = |name: &str| {
         let path = folder.join(name);
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))

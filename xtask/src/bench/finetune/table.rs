@@ -9,6 +9,7 @@ use crate::bench::report;
 const FLOOR: f64 = 2.0;
 
 /// Runs of both sides, one for each seed.
+#[derive(Default)]
 pub struct Both {
     pub ours: Vec<Trained>,
     pub theirs: Vec<Trained>,

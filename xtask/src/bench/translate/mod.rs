@@ -50,25 +50,19 @@ pub struct Args {
 }
 
 /// Both sides and where their runs are kept.
-struct Bench {
-    ours: Ours,
+pub struct Bench {
+    pub ours: Ours,
     theirs: Option<Theirs>,
     kept: Kept,
-    data: Data,
+    pub data: Data,
     again: bool,
 }
 
 pub fn run(args: &Args) -> Result<()> {
     let models = chosen(&args.models)?;
     let python = measure::python();
-    let data = args.data.clone().unwrap_or_else(|| step::root().join("../shared/data/multi30k"));
-    let bench = Bench {
-        ours: Ours::new(program::build(None)?)?,
-        theirs: python.as_ref().map(Theirs::new).transpose()?,
-        kept: Kept::open(target().join("translate-bench"))?,
-        data: Data(std::path::absolute(data)?),
-        again: args.again,
-    };
+    let theirs = python.as_ref().map(Theirs::new).transpose()?;
+    let bench = Bench { theirs, ..Bench::ours(args.data.as_deref(), args.again)? };
     let sets: &[&str] = if args.quick { &SHORT } else { &[] };
     if !args.timing_only {
         for model in &models {
@@ -110,14 +104,32 @@ fn begins(name: &str, beginning: &str) -> bool {
 }
 
 impl Bench {
-    /// Trains what is not kept of a model's two sides, one after the other.
-    fn train(&self, model: &Model, sets: &[&str]) -> Result<()> {
+    /// Our side alone, on Multi30k in `data` or where it usually lies.
+    pub fn ours(data: Option<&Path>, again: bool) -> Result<Self> {
+        let data = data.map_or_else(|| step::root().join("../shared/data/multi30k"), Path::to_owned);
+        Ok(Self {
+            ours: Ours::new(program::build(None)?)?,
+            theirs: None,
+            kept: Kept::open(target().join("translate-bench"))?,
+            data: Data(std::path::absolute(data)?),
+            again,
+        })
+    }
+
+    /// Our run of a model, as it is kept or made now, and its folder.
+    pub fn trained(&self, model: &Model, sets: &[&str]) -> Result<(PathBuf, Trained)> {
         let key = self.key(model, "ours", &self.ours.version, sets)?;
         let folder = self.kept.scratch(&key);
-        let trained: Trained = self.one(&key, || {
+        let trained = self.one(&key, || {
             self.ours.train(model, sets, &folder, self.again)?;
             self.ours.measure(model, &folder, &self.data)
         })?;
+        Ok((folder, trained))
+    }
+
+    /// Trains what is not kept of a model's two sides, one after the other.
+    fn train(&self, model: &Model, sets: &[&str]) -> Result<()> {
+        let (folder, trained) = self.trained(model, sets)?;
         let Some(theirs) = self.theirs.as_ref().filter(|_| model.is_trained_by_both) else { return Ok(()) };
         let key = self.key(model, "theirs", &theirs.version, sets)?;
         // As many steps as ours made: it may have stopped early.
