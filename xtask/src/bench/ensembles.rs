@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::kept::{Kept, Key, target};
-use super::objectives::scaled;
+use super::pretrained::scaled;
 use super::translate::Bench;
 use super::translate::models::{MODELS, Model, TRANSFORMER};
 use super::translate::side::{BEAMS, THREADS};
