@@ -111,6 +111,8 @@ pub(super) fn all<T: FromNode>(
         let fault = precise(&mending.root, &path, fault, &finish);
         report(root, &path, fault, keys)
     });
+    // What was meant by a misspelt key is not known before it is corrected.
+    complaints.retain(|complaint| !unknown.iter().any(|error| explains(error, complaint)));
     let complaints = complaints.into_iter().map(|complaint| complaint.at(|key| root.place_of(key)));
     let values: Vec<TrainerError> = faults.chain(complaints).collect();
     // A section with missing keys is named with them.
@@ -356,6 +358,12 @@ fn suggests(error: &TrainerError, key: &str) -> bool {
     let TrainerError::UnknownKey { hint, .. } = error else { return false };
     let ends = key.match_indices('.').map(|(end, _)| end).chain([key.len()]);
     ends.into_iter().any(|end| hint.contains(&format!("did you mean `{}`?", &key[..end])))
+}
+
+/// Whether a complaint is of the key that an error suggests, or names it as what the value goes by.
+fn explains(error: &TrainerError, complaint: &Complaint) -> bool {
+    suggests(error, &complaint.key)
+        || complaint.expected.split('`').skip(1).step_by(2).any(|quoted| suggests(error, quoted))
 }
 
 /// `` `steps` and `batch_size` in `[train]`, `lr` in `[optimizer]` ``: in the order in which they were found.

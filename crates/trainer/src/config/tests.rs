@@ -1116,6 +1116,17 @@ fn a_value_that_is_wrong_only_beside_a_stand_in_is_not_told() {
 }
 
 #[test]
+fn a_value_that_is_wrong_only_for_a_misspelt_key_is_not_told() {
+    let sets = ["model.max_position=1024", "examples.seq_len=1000", "optimizer.lr=0"];
+    let message = resolve(FILE, &sets).unwrap_err().to_string();
+    assert!(
+        message.contains("unknown key `model.max_position`; did you mean `model.max_positions`?"),
+        "{message}"
+    );
+    assert!(message.contains("`optimizer.lr` is 0") && !message.contains("`examples.seq_len`"), "{message}");
+}
+
+#[test]
 fn a_model_that_could_not_be_saved_is_refused() {
     let message = error_of_set("model.norm=pre");
     assert_eq!(
