@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::WrongUsage;
 use crate::lines::{Batch, Line, Lines, Longer};
-use crate::output::say;
+use crate::output::{STANDARD_INPUT, say};
 use crate::rows::{BadRowArgs, RowArgs, RowFormat};
 
 /// The field of commands that read one text per row.
@@ -140,9 +140,6 @@ enum Source {
     /// Rows that are in no file, with their name for messages.
     Made(&'static str, vec::IntoIter<Row>),
 }
-
-/// The path of the file that standard input is, where the system has one.
-const STANDARD_INPUT: &str = "/dev/stdin";
 
 /// What is wrong with a blank line where each line has an answer.
 const BLANK: &str = "the line is blank; remove it, or leave such lines out with --on-bad-row skip";

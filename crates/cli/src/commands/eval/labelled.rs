@@ -86,10 +86,10 @@ fn config(args: &Args, predictor: &Predictor, path: &str) -> Result<FineTuneConf
         None => (LabelledSource { columns: columns(rows), ..rows.source(files)? }, Table::new()),
     };
     let mut section = Table::try_from(task).context("the model's task")?;
-    // Tags may be spelt in another scheme than those of the training data. Classes of words have none.
-    let is_of_words =
-        matches!(task, TaskSection::Tagging(tagging) if tagging.scheme == Some(TagScheme::Words));
-    if !is_of_words {
+    // Tags may be spelt in another scheme than those of the training data. Classes of words are in none, and neither are tags
+    // without prefixes, which a model of entities does not have.
+    let words = Value::try_from(TagScheme::Words)?;
+    if [&section, &found].iter().all(|task| task.get("scheme") != Some(&words)) {
         section.extend(found);
     }
     let max_len = i64::try_from(predictor.max_len()).unwrap_or(i64::MAX);
