@@ -61,6 +61,7 @@ pub(super) fn all<T: FromNode>(
                     },
                 };
                 let key = complaint.key;
+                mending.guess_sizes(&key);
                 match told {
                     Some(told) if is_missing => missing.push(told.key),
                     told => complaints.extend(told),
@@ -102,6 +103,7 @@ pub(super) fn all<T: FromNode>(
                 if !mending.is_guessed(&path) && find(root, &path).is_some() {
                     faults.push((path.clone(), fault.clone()));
                 }
+                mending.guess_sizes(&path.join("."));
                 mending.stand_ins.push(path);
             }
         }
@@ -182,7 +184,7 @@ enum Depends {
 #[derive(Clone)]
 struct Mending {
     root: Node,
-    /// Tables whose `kind` is a stand-in: of their other keys nothing is known.
+    /// Tables whose `kind` or `preset` is a stand-in: of their other keys nothing is known.
     guessed: Vec<Vec<String>>,
     /// Keys that have a stand-in, or that were removed.
     stand_ins: Vec<Vec<String>>,
@@ -264,6 +266,13 @@ impl Mending {
             }
         }
         None
+    }
+
+    /// A wrong preset gives no sizes: those are not missing beside it.
+    fn guess_sizes(&mut self, key: &str) {
+        if let Some(table) = key.strip_suffix(".preset") {
+            self.guessed.push(table.split('.').map(str::to_owned).collect());
+        }
     }
 
     fn is_guessed(&self, path: &[String]) -> bool {
