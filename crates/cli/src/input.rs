@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::WrongUsage;
 use crate::lines::{Batch, Line, Lines, Longer};
-use crate::output::say;
+use crate::output::{STANDARD_INPUT, say};
 use crate::rows::{BadRowArgs, RowArgs, RowFormat};
 
 /// The field of commands that read one text per row.
@@ -140,9 +140,6 @@ enum Source {
     /// Rows that are in no file, with their name for messages.
     Made(&'static str, vec::IntoIter<Row>),
 }
-
-/// The path of the file that standard input is, where the system has one.
-const STANDARD_INPUT: &str = "/dev/stdin";
 
 /// What is wrong with a blank line where each line has an answer.
 const BLANK: &str = "the line is blank; remove it, or leave such lines out with --on-bad-row skip";
@@ -595,7 +592,7 @@ fn kept(text: String, mut object: Map<String, Value>, columns: &Columns, asked: 
 }
 
 /// The fields from cells; several cells of one field make a list. A non-text cell is an error if text is
-/// expected.
+/// expected, and so is an empty text, also where the field may be missing.
 fn fields(cells: Vec<Value>, columns: &Columns, asked: &Asked) -> Result<Vec<Value>, String> {
     let mut of_fields: Vec<Vec<Value>> = vec![Vec::new(); asked.fields.len()];
     for (cell, (place, _)) in cells.into_iter().zip(columns) {
@@ -610,7 +607,7 @@ fn fields(cells: Vec<Value>, columns: &Columns, asked: &Asked) -> Result<Vec<Val
         let (name, expected) = (key.name, asked.expected);
         match field {
             Value::Null if key.required => return Err(format!("`{name}` is missing; expected {expected}")),
-            Value::String(text) if key.required && text.trim().is_empty() => {
+            Value::String(text) if text.trim().is_empty() => {
                 return Err(format!("`{name}` is empty; expected {expected}"));
             }
             Value::Null | Value::String(_) => {}
@@ -726,6 +723,7 @@ mod tests {
             (r#"{"text": " "}"#, &[], "`text` is empty; expected an object"),
             ("\"\"", &[], "the text is empty; expected an object"),
             (r#"{"text": "a", "pair": 1}"#, &[], "`pair` is not a string; expected an object"),
+            (r#"{"text": "a", "pair": ""}"#, &[], "`pair` is empty; expected an object"),
             (
                 r#"{"text": "a"}"#,
                 &["pair=b"],

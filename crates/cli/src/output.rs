@@ -13,6 +13,9 @@ use tempfile::TempPath;
 
 use crate::failure::{ClosedPipe, WrongUsage};
 
+/// The path of the file that standard input is, where the system has one.
+pub const STANDARD_INPUT: &str = "/dev/stdin";
+
 /// Buffered standard output, whose reader may go away ([`ClosedPipe`]), or a file that is written atomically.
 pub struct Output {
     writer: BufWriter<Box<dyn Write>>,

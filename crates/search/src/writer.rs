@@ -113,6 +113,8 @@ impl IndexWriter {
             let path = folder.join(name);
             fs::remove_file(&path).map_err(SearchError::io("remove", &path))
         };
+        // Of a change that failed, too: without a manifest nobody would know what such files are of.
+        remove_unused(&folder, &self.index.manifest);
         // Without its manifest it is no index, whatever happens then.
         remove(manifest::NAME)?;
         remove(LOCK)?;

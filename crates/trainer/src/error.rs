@@ -76,7 +76,7 @@ pub enum TrainerError {
         keys: String,
     },
 
-    /// Several unknown or missing config keys.
+    /// Several mistakes of a config: unknown or missing keys, and wrong values.
     #[error("{}", on_one_line(_0))]
     Mistakes(Vec<TrainerError>),
 

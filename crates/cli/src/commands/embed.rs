@@ -39,8 +39,9 @@ use sink::Sink;
 /// --answer-prefix. Empty lines of CSV and TSV are skipped.
 ///
 /// Pooling, normalization, maximum length and the prompt before each text are read from the folder's
-/// sentence-transformers files, if it has them. Every line gets a vector; a blank line or an empty text has
-/// none and is an unusable row. With --tokens, each token or word of a line gets its own vector.
+/// sentence-transformers files, if it has them. Each line has a vector, so a blank line or an
+/// empty text is an unusable row. With --tokens, each token or word of a line has a vector, and a blank line has an
+/// empty list.
 ///
 /// With --images, the vector of an image is what a head of classes sees: after the last normalization, the state of the
 /// class token, or the mean of the patches if the model is trained so. The folder's preprocessor_config.json says how

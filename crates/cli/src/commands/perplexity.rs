@@ -71,10 +71,27 @@ struct Object<'a> {
     word_perplexity: f64,
 }
 
+impl Args {
+    /// Whether a file is one text, not a table with one in each row.
+    fn is_text(&self, path: &Path) -> bool {
+        matches!(self.rows.format(Some(path), RowFormat::Lines), RowFormat::Lines)
+    }
+}
+
 pub fn run(args: &Args) -> Result<()> {
     let device = args.compute.open()?;
     let folder = model::folder(&args.model)?;
     args.rows.check_fields(&["text"])?;
+    for path in args.files.iter().filter(|path| args.is_text(path)) {
+        args.rows.check_lines()?;
+        if args.rows.bad.skips() {
+            let problem = anyhow!(
+                "{}: --on-bad-row skip is for the rows of tables, and a text file is read as one text; leave the option out",
+                path.display()
+            );
+            return Err(WrongUsage::new(problem).into());
+        }
+    }
     let mut model = Perplexity::load(&folder, args.stride, &device).map_err(by_option)?;
     if args.compute.int8 {
         quantize_int8(&mut model);
@@ -82,10 +99,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut output = Output::new();
     let mut all = TextScore::default();
     for path in &args.files {
-        let score = match args.rows.format(Some(path), RowFormat::Lines) {
-            RowFormat::Lines => text(args, &model, path)?,
-            _ => table(args, &model, path)?,
-        };
+        let score = if args.is_text(path) { text(args, &model, path)? } else { table(args, &model, path)? };
         print(&mut output, Some(path), &model, &score, args.json)?;
         all += score;
     }
@@ -97,14 +111,6 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// The score of a text file.
 fn text(args: &Args, model: &Perplexity, path: &Path) -> Result<TextScore> {
-    args.rows.check_lines()?;
-    if args.rows.bad.skips() {
-        let problem = anyhow!(
-            "{}: --on-bad-row skip is for the rows of tables, and a text file is read as one text; leave the option out",
-            path.display()
-        );
-        return Err(WrongUsage::new(problem).into());
-    }
     check_no_spreadsheet(path)?;
     let file = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
         true => Err(std::io::ErrorKind::IsADirectory.into()),

@@ -262,17 +262,9 @@ fn what_cannot_be_used_is_told_in_a_line() {
             "no column `word1` (the header has: first, word2, similarity)",
         ),
         (similarity("out.npy", "bad.csv"), 1, "bad.csv:3: the similarity is \"much\"; expected a number"),
-        (
-            similarity("cut.vec", "pairs.csv"),
-            1,
-            "cut.vec, line 3: 1 numbers for \"b\"; expected 2, as before",
-        ),
-        (
-            similarity("many.vec", "pairs.csv"),
-            1,
-            "many.vec, line 2: 3 numbers for \"b\"; expected 2, as before",
-        ),
-        (similarity("word.vec", "pairs.csv"), 1, "word.vec, line 1: \"x\" is not a number"),
+        (similarity("cut.vec", "pairs.csv"), 1, "cut.vec:3: 1 numbers for \"b\"; expected 2, as before"),
+        (similarity("many.vec", "pairs.csv"), 1, "many.vec:2: 3 numbers for \"b\"; expected 2, as before"),
+        (similarity("word.vec", "pairs.csv"), 1, "word.vec:1: \"x\" is not a number"),
         (
             similarity("short.vec", "pairs.csv"),
             1,

@@ -233,8 +233,8 @@ fn lines_are_answered_as_by_one_process() {
     let texts: String = (0..3_000).map(|i| if i % 97 == 0 { "\n".into() } else { line(i) + "\n" }).collect();
     fs::write(place.0.path().join("texts.txt"), texts).unwrap();
     for (model, command, more) in [
-        (models::ENCODER, "embed", &[][..]),
-        (models::ENCODER, "embed", &["--format", "npy"]),
+        (models::ENCODER, "embed", &["--on-bad-row", "skip"][..]),
+        (models::ENCODER, "embed", &["--on-bad-row", "skip", "--format", "npy"]),
         (models::CLASSIFIER, "predict", &["--input-format", "lines"]),
         (models::TRANSLATOR, "translate", &["--json", "--max-new", "8"]),
     ] {

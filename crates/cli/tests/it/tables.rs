@@ -275,11 +275,11 @@ fn texts_of_tables_are_embedded() {
     let vector = |line: usize| values(&plain)[line]["embedding"].to_string();
     let printed = with_file("embed", &model, ("a.csv", b"id,text\n1,a b\n2,c\n"), &[]).done();
     assert_eq!(printed, format!("id,text,embedding\n1,a b,\"{}\"\n2,c,\"{}\"\n", vector(0), vector(1)));
-    let lines = b"{\"title\": \"a b\", \"id\": 1}\n\n\"c\"\n";
+    let lines = b"{\"title\": \"a b\", \"id\": 1}\n\"c\"\n";
     let printed = with_file("embed", &model, ("a.jsonl", lines), &["--columns", "text=title"]).done();
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines[0], format!(r#"{{"title": "a b", "id": 1,"embedding":{}}}"#, vector(0)));
-    assert_eq!(lines[2], format!(r#"{{"embedding":{}}}"#, vector(1)));
+    assert_eq!(lines[1], format!(r#"{{"embedding":{}}}"#, vector(1)));
     // A file of lines is what standard input is, and an array has a row for each text.
     assert_eq!(with_file("embed", &model, ("a.txt", b"a b\nc\n"), &[]).done(), plain);
     let folder = tempfile::tempdir().unwrap();

@@ -61,6 +61,7 @@ pub(super) fn all<T: FromNode>(
                     },
                 };
                 let key = complaint.key;
+                mending.guess_sizes(&key);
                 match told {
                     Some(told) if is_missing => missing.push(told.key),
                     told => complaints.extend(told),
@@ -102,6 +103,7 @@ pub(super) fn all<T: FromNode>(
                 if !mending.is_guessed(&path) && find(root, &path).is_some() {
                     faults.push((path.clone(), fault.clone()));
                 }
+                mending.guess_sizes(&path.join("."));
                 mending.stand_ins.push(path);
             }
         }
@@ -111,6 +113,8 @@ pub(super) fn all<T: FromNode>(
         let fault = precise(&mending.root, &path, fault, &finish);
         report(root, &path, fault, keys)
     });
+    // What was meant by a misspelt key is not known before it is corrected.
+    complaints.retain(|complaint| !unknown.iter().any(|error| explains(error, complaint)));
     let complaints = complaints.into_iter().map(|complaint| complaint.at(|key| root.place_of(key)));
     let values: Vec<TrainerError> = faults.chain(complaints).collect();
     // A section with missing keys is named with them.
@@ -180,7 +184,7 @@ enum Depends {
 #[derive(Clone)]
 struct Mending {
     root: Node,
-    /// Tables whose `kind` is a stand-in: of their other keys nothing is known.
+    /// Tables whose `kind` or `preset` is a stand-in: of their other keys nothing is known.
     guessed: Vec<Vec<String>>,
     /// Keys that have a stand-in, or that were removed.
     stand_ins: Vec<Vec<String>>,
@@ -262,6 +266,13 @@ impl Mending {
             }
         }
         None
+    }
+
+    /// A wrong preset gives no sizes: those are not missing beside it.
+    fn guess_sizes(&mut self, key: &str) {
+        if let Some(table) = key.strip_suffix(".preset") {
+            self.guessed.push(table.split('.').map(str::to_owned).collect());
+        }
     }
 
     fn is_guessed(&self, path: &[String]) -> bool {
@@ -356,6 +367,12 @@ fn suggests(error: &TrainerError, key: &str) -> bool {
     let TrainerError::UnknownKey { hint, .. } = error else { return false };
     let ends = key.match_indices('.').map(|(end, _)| end).chain([key.len()]);
     ends.into_iter().any(|end| hint.contains(&format!("did you mean `{}`?", &key[..end])))
+}
+
+/// Whether a complaint is of the key that an error suggests, or names it as what the value goes by.
+fn explains(error: &TrainerError, complaint: &Complaint) -> bool {
+    suggests(error, &complaint.key)
+        || complaint.expected.split('`').skip(1).step_by(2).any(|quoted| suggests(error, quoted))
 }
 
 /// `` `steps` and `batch_size` in `[train]`, `lr` in `[optimizer]` ``: in the order in which they were found.

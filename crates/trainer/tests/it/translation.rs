@@ -218,7 +218,7 @@ fn a_report_has_translations_beside_their_references() {
     }
     let rows = read("predictions.tsv");
     assert_eq!(rows.lines().count(), 61);
-    assert!(rows.starts_with("id\tsource\treference\ttranslation\tchrf\n1\tThe "), "{rows}");
+    assert!(rows.starts_with("line\tsource\treference\ttranslation\tchrf\n1\tThe "), "{rows}");
     let translations: Vec<&str> = rows.lines().skip(1).map(|row| row.split('\t').nth(3).unwrap()).collect();
     assert_eq!(read("translations.txt").lines().collect::<Vec<_>>(), translations);
     let curve = fs::read_to_string(path.join("curve.svg")).unwrap();

@@ -86,11 +86,11 @@ fn config(args: &Args, predictor: &Predictor, path: &str) -> Result<FineTuneConf
         None => (LabelledSource { columns: columns(rows), ..rows.source(files)? }, Table::new()),
     };
     let mut section = Table::try_from(task).context("the model's task")?;
-    // Tags may be spelt in another scheme than those of the training data. Classes of words have none.
-    let is_of_words =
-        matches!(task, TaskSection::Tagging(tagging) if tagging.scheme == Some(TagScheme::Words));
-    if !is_of_words {
-        section.extend(found);
+    match task {
+        TaskSection::Tagging(tagging) if tagging.scheme == Some(TagScheme::Words) => {}
+        // Tags of entities may be spelt in another scheme than those of the training data: without one, any is read.
+        TaskSection::Tagging(_) => drop(section.remove("scheme")),
+        _ => section.extend(found),
     }
     let max_len = i64::try_from(predictor.max_len()).unwrap_or(i64::MAX);
     let data = [("train".to_owned(), Value::try_from(source)?), ("max_len".to_owned(), max_len.into())];

@@ -83,7 +83,7 @@ fn empty(path: &Path) -> anyhow::Error {
 }
 
 /// Reads word2vec's text, whose first line has the numbers of words and of features, or GloVe's, which has no such line.
-/// A word of GloVe may have spaces, though not the first.
+/// A word of GloVe may have spaces, unless it is the file's first one.
 fn text(path: &Path, most: usize) -> Result<Found> {
     let mut lines = Lines::of(Some(path), MAX_LINE_BYTES)?;
     let mut batch = Batch::default();
@@ -123,7 +123,7 @@ struct TextVectors {
 
 impl TextVectors {
     fn line(&mut self, number: usize, line: &str) -> Result<()> {
-        let place = || format!("{}, line {number}", self.path.display());
+        let place = || format!("{}:{number}", self.path.display());
         let mut fields = line.trim_end().split([' ', '\t']).filter(|field| !field.is_empty());
         let Some(word) = fields.next() else { return Ok(()) };
         if number == 1
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_number_too_many_is_no_word() {
         let told = |lines: &str| read(lines).unwrap_err().to_string();
-        assert!(told("a 1 2\nb 1 2 3\n").ends_with("line 2: 3 numbers for \"b\"; expected 2, as before"));
-        assert!(told("a 1 2\nb 1\n").ends_with("line 2: 1 numbers for \"b\"; expected 2, as before"));
+        assert!(told("a 1 2\nb 1 2 3\n").ends_with("a.txt:2: 3 numbers for \"b\"; expected 2, as before"));
+        assert!(told("a 1 2\nb 1\n").ends_with("a.txt:2: 1 numbers for \"b\"; expected 2, as before"));
     }
 }

@@ -1,7 +1,7 @@
 //! `cloze senses tag`.
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use cloze_evaluation::senses::PartOfSpeech;
@@ -17,7 +17,7 @@ use super::model::ComputeArgs;
 use super::{PRIOR, tagger, weight, wordnet};
 use crate::lines::{self, Batch, Lines};
 use crate::model::OtherModel;
-use crate::output::Output;
+use crate::output::{Output, STANDARD_INPUT};
 use crate::progress::Progress;
 
 /// Maximum lines per batch: each token has a vector, and those of a batch are in memory at once.
@@ -109,7 +109,8 @@ pub fn run(args: &Args) -> Result<()> {
     let wordnet = wordnet(args.wordnet.as_deref())?;
     let tagger = tagger(&vectors, wordnet.as_ref(), args.prior)?;
     let embedder = args.compute.of_senses(&vectors, args.model.as_deref(), &args.other)?;
-    let mut output = Output::apart_from(args.output.as_deref(), args.input.as_deref())?;
+    let input = args.input.as_deref().unwrap_or(Path::new(STANDARD_INPUT));
+    let mut output = Output::apart_from(args.output.as_deref(), [input])?;
     let mut progress = Progress::new("lines", args.output.is_none() && io::stdout().is_terminal());
     let size = lines.size().map(|size| size as f64);
     let (mut count, mut bytes) = (0, 0);

@@ -13,7 +13,7 @@ use crate::chunks::Chunks;
 use crate::failure::WrongUsage;
 use crate::lines::{self, BATCH, BATCH_OF_IDS, Batch, Line, Lines, Longer};
 use crate::npy::{Element, Npy};
-use crate::output::Output;
+use crate::output::{Output, STANDARD_INPUT};
 
 /// Encode lines of text on standard input to lines of ids on standard output.
 ///
@@ -293,7 +293,7 @@ enum Sink {
 
 impl Sink {
     fn new(format: Format, path: Option<&Path>) -> Result<Self> {
-        let output = Output::of(path)?;
+        let output = Output::apart_from(path, [Path::new(STANDARD_INPUT)])?;
         Ok(match format {
             Format::Npy => Self::Npy(Npy::new(Element::U32, "ids", output)?),
             _ => Self::Bytes(output),

@@ -343,8 +343,9 @@ fn scheme<'t>(sentences: impl Iterator<Item = &'t [String]>) -> TagScheme {
 
 /// Whether an argument of `--set` says what the best model is chosen by.
 fn sets_dev(set: &str) -> bool {
-    let key = set.split('=').next().unwrap_or_default().trim();
-    matches!(key, "data.dev" | "data.dev_fraction")
+    let (key, value) = set.split_once('=').unwrap_or((set, ""));
+    // An empty list names no files.
+    matches!(key.trim(), "data.dev" | "data.dev_fraction") && value.trim() != "[]"
 }
 
 /// Fewest rows that a model learns from.
@@ -358,6 +359,18 @@ fn held_out(rows: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_list_of_files_is_no_development_data() {
+        for (set, expected) in [
+            ("data.dev=[\"a.csv\"]", true),
+            ("data.dev_fraction=0.1", true),
+            ("data.dev = []", false),
+            ("run.seed=1", false),
+        ] {
+            assert_eq!(sets_dev(set), expected, "{set}");
+        }
+    }
 
     #[test]
     fn tags_tell_their_scheme() {
