@@ -108,6 +108,12 @@ pub(super) fn all<T: FromNode>(
             }
         }
     }
+    // What a section lacks is not known before it is one.
+    missing.retain(|key| {
+        !faults
+            .iter()
+            .any(|(path, _)| key.strip_prefix(&path.join(".")).is_some_and(|rest| rest.starts_with('.')))
+    });
     let faults = faults.into_iter().map(|(path, fault)| {
         // The values that the key may have follow from a config that is right but for it.
         let fault = precise(&mending.root, &path, fault, &finish);
