@@ -111,6 +111,19 @@ pub enum DataError {
         path: PathBuf,
     },
 
+    /// A table in columns, where a corpus is expected.
+    #[error(
+        "{}: a corpus is text, JSON lines or Parquet, not a table in columns; write the column of the texts to a file in JSON \
+         lines, one object such as {{\"text\": \"…\"}} a line, or {setting} to read whole lines as text",
+        path.display()
+    )]
+    TableAsText {
+        /// The file.
+        path: PathBuf,
+        /// What to do to read it as text.
+        setting: &'static str,
+    },
+
     /// A setting of labelled data that does not suit the task or the format.
     #[error("`{key}` of the labelled data: {problem}")]
     LabelledSetting {

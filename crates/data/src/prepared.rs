@@ -229,11 +229,13 @@ impl<'a> Preparation<'a> {
         let key = key(unit, self.config, self.base, self.tokenizer)?;
         let found = PreparedCorpus::open(&self.cache.join(&key), &key);
         let all_have = self.agree(&key, found.is_some())?;
-        let (corpus, reused) = match found {
-            Some(corpus) if all_have => (corpus, true),
-            _ => (self.build(unit, &key)?, false),
+        let (corpus, made) = match found {
+            Some(corpus) if all_have => (corpus, None),
+            _ => self.build(unit, &key).map(|(corpus, skipped)| (corpus, Some(skipped)))?,
         };
         let Counts { tokens, sentences, documents, skipped } = corpus.meta.counts.clone();
+        // Only what was just read has places.
+        let (reused, skipped) = (made.is_none(), made.unwrap_or(skipped));
         let seconds = start.elapsed().as_secs_f64();
         let report = PrepareReport { reused, documents, sentences, tokens, skipped, seconds };
         Ok((corpus, report))
@@ -253,7 +255,8 @@ impl<'a> Preparation<'a> {
         }
     }
 
-    fn build(self, unit: Unit, key: &str) -> Result<PreparedCorpus> {
+    /// Builds the corpus. Returns what was left out too, with its places, which are not stored.
+    fn build(self, unit: Unit, key: &str) -> Result<(PreparedCorpus, SkipReport)> {
         let Self { config, cache, .. } = self;
         let partial = store::begin(cache)?;
         let writes = writes(cache, self.crew)?;
@@ -307,7 +310,8 @@ impl<'a> Preparation<'a> {
             counts.documents += 1;
             files.as_mut().map_or(Ok(()), Files::end_document)?;
         }
-        counts.skipped = source.skipped().clone();
+        let skipped = source.skipped().clone();
+        counts.skipped = skipped.clone();
         if counts.documents == 0 {
             return Err(DataError::EmptyCorpus { files: config.files.clone(), skipped: counts.skipped });
         }
@@ -319,10 +323,11 @@ impl<'a> Preparation<'a> {
         let written = written.transpose()?;
         // The others read what is written now.
         self.crew.gather(Vec::new())?;
-        match written {
-            Some(written) => Ok(written),
-            None => store::appeared(&cache.join(key), open),
-        }
+        let corpus = match written {
+            Some(written) => written,
+            None => store::appeared(&cache.join(key), open)?,
+        };
+        Ok((corpus, skipped))
     }
 
     /// The tokens of each document, of which this process makes its part.

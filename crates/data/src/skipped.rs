@@ -11,6 +11,9 @@ pub const MAX_SKIPPED: f64 = 0.05;
 /// The reason counted when a long document is divided, which leaves nothing out.
 pub(crate) const DIVIDED: &str = "long document divided";
 
+/// The reason counted for a row of a corpus whose text is empty: nothing that could be used is left out.
+pub(crate) const EMPTY_TEXT: &str = "empty text";
+
 /// What was left out or cut, by reason; shown as `2 × bad UTF-8, 1 × empty file`. The places of the first parts are kept
 /// too, though not where the report is stored.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -58,9 +61,13 @@ impl SkipReport {
         }
     }
 
-    /// The number of parts that were left out.
+    /// The number of parts that were left out and could not be used.
     pub fn total(&self) -> u64 {
-        self.0.iter().filter(|(reason, _)| *reason != DIVIDED).map(|(_, n)| n).sum()
+        self.0
+            .iter()
+            .filter(|(reason, _)| ![DIVIDED, EMPTY_TEXT].contains(&reason.as_str()))
+            .map(|(_, n)| n)
+            .sum()
     }
 
     /// Adds what another report counted.
@@ -215,6 +222,8 @@ mod tests {
         // A division leaves nothing out.
         let mut divided = report(&[("a:1", "bad")]);
         (0..9).for_each(|_| divided.count(DIVIDED));
+        // Neither does a text that is empty.
+        (0..9).for_each(|_| divided.count(EMPTY_TEXT));
         assert_eq!(divided.total(), 1);
         assert!(divided.check(1, "lines", 0.0, "").is_ok());
     }

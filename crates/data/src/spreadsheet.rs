@@ -1,4 +1,4 @@
-//! Spreadsheets, which users give where an export of them is expected.
+//! Spreadsheets, which users give where an export of them is expected, and exports, which they give where text is.
 
 use crate::{DataError, Result};
 use std::path::Path;
@@ -18,10 +18,17 @@ pub fn check_no_spreadsheet(path: &Path) -> Result<()> {
     }
 }
 
+/// Whether a file is a table in columns, by its extension, also of a compressed one.
+pub(crate) fn is_table(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    matches!(name.rsplit_once('.'), Some((_, "csv" | "tsv")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::corpus::{CorpusConfig, documents};
+    use crate::corpus::{CorpusConfig, Format, documents};
     use crate::labelled::{LabelledSource, Labels, texts};
 
     #[test]
@@ -39,5 +46,22 @@ mod tests {
         let config = CorpusConfig { files: vec![name.into()], ..CorpusConfig::default() };
         assert_eq!(documents(&config, Path::new("")).err().unwrap().to_string(), expected);
         assert!(check_no_spreadsheet(Path::new("reviews.csv")).is_ok());
+    }
+
+    #[test]
+    fn a_table_is_no_corpus() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.csv", "b.TSV", "c.csv.gz"] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "text,label\na,b\n").unwrap();
+            let files = vec![path.to_str().unwrap().to_owned()];
+            let config = CorpusConfig { files, ..CorpusConfig::default() };
+            let told = documents(&config, Path::new("")).err().unwrap().to_string();
+            let expected = "a corpus is text, JSON lines or Parquet, not a table in columns";
+            assert!(told.starts_with(&format!("{}: {expected}", path.display())), "{told}");
+            // Who says that it is text gets it as text.
+            let config = CorpusConfig { format: Format::Text, ..config };
+            assert!(documents(&config, Path::new("")).is_ok());
+        }
     }
 }

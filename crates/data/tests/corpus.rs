@@ -412,9 +412,14 @@ fn json_lines_that_are_not() {
         let message = format!("column `text` is {what}, expected a string");
         case(&format!("{{\"text\": {value}}}"), &message, "1 × column without text");
     }
-    // Blank texts are no problem, and no documents.
+    // Blank texts are no problem, and no documents; how many there are is told.
     let folder = folder(&[("a.jsonl", format!("{{\"text\": \" \"}}\n{good}").as_bytes())]);
-    assert_eq!(read(&config("a.jsonl"), folder.path()), (vec!["one".into()], None, String::new()));
+    assert_eq!(read(&config("a.jsonl"), folder.path()), (vec!["one".into()], None, "1 × empty text".into()));
+    // However many they are, no limit on what is left out is exceeded.
+    let rows = "{\"text\": \"\"}\n".repeat(30) + good;
+    let empty = self::folder(&[("a.jsonl", rows.as_bytes())]);
+    let skip = CorpusConfig { on_error: OnError::Skip, ..config("a.jsonl") };
+    assert_eq!(read(&skip, empty.path()), (vec!["one".into()], None, "30 × empty text".into()));
 }
 
 #[test]
@@ -460,7 +465,8 @@ fn parquet_rows_that_are_not() {
     let rows = [Some(&b"one"[..]), None, Some(b"three"), Some(b" \n "), Some(b"five")];
     let bytes = parquet(schema, &rows, Compression::SNAPPY);
     let message = ":2: column `text` is null, expected a string";
-    assert_bad("a.parquet", &bytes, |_| {}, message, &["one", "three", "five"], "1 × column without text");
+    let count = "1 × column without text, 1 × empty text";
+    assert_bad("a.parquet", &bytes, |_| {}, message, &["one", "three", "five"], count);
     let bytes =
         parquet(schema, &[Some(b"one"), Some(b"two"), Some(b"ab\xFF"), Some(b"four")], Compression::SNAPPY);
     let message = ":3: not UTF-8 (byte 3 is 0xff)";

@@ -185,7 +185,7 @@ fn bad_rows_have_their_place_or_are_counted() {
     let hint = "; correct it, or set `on_bad_row = \"skip\"` to skip such rows";
     let of = Labels::Of(&known);
     let columns = json!({"columns": {"label": "class"}});
-    let cases: [BadRow; 15] = [
+    let cases: [BadRow; 16] = [
         (
             "a.csv",
             b"text,class\na,yes\nb,maybe\n",
@@ -218,6 +218,15 @@ fn bad_rows_have_their_place_or_are_counted() {
             "a.csv:3: a quoted field is not closed; set `quoting = false` if quotation marks \
              are text in this file",
             "2 + 1 × unclosed quote",
+        ),
+        (
+            "a.csv",
+            b"text,label\na,1\n\"b,1\nc,1\n\"d\",1\ne,2\n",
+            json!({}),
+            Labels::Found,
+            "a.csv:3: a quoted field is not closed: the next quotation mark is within the text of line 5; close it, or set \
+             `quoting = false` if quotation marks are text in this file",
+            "4 + 1 × unclosed quote",
         ),
         (
             "a.tsv",

@@ -246,6 +246,9 @@ fn pairs_are_prepared_once_and_over_long_ones_counted() {
     );
     let (pairs, report) = prepare(folder.path(), &aligned(), 8, OnBadPair::Skip).unwrap();
     assert_eq!(report.skipped.to_string(), "1 × over-long source, 1 × over-long target");
+    let place = |file: &str, line| format!("{}:{line}", folder.path().join(file).display());
+    let places = format!("{} (over-long source), {} (over-long target)", place("a.en", 2), place("a.de", 3));
+    assert_eq!(report.skipped.first_places(), places);
     assert_eq!((pairs.len(), report.pairs, report.reused), (1, 1, false));
     let tokenizer = tokenizer();
     assert!(pairs.source(0).eq(tokenizer.encode_ids("a dog", true).unwrap()));

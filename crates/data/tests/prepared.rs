@@ -263,6 +263,7 @@ fn a_build_that_fails_leaves_nothing() {
     setup.config.on_error = OnError::Skip;
     let (_, report) = setup.prepare().unwrap();
     assert_eq!((report.documents, report.skipped.to_string()), (41, "1 × bad UTF-8".to_string()));
+    assert_eq!(report.skipped.first_places(), format!("{}:3", path.display()));
     // The count is there also when it is reused.
     let (_, report) = setup.prepare().unwrap();
     assert!(report.reused);

@@ -146,7 +146,23 @@ pub(crate) fn starred(name: &str, main: bool) -> String {
 
 /// A figure with four decimals, as in scikit-learn's reports; a dash for NaN.
 pub fn shown(value: f64) -> String {
-    if value.is_nan() { "–".into() } else { format!("{value:.4}") }
+    if value.is_nan() { "–".into() } else { decimals(value, 4) }
+}
+
+/// A number with so many decimals; one of more than seven digits before them as `1.23e9`.
+///
+/// ```
+/// use cloze_evaluation::figures::decimals;
+///
+/// assert_eq!([12.347, 9_876_543.21, 1.234e70].map(|value| decimals(value, 2)), ["12.35", "9876543.21", "1.23e70"]);
+/// ```
+pub fn decimals(value: f64, digits: usize) -> String {
+    const MOST: f64 = 1e7;
+    if value.is_finite() && value.abs() >= MOST {
+        format!("{value:.digits$e}")
+    } else {
+        format!("{value:.digits$}")
+    }
 }
 
 /// Named numbers as an ordered JSON object. Non-finite numbers are written as null, and null is read as

@@ -2,6 +2,7 @@
 
 use super::lines::Lines;
 use super::{CorpusConfig, Piece, Problem, Reader, missing_column};
+use crate::skipped::EMPTY_TEXT;
 use std::path::Path;
 
 struct JsonLines {
@@ -33,7 +34,11 @@ impl Reader for JsonLines {
             }
             match line {
                 Ok((number, line)) => match text_of(line, &self.column) {
-                    Ok(text) if text.trim().is_empty() => {}
+                    Ok(text) if text.trim().is_empty() => {
+                        let detail = format!("column `{}` is empty", self.column);
+                        let (line, kind) = (Some(number), EMPTY_TEXT);
+                        return Some(Err(Problem { line, kind, detail, ends_file: false }));
+                    }
                     Ok(text) => return Some(Ok(Piece { text, continues: false })),
                     Err((kind, detail)) => {
                         return Some(Err(Problem { line: Some(number), kind, detail, ends_file: false }));

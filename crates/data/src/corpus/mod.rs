@@ -17,8 +17,8 @@ pub(crate) use jsonl::not_an_object;
 pub(crate) use lines::Lines;
 
 use crate::labelled::Named;
-use crate::skipped::DIVIDED;
-use crate::spreadsheet::check_no_spreadsheet;
+use crate::skipped::{DIVIDED, EMPTY_TEXT};
+use crate::spreadsheet::{check_no_spreadsheet, is_table};
 use crate::{DataError, MAX_SKIPPED, Result, SkipReport};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -278,12 +278,22 @@ pub struct DocumentStream {
 /// Opens a corpus. Relative paths start at `base`.
 ///
 /// # Errors
-/// A path or pattern without files; an invalid [`max_skipped`](CorpusConfig::max_skipped). Problems inside files are reported
+/// A path or pattern without files; a table in columns or a spreadsheet, unless the [`format`](CorpusConfig::format) says that
+/// it is text; an invalid [`max_skipped`](CorpusConfig::max_skipped). Problems inside files are reported
 /// while iterating, and at the end that too much was left out.
 pub fn documents(config: &CorpusConfig, base: &Path) -> Result<DocumentStream> {
     config.check_max_skipped()?;
     let files = input_files(config, base)?;
-    files.iter().try_for_each(|path| check_no_spreadsheet(path))?;
+    for path in &files {
+        check_no_spreadsheet(path)?;
+        if config.format == Format::Auto && is_table(path) {
+            let setting = match config.named {
+                Named::CommandLine => "give `--input-format lines`",
+                Named::Config | Named::TrainingData => "set `corpus.format = \"text\"`",
+            };
+            return Err(DataError::TableAsText { path: path.clone(), setting });
+        }
+    }
     let mut bytes_total = 0;
     for path in &files {
         bytes_total += path.metadata().map_err(DataError::io("read", path))?.len();
@@ -332,8 +342,13 @@ impl DocumentStream {
         }
     }
 
-    /// A problem as an error, or `None` if such problems are skipped.
+    /// A problem as an error, or `None` if such problems are skipped. Empty texts always are.
     fn problem(&mut self, path: &Path, problem: &Problem) -> Option<DataError> {
+        if problem.kind == EMPTY_TEXT {
+            // Many corpora have such rows. They are no mistake, but the user is told how many there are.
+            self.skipped.count(EMPTY_TEXT);
+            return None;
+        }
         match self.config.on_error {
             OnError::Skip => {
                 self.skipped.count_at(problem.kind, || problem.told(path));

@@ -3,6 +3,7 @@
 use super::{Piece, Problem, Reader, missing_column};
 use crate::not_utf8;
 use crate::panics::guarded;
+use crate::skipped::EMPTY_TEXT;
 use parquet::basic::{ConvertedType, LogicalType, Repetition, Type as PhysicalType};
 use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType};
@@ -105,36 +106,29 @@ impl Rows {
 
 impl Reader for Rows {
     fn next(&mut self) -> Option<Result<Piece, Problem>> {
-        loop {
-            let decoded = guarded(|| self.decode());
-            self.row += 1;
-            let problem = |kind, detail, ends_file| {
-                Some(Err(Problem { line: Some(self.row), kind, detail, ends_file }))
-            };
-            if let Err(reason) = decoded {
-                return problem("damaged file", format!("reading failed part way: {reason}"), true);
+        let decoded = guarded(|| self.decode());
+        self.row += 1;
+        let problem =
+            |kind, detail, ends_file| Some(Err(Problem { line: Some(self.row), kind, detail, ends_file }));
+        if let Err(reason) = decoded {
+            return problem("damaged file", format!("reading failed part way: {reason}"), true);
+        }
+        let Some(text) = self.decoded.pop_front() else {
+            // Fewer rows than the file says it has.
+            let missing = self.row <= self.n_rows;
+            let detail = "the file ends before its last row".into();
+            return if missing { problem("damaged file", detail, true) } else { None };
+        };
+        let Some(text) = text else {
+            let detail = format!("column `{}` is null, expected a string", self.name);
+            return problem("column without text", detail, false);
+        };
+        match String::from_utf8(text.data().to_vec()) {
+            Ok(text) if text.trim().is_empty() => {
+                problem(EMPTY_TEXT, format!("column `{}` is empty", self.name), false)
             }
-            let Some(text) = self.decoded.pop_front() else {
-                // Fewer rows than the file says it has.
-                let missing = self.row <= self.n_rows;
-                let detail = "the file ends before its last row".into();
-                return if missing { problem("damaged file", detail, true) } else { None };
-            };
-            let Some(text) = text else {
-                let detail = format!("column `{}` is null, expected a string", self.name);
-                return problem("column without text", detail, false);
-            };
-            match String::from_utf8(text.data().to_vec()) {
-                Ok(text) if text.trim().is_empty() => {}
-                Ok(text) => return Some(Ok(Piece { text, continues: false })),
-                Err(error) => {
-                    return problem(
-                        "bad UTF-8",
-                        not_utf8(error.as_bytes(), error.utf8_error(), false),
-                        false,
-                    );
-                }
-            }
+            Ok(text) => Some(Ok(Piece { text, continues: false })),
+            Err(error) => problem("bad UTF-8", not_utf8(error.as_bytes(), error.utf8_error(), false), false),
         }
     }
 

@@ -200,11 +200,16 @@ impl PreparedPairs {
         let start = Instant::now();
         settings.tokenizers.into_iter().try_for_each(without_holes)?;
         let key = key(from, base, settings)?;
-        let (pairs, reused) = match Self::open(&cache.join(&key), &key) {
-            Some(pairs) => (pairs, true),
-            None => (build(from, base, settings, cache, &key, progress)?, false),
+        let (pairs, made) = match Self::open(&cache.join(&key), &key) {
+            Some(pairs) => (pairs, None),
+            None => {
+                let (pairs, skipped) = build(from, base, settings, cache, &key, progress)?;
+                (pairs, Some(skipped))
+            }
         };
         let Counts { pairs: n_pairs, tokens, skipped } = pairs.meta.counts.clone();
+        // Only what was just read has places.
+        let (reused, skipped) = (made.is_none(), made.unwrap_or(skipped));
         let seconds = start.elapsed().as_secs_f64();
         let report = PairReport { reused, pairs: n_pairs, tokens, skipped, seconds };
         Ok((pairs, report))
@@ -296,6 +301,7 @@ fn key(from: &ParallelFiles, base: &Path, settings: &PairSettings<'_>) -> Result
     Ok(hasher.finalize().to_hex()[..32].to_string())
 }
 
+/// Builds the pairs. Returns what was left out too, with its places, which are not stored.
 fn build(
     from: &ParallelFiles,
     base: &Path,
@@ -303,7 +309,7 @@ fn build(
     cache: &Path,
     key: &str,
     progress: &dyn Progress,
-) -> Result<PreparedPairs> {
+) -> Result<(PreparedPairs, SkipReport)> {
     let partial = store::begin(cache)?;
     let mut tokens = Output::create(partial.path().join("tokens.bin"))?;
     let mut ends = Output::create(partial.path().join("ends.bin"))?;
@@ -321,9 +327,10 @@ fn build(
         ends.write(&end.to_le_bytes())
     })?;
     let files = vec![tokens.finish()?, ends.finish()?];
-    let counts = Counts { pairs: n_pairs, tokens: n_tokens, skipped };
+    let counts = Counts { pairs: n_pairs, tokens: n_tokens, skipped: skipped.clone() };
     Meta::new(FORMAT, key, counts, files).write(partial.path())?;
-    store::publish(partial, cache, key, |folder| PreparedPairs::open(folder, key))
+    let pairs = store::publish(partial, cache, key, |folder| PreparedPairs::open(folder, key))?;
+    Ok((pairs, skipped))
 }
 
 /// The side, kind and details of a problem with a pair's ids; `around` is the number of special tokens.

@@ -465,6 +465,11 @@ warmup_steps = 10
                 &["schedule.warmup_steps=101"],
                 "`schedule.warmup_steps` is 101; expected at most 100, the steps of the run",
             ),
+            (&["corpus.max_skipped=0.5"], "`corpus.max_skipped` is 0.5; expected no such key without"),
+            (
+                &["corpus.on_error=skip", "corpus.max_skipped=2"],
+                "`corpus.max_skipped` is 2; expected a number from 0 to 1",
+            ),
             (&["corpus.language=de"], "`corpus.language` is de; expected no such key"),
             (
                 &["model.path=x", "model.n_layers=3", "tokenizer.kind=checkpoint"],

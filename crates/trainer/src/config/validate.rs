@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use cloze_data::{AttentionConfig, CorpusConfig, MaskUnit, MaskingConfig, PairConfig};
+use cloze_data::{AttentionConfig, CorpusConfig, MaskUnit, MaskingConfig, OnError, PairConfig};
 use cloze_model::ModelError;
 use cloze_model::blocks::PositionKind;
 use cloze_model::huggingface::Family;
@@ -105,8 +105,23 @@ pub(super) fn running_text(config: &CorpusConfig) -> Check {
 
 /// Checks the limits common to all corpora.
 pub(super) fn corpus_bounds(corpus: &CorpusConfig) -> Check {
+    let skips = corpus.on_error == OnError::Skip;
+    max_skipped("corpus.max_skipped", corpus.max_skipped, skips, "`corpus.on_error` = \"skip\"")?;
     at_least(1, "corpus.max_line_bytes", corpus.max_line_bytes)?;
     at_least(1, "corpus.max_document_bytes", corpus.max_document_bytes)
+}
+
+/// Checks the largest share that may be left out of data: a number from 0 to 1, which goes with the setting that leaves
+/// anything out.
+pub(crate) fn max_skipped(key: &'static str, share: Option<f64>, skips: bool, setting: &str) -> Check {
+    let Some(share) = share else { return Ok(()) };
+    ensure(
+        skips,
+        key,
+        share,
+        format!("no such key without {setting}, which leaves out what cannot be used"),
+    )?;
+    ensure((0.0..=1.0).contains(&share), key, share, "a number from 0 to 1")
 }
 
 pub(super) fn tokenizer(tokenizer: &TokenizerSection) -> Check {

@@ -20,7 +20,7 @@ use cloze_data::parallel::PairBatch;
 use cloze_data::{
     DenoisingData, DenoisingStats, Documents, Loader, Preparation, Split, UnigramCounts, derive_seed,
 };
-use cloze_evaluation::figures::Figures;
+use cloze_evaluation::figures::{Figures, decimals};
 use cloze_evaluation::table::{facts, grouped, percent};
 use cloze_files::write_atomic;
 use cloze_model::seq2seq::EncoderDecoder;
@@ -209,10 +209,10 @@ impl<M: EncoderDecoder> Recipe for DenoisingRecipe<'_, M> {
     fn evaluation_line(&self, step: u64, figures: &Figures) -> String {
         let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
         format!(
-            "evaluation after step {}: loss {:.4}, perplexity {:.2}, target tokens {}",
+            "evaluation after step {}: loss {:.4}, perplexity {}, target tokens {}",
             grouped(step),
             value(figure::LOSS),
-            value(figure::PERPLEXITY),
+            decimals(value(figure::PERPLEXITY), 2),
             percent(value(figure::TOKEN_ACCURACY)),
         )
     }
@@ -252,12 +252,13 @@ impl<M: EncoderDecoder> Recipe for DenoisingRecipe<'_, M> {
         let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
         let rows = [
             ("loss (nats per target token)", format!("{:.4}", value(figure::LOSS))),
-            ("perplexity", format!("{:.2}", value(figure::PERPLEXITY))),
+            ("perplexity", decimals(value(figure::PERPLEXITY), 2)),
             ("target tokens predicted", percent(value(figure::TOKEN_ACCURACY))),
             ("texts", grouped(figures.examples() as u64)),
         ];
         progress.note(&facts(&format!("held out, after step {}", grouped(exported.step)), rows));
         let page = exported.page(HELD_OUT, figures, None)?;
+        exported.tell_loss(figures, figure::LOSS, None, progress)?;
         let samples = samples(
             exported.model,
             &self.vocabularies,

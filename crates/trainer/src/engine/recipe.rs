@@ -7,9 +7,9 @@ use super::replicas::Share;
 use super::run::watched;
 use super::run_folder::INDEX;
 use super::step::MicroBatches;
-use crate::metrics::Record;
 use crate::metrics::curve::{Panel, usual_panels};
 use crate::metrics::progress::RunProgress;
+use crate::metrics::{METRICS_FILE, Record, held_out, jsonl, loss_course};
 use crate::{Result, TrainerError};
 use burn::module::Module;
 use burn::tensor::Device;
@@ -298,6 +298,50 @@ pub struct Exported<'a, M> {
 }
 
 impl<M> Exported<'_, M> {
+    /// What is wrong with the course of the logged training losses, which must be the loss of one and the same task all the
+    /// time.
+    ///
+    /// # Errors
+    /// A log that cannot be read.
+    pub(crate) fn loss_warning(&self) -> Result<Option<String>> {
+        let records = jsonl::read(&self.run.join(METRICS_FILE))?;
+        let losses = records.iter().filter_map(|record| match record {
+            Record::Train(record) => Some(record.loss),
+            Record::Evaluation(_) => None,
+        });
+        Ok(loss_course::warning(&losses.collect::<Vec<_>>()))
+    }
+
+    /// Says what is wrong with a language model's loss on held-out text, whose name among the figures is `name`: it is above
+    /// that of a baseline, or above the loss before training. Else says what is wrong with the training losses. Nothing is
+    /// said of an untrained model.
+    ///
+    /// # Errors
+    /// A log that cannot be read.
+    pub(crate) fn tell_loss(
+        &self,
+        figures: &Figures,
+        name: &str,
+        baseline: Option<&Baseline>,
+        progress: &mut dyn RunProgress,
+    ) -> Result<()> {
+        let Some(loss) = figures.get(name).filter(|_| self.step > 0) else { return Ok(()) };
+        let records = jsonl::read(&self.run.join(METRICS_FILE))?;
+        let untrained = records.iter().find_map(|record| match record {
+            Record::Evaluation(record) if record.step == 0 => record.figures.get(name),
+            _ => None,
+        });
+        let rule = baseline.and_then(|rule| Some((rule.figures.get(name)?, &*rule.rule)));
+        let warning = match held_out::warning(loss, untrained, rule) {
+            Some(warning) => Some(warning),
+            None => self.loss_warning()?.map(|course| format!("{course}; {}", held_out::CALMER)),
+        };
+        if let Some(warning) = warning {
+            progress.note(&format!("warning: {warning}"));
+        }
+        Ok(())
+    }
+
     /// Writes the report of a split to `report/SPLIT` in the run folder: metrics, curve, and all predictions if
     /// there are any. Returns the page's path.
     ///

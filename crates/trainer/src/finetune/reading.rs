@@ -9,7 +9,7 @@ use crate::{Result, TrainerError};
 use cloze_data::labelled::{LabelSet, LabelledSource, Loaded, Places, TextExample};
 use cloze_data::{DataError, SkipReport};
 use cloze_files::write_atomic;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A task's splits.
 pub struct TaskData<T: Task> {
@@ -53,6 +53,21 @@ impl Reading<'_> {
         }
     }
 
+    /// Warns of a file that is read twice: as training data and to measure with, or in one split.
+    fn warn_of_repeated(&mut self) {
+        let section = &self.config.data;
+        // Of files that cannot be found, whoever reads them tells.
+        let paths = |files: &[String]| -> Vec<PathBuf> {
+            let found = section.train.with_files(files.to_vec()).paths(Path::new("")).unwrap_or_default();
+            found.into_iter().map(|path| path.canonicalize().unwrap_or(path)).collect()
+        };
+        let [train, dev, test] =
+            [&section.train.files, &section.dev, &section.test].map(|files| paths(files));
+        if let Some(warning) = repeated(&train, &dev, &test) {
+            self.progress.note(&format!("warning: {warning}"));
+        }
+    }
+
     /// All splits; `train` is already read.
     ///
     /// # Errors
@@ -78,6 +93,7 @@ impl Reading<'_> {
         select: impl FnOnce(Vec<T::Example>) -> Result<Vec<T::Example>>,
     ) -> Result<TaskData<T>> {
         self.note("train", &train.skipped, train.examples.len());
+        self.warn_of_repeated();
         let (examples, held) = self.hold_out(train.examples, train.places)?;
         let examples = select(examples)?;
         let examples = match self.config.data.examples {
@@ -132,6 +148,25 @@ impl Reading<'_> {
     }
 }
 
+/// What is wrong with the first file that is read twice.
+fn repeated(train: &[PathBuf], dev: &[PathBuf], test: &[PathBuf]) -> Option<String> {
+    for (split, files) in [("dev", dev), ("test", test)] {
+        if let Some(shared) = files.iter().find(|path| train.contains(path)) {
+            let path = shared.display();
+            return Some(format!(
+                "{split}: {path} is training data too: its figures say nothing about other texts"
+            ));
+        }
+    }
+    let twice = |files: &[PathBuf]| {
+        let again = files.iter().zip(0..).find(|(path, before)| files[..*before].contains(path));
+        again.map(|(path, _)| path.display().to_string())
+    };
+    [("train", train), ("dev", dev), ("test", test)].into_iter().find_map(|(split, files)| {
+        twice(files).map(|path| format!("{split}: {path} is given twice, and its rows count twice"))
+    })
+}
+
 /// Training examples, and those held out with the names of their places, if any are.
 type HeldOut<E> = (Vec<E>, Option<(Vec<E>, Vec<String>)>);
 
@@ -143,5 +178,25 @@ pub(super) fn missing(split: &str, error: TrainerError) -> TrainerError {
             bad_setting(&format!("data.{split}"), format!("{pattern:?}"), expected)
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_read_twice_is_told() {
+        let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let said = |train: &[&str], dev: &[&str], test: &[&str]| {
+            repeated(&paths(train), &paths(dev), &paths(test)).unwrap_or_default()
+        };
+        let shared = "is training data too: its figures say nothing about other texts";
+        assert_eq!(said(&["a", "b"], &["c", "b"], &[]), format!("dev: b {shared}"));
+        assert_eq!(said(&["a"], &[], &["a"]), format!("test: a {shared}"));
+        assert_eq!(said(&["a", "b", "a"], &[], &[]), "train: a is given twice, and its rows count twice");
+        assert_eq!(said(&["a"], &["b", "b"], &[]), "dev: b is given twice, and its rows count twice");
+        // The same data may choose the best model and measure it.
+        assert_eq!(said(&["a", "b"], &["c"], &["c"]), "");
     }
 }

@@ -13,7 +13,6 @@ use crate::engine::{
     Recipe, Rounds, SplitFigures, StepBatches, Term,
 };
 use crate::metrics::progress::RunProgress;
-use crate::metrics::{METRICS_FILE, Record, jsonl, loss_course};
 use crate::pruning::{PruningSection, Target, ids, share_of_zeros};
 use crate::quantization::{InputRounding, QuantizationSection, Rounding, SeenInputs};
 use burn::module::Module;
@@ -143,17 +142,11 @@ impl<T: Task> TaskRecipe<'_, T> {
     }
 
     /// What is wrong with the course of the run's training loss, if it is the loss of one and the same task all the time.
-    fn loss_warning(&self, run: &Path) -> Result<Option<String>> {
+    fn loss_warning(&self, exported: &Exported<'_, T::Model>) -> Result<Option<String>> {
         if self.distillation.is_some() || self.masks.is_some() {
             return Ok(None);
         }
-        let records = jsonl::read(&run.join(METRICS_FILE))?;
-        let losses = records.iter().filter_map(|record| match record {
-            Record::Train(record) => Some(record.loss),
-            Record::Evaluation(_) => None,
-        });
-        let warning = loss_course::warning(&losses.collect::<Vec<_>>());
-        Ok(warning.map(|warning| {
+        Ok(exported.loss_warning()?.map(|warning| {
             let lr = shown(self.config.common.optimizer.lr);
             let warmup = self.config.common.schedule.longer_warmup();
             format!("warning: {warning}; lower `optimizer.lr`, which is {lr}, or {warmup}")
@@ -346,7 +339,7 @@ impl<T: Task> Recipe for TaskRecipe<'_, T> {
             let baseline = targets.as_ref().and_then(|targets| predictions.baseline_of(targets));
             Ok(Measured { facts: facts.clone(), baseline, ..Measured::new(figures, predictions) })
         })?;
-        self.loss_warning(exported.run)?.iter().for_each(|warning| progress.note(warning));
+        self.loss_warning(exported)?.iter().for_each(|warning| progress.note(warning));
         Ok(reported)
     }
 }

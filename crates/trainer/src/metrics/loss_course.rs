@@ -4,6 +4,9 @@
 //! of windows of many of them, and a difference counts only if it exceeds what chance explains: a multiple of its standard
 //! error, which follows from the deviations within both windows. A loss that falls throughout a window deviates more, so the
 //! judgement errs towards silence.
+//!
+//! Of fewer losses than two windows have, only a course is told that chance does not explain at all: every loss of the later
+//! half is a multiple of the first one. The fewer losses there are, the larger is that multiple.
 
 /// Fewest losses of a window.
 const WINDOW: usize = 8;
@@ -20,8 +23,11 @@ const RISE: f64 = 0.05;
 /// A fall of this share of the first loss is one that can be lost again.
 const FALL: f64 = 0.2;
 
+/// A loss that rose by less is small all the same, however large a multiple of the first one it is.
+const LEAST_RISE: f64 = 0.5;
+
 /// What is wrong with logged losses, in their order: they rose, or fell and lost half of that again. Of fewer losses than two
-/// windows nothing is said but that the last one is not finite.
+/// windows nothing is said but that the last one is not finite, or that the later ones are a multiple of the first one.
 pub(crate) fn warning(losses: &[f64]) -> Option<String> {
     if losses.last().is_some_and(|last| !last.is_finite()) {
         return Some("the training loss was not finite at the end: training diverged".into());
@@ -30,7 +36,7 @@ pub(crate) fn warning(losses: &[f64]) -> Option<String> {
     let losses: Vec<f64> = losses.iter().copied().filter(|loss| loss.is_finite()).collect();
     let window = WINDOW.max(losses.len() / SHARE);
     if losses.len() < 2 * window {
-        return None;
+        return multiple(&losses);
     }
     // Windows begin an eighth of their length apart, so that the work grows with the losses and not with their square.
     let mut means: Vec<Mean> = losses.windows(window).step_by(window / WINDOW).map(Mean::of).collect();
@@ -49,6 +55,21 @@ pub(crate) fn warning(losses: &[f64]) -> Option<String> {
             first.mean, least.mean, last.mean
         )
     })
+}
+
+/// What is wrong with losses that are too few for windows.
+fn multiple(losses: &[f64]) -> Option<String> {
+    let [first, .., last] = losses else { return None };
+    let later = &losses[losses.len() / 2..];
+    let least = later.iter().copied().min_by(f64::total_cmp)?;
+    let factor = match later.len() {
+        1 => 5.0,
+        2 | 3 => 3.0,
+        _ => 2.0,
+    };
+    // A loss that can be negative has no multiples.
+    let rose = *first > 0.0 && least > factor * first && least > first + LEAST_RISE;
+    rose.then(|| format!("the training loss rose from {first:.3} to {last:.3}: training diverged"))
 }
 
 /// The mean of a window.
@@ -102,6 +123,15 @@ mod tests {
         let lost = said(&course(&[0.7, 0.7, 0.1, 0.1, 0.6, 0.6], 10, 0.05));
         assert_eq!(lost, "the training loss fell from 0.700 to 0.100 and rose to 0.600: training diverged");
         assert!(said(&[0.7, 0.3, 0.1, f64::NAN]).contains("not finite"));
+        // Of few losses, too.
+        for (losses, ends) in [
+            (&[0.689, 20.654][..], "from 0.689 to 20.654"),
+            (&[0.7, 2.0, 4.0, 3.0, 5.0][..], "from 0.700 to 5.000"),
+            (&[4.9, 30.0, 1032.0][..], "from 4.900 to 1032.000"),
+            (&[1.0, 1.0, 1.2, 1.5, 2.2, 2.4, 2.3, 2.5][..], "from 1.000 to 2.500"),
+        ] {
+            assert_eq!(said(losses), format!("the training loss rose {ends}: training diverged"));
+        }
     }
 
     #[test]
@@ -114,6 +144,13 @@ mod tests {
             // Too few to say.
             vec![0.7, 2.0, 2.0, 2.0, 3.0],
             vec![0.7, 0.3, 0.1, 0.6],
+            vec![0.7, 2.0],
+            vec![30.0],
+            // Large beside the first one, and small nevertheless.
+            vec![0.002, 0.3, 0.1, 0.2],
+            vec![-0.1, 0.6],
+            // Only one of the last losses is large.
+            vec![0.7, 0.6, 0.5, 0.6, 0.5, 20.0],
             // Steps without a loss.
             [&[f64::NAN; 3][..], &course(&[0.7, 0.2], 20, 0.1)].concat(),
             Vec::new(),
@@ -126,7 +163,7 @@ mod tests {
     fn chance_alone_is_hardly_ever_told() {
         // A task that cannot be learnt: the loss of small batches stays where it is, with many small and few large values.
         let noisy = |seed| chance(seed).map(|chance| 0.4 - 0.5 * chance.max(1e-9).ln());
-        for n in [16, 20, 40, 200] {
+        for n in [2, 3, 4, 6, 8, 12, 15, 16, 20, 40, 200] {
             let told = (0..500).filter(|seed| warning(&noisy(*seed).take(n).collect::<Vec<_>>()).is_some());
             assert!(told.count() <= 5, "{n} losses");
         }

@@ -4,6 +4,7 @@
 //! and to TensorBoard event files (a view of the same).
 
 pub mod curve;
+pub(crate) mod held_out;
 pub mod jsonl;
 pub(crate) mod loss_course;
 mod printable;

@@ -40,7 +40,10 @@ pub(super) fn prepare(
             let preparation = Preparation::new(&corpus, Path::new(""), tokenizer, &options.cache);
             preparation.tells(&notes).with(&crew).sentences()
         };
-        let (prepared, _) = prepared.map_err(|error| without_text(&name, error))?;
+        let (prepared, report) = prepared.map_err(|error| without_text(&name, error))?;
+        if !report.skipped.is_empty() {
+            progress.note(&format!("{name}: skipped or cut {}", report.skipped.with_places()));
+        }
         let prepared = Arc::new(prepared);
         let part = |split| {
             let documents = Documents::new(prepared.clone(), split, config.eval.heldout_fraction, seed);
@@ -141,7 +144,11 @@ fn translations(
             true => translations.with_languages(files.languages.each_ref().map(number_of)),
             false => translations,
         });
-        rows.push((files.languages.join("-"), report));
+        let names = files.languages.join("-");
+        if !report.skipped.is_empty() {
+            progress.note(&format!("{names}: skipped {}", report.skipped.with_places()));
+        }
+        rows.push((names, report));
     }
     progress.note(&tables::translations(&rows));
     Ok(all)

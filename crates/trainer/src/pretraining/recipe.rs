@@ -2,7 +2,7 @@
 
 use super::encoder_objective::EncoderObjective;
 use super::languages;
-use super::objective::BertPretraining;
+use super::objective::{BertPretraining, figure};
 use super::tables;
 use crate::config::{RunConfig, TrainSection};
 use crate::engine::run_folder::RunFolder;
@@ -293,6 +293,7 @@ impl<O: EncoderObjective> Recipe for PretrainingRecipe<'_, O> {
         progress.note(&self.objective.results(exported.step, figures));
         let baseline = tables::unigram(figures);
         exported.page_with(HELD_OUT, figures, None, baseline.as_ref(), &[])?;
+        exported.tell_loss(figures, figure::MASKED_LOSS, baseline.as_ref(), progress)?;
         Ok(vec![SplitFigures { split: HELD_OUT.into(), figures: figures.clone(), seconds: 0.0, baseline }])
     }
 }

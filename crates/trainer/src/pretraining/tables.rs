@@ -4,7 +4,7 @@ use super::objective::figure;
 use crate::metrics::curve::{Line, Panel, Source, TRAINING};
 use cloze_data::parallel::PairReport;
 use cloze_data::{AttentionStats, BatchStats, LanguageSampling, PrepareReport};
-use cloze_evaluation::figures::Figures;
+use cloze_evaluation::figures::{Figures, decimals};
 use cloze_evaluation::report::Baseline;
 use cloze_evaluation::table::{duration, facts, grouped, numbers, percent};
 use std::collections::BTreeMap;
@@ -142,9 +142,9 @@ pub fn results(step: u64, figures: &Figures) -> String {
     );
     row(
         "masked-token perplexity",
-        format!("{:.1}", value(figure::PERPLEXITY)),
-        format!("{:.1}", unigram.exp()),
-        format!("÷ {:.2}", (unigram - loss).exp()),
+        decimals(value(figure::PERPLEXITY), 1),
+        decimals(unigram.exp(), 1),
+        format!("÷ {}", factor((unigram - loss).exp())),
     );
     let (accuracy, baseline) = (value(figure::MASKED_ACCURACY), value(figure::UNIGRAM_ACCURACY));
     let ratio = accuracy / baseline;
@@ -172,6 +172,11 @@ pub fn results(step: u64, figures: &Figures) -> String {
     }
     row("masked tokens", grouped(value(figure::MASKED_TOKENS) as u64), String::new(), String::new());
     numbers([measured.as_str(), "model", "unigram baseline", "gain"], rows)
+}
+
+/// A factor, also one far below 1.
+fn factor(value: f64) -> String {
+    if value > 0.0 && value < 0.005 { format!("{value:.2e}") } else { decimals(value, 2) }
 }
 
 /// A line of the learning curve: a metric on `split`.
@@ -304,6 +309,8 @@ mod tests {
 
     #[test]
     fn a_model_worse_than_the_baseline_is_told_so() {
+        let diverged = results(10, &figures(200.0, 6.5, None));
+        assert!(diverged.contains("7.2e86") && diverged.contains("÷ 9.20e-85"), "{diverged}");
         let shown = results(10, &figures(7.0, 6.5, None));
         assert!(shown.contains("0.500 higher"), "{shown}");
         assert!(!shown.contains("sentence-pair") && !shown.contains("NaN"), "{shown}");

@@ -5,9 +5,9 @@ use crate::Result;
 use crate::engine::{Exported, SplitFigures};
 use crate::metrics::curve::{Line, Panel, Source, TRAINING};
 use crate::metrics::progress::RunProgress;
-use cloze_evaluation::figures::Figures;
+use cloze_evaluation::figures::{Figures, decimals};
 use cloze_evaluation::report::Baseline;
-use cloze_evaluation::table::{facts, grouped};
+use cloze_evaluation::table::{grouped, numbers};
 use cloze_tokenizer::Tokenizer;
 
 /// The name of the evaluation data.
@@ -53,10 +53,10 @@ pub(crate) fn evaluation_line(step: u64, figures: &Figures) -> String {
     let value = |name: &str| figures.get(name).unwrap_or(f64::NAN);
     let bits = figures.get(BITS_PER_BYTE).map(|bits| format!(", {bits:.3} bits per byte"));
     format!(
-        "evaluation after step {}: loss {:.4}, perplexity {:.2}{}",
+        "evaluation after step {}: loss {:.4}, perplexity {}{}",
         grouped(step),
         value(LOSS),
-        value(PERPLEXITY),
+        decimals(value(PERPLEXITY), 2),
         bits.unwrap_or_default()
     )
 }
@@ -89,16 +89,6 @@ pub(crate) fn report<M>(
     progress: &mut dyn RunProgress,
 ) -> Result<Vec<SplitFigures>> {
     let Some(figures) = exported.figures else { return Ok(Vec::new()) };
-    let digits = |name: &str, digits: usize| figures.get(name).map(|value| format!("{value:.digits$}"));
-    let rows = [
-        (format!("loss (nats per {prediction})"), digits(LOSS, 4)),
-        ("perplexity".into(), digits(PERPLEXITY, 2)),
-        ("bits per byte".into(), digits(BITS_PER_BYTE, 4)),
-        ("bits per character".into(), digits(BITS_PER_CHARACTER, 4)),
-        (format!("{prediction}s"), Some(grouped(figures.examples() as u64))),
-    ];
-    let rows = rows.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    progress.note(&facts(&format!("held out, after step {}", grouped(exported.step)), rows));
     let uniform = Baseline {
         rule: format!("the same probability for each of the {} tokens", grouped(vocab_size as u64)),
         figures: Figures::new(
@@ -106,11 +96,54 @@ pub(crate) fn report<M>(
             [(LOSS, (vocab_size as f64).ln()), (PERPLEXITY, vocab_size as f64)],
         ),
     };
+    progress.note(&table(exported.step, figures, prediction, &uniform));
     exported.page_with(HELD_OUT, figures, None, Some(&uniform), &[])?;
+    exported.tell_loss(figures, LOSS, Some(&uniform), progress)?;
     Ok(vec![SplitFigures {
         split: HELD_OUT.into(),
         figures: figures.clone(),
         seconds: 0.0,
         baseline: Some(uniform),
     }])
+}
+
+/// The result's metrics beside a baseline's.
+fn table(step: u64, figures: &Figures, prediction: &str, baseline: &Baseline) -> String {
+    let rows = [
+        (format!("loss (nats per {prediction})"), LOSS, 4),
+        ("perplexity".into(), PERPLEXITY, 2),
+        ("bits per byte".into(), BITS_PER_BYTE, 4),
+        ("bits per character".into(), BITS_PER_CHARACTER, 4),
+    ];
+    let rows = rows.into_iter().filter_map(|(shown, name, digits)| {
+        let of_rule = baseline.figures.get(name).map_or_else(String::new, |value| decimals(value, digits));
+        Some([shown, decimals(figures.get(name)?, digits), of_rule])
+    });
+    let n = [format!("{prediction}s"), grouped(figures.examples() as u64), String::new()];
+    let title = format!("held out, after step {}", grouped(step));
+    let table = numbers([title.as_str(), "model", "baseline"], rows.chain([n]));
+    format!("{table}\nbaseline: {}", baseline.rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_stands_beside_the_baseline() {
+        let rule = "the same probability for each of the 100 tokens".to_owned();
+        let baseline =
+            Baseline { rule, figures: Figures::new(9, [(LOSS, 100f64.ln()), (PERPLEXITY, 100.0)]) };
+        let shown = table(1_500, &figures(9.0 * 200.0, 9, None), "token", &baseline);
+        let expected = "
+┌────────────────────────────┬──────────┬──────────┐
+│ held out, after step 1,500 ┆    model ┆ baseline │
+╞════════════════════════════╪══════════╪══════════╡
+│ loss (nats per token)      ┆ 200.0000 ┆   4.6052 │
+│ perplexity                 ┆  7.23e86 ┆   100.00 │
+│ tokens                     ┆        9 ┆          │
+└────────────────────────────┴──────────┴──────────┘
+baseline: the same probability for each of the 100 tokens";
+        assert_eq!(shown, expected.trim_start());
+    }
 }

@@ -385,6 +385,7 @@ every = 10
                 "`parallel.target` is en; expected another language than `parallel.source`",
             ),
             ("parallel.max_len=1", "`parallel.max_len` is 1; expected a whole number of 2 or more"),
+            ("parallel.max_skipped=0.5", "`parallel.max_skipped` is 0.5; expected no such key without"),
             ("parallel.train.sauce=1", "unknown key `parallel.train.sauce`"),
             (
                 "source_tokenizer={kind=\"load\", path=\"a\"}",
@@ -395,6 +396,8 @@ every = 10
             let message = error(&[set]);
             assert!(message.contains(expected), "{set}: {message}");
         }
+        let share = error(&["parallel.on_bad_pair=skip", "parallel.max_skipped=2"]);
+        assert!(share.contains("`parallel.max_skipped` is 2; expected a number from 0 to 1"), "{share}");
         let sets =
             ["model={kind='transformer', n_layers=1, d_model=16, n_heads=2, d_ff=8}", "model.n_heads=3"];
         let message = load(FILE, &sets).unwrap_err().to_string();

@@ -10,6 +10,7 @@ use crate::engine::{
 };
 use crate::metrics::Record;
 use crate::metrics::curve::{Line, Panel, Source, TRAINING};
+use crate::metrics::held_out::CALMER;
 use crate::metrics::progress::RunProgress;
 use crate::pairs::PairLoss;
 use crate::periodic_notes::PeriodicNotes;
@@ -286,6 +287,9 @@ impl<M: EncoderDecoder> Recipe for TranslationRecipe<'_, M> {
 ")
                 .as_bytes(),
             )?;
+        }
+        if let Some(warning) = exported.loss_warning()? {
+            progress.note(&format!("warning: {warning}; {CALMER}"));
         }
         Ok(reported)
     }

@@ -109,6 +109,10 @@ fn introduce(
             ("steps per epoch", table::grouped(batches.div_ceil(config.train.accumulate) as u64)),
         ],
     ));
+    if config.parallel.dev.is_empty() {
+        let measured = if config.parallel.test.is_empty() { "nothing is measured, and " } else { "" };
+        progress.note(&format!("no development data: {measured}the last model is saved, good or bad"));
+    }
 }
 
 impl RunKind for TranslationRun {

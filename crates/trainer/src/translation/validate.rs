@@ -1,7 +1,10 @@
 //! Validates translation config values beyond their types.
 
 use super::config::{TranslationConfig, TranslationRun, VocabularySection};
-use crate::config::validate::{Check, at_least, averaging, below_one, ensure, optimizer, schedule, within};
+use crate::config::validate::{
+    Check, at_least, averaging, below_one, ensure, max_skipped, optimizer, schedule, within,
+};
+use cloze_data::parallel::OnBadPair;
 
 /// The evaluation metrics.
 pub(super) const METRICS: [&str; 4] = ["loss", "perplexity", "token_accuracy", "bleu"];
@@ -35,6 +38,8 @@ fn parallel(config: &TranslationConfig) -> Check {
         &section.target,
         "another language than `parallel.source`",
     )?;
+    let skips = section.on_bad_pair == OnBadPair::Skip;
+    max_skipped("parallel.max_skipped", section.max_skipped, skips, "`parallel.on_bad_pair` = \"skip\"")?;
     // The piece that ends a text, and one of the text.
     at_least(2, "parallel.max_len", section.max_len)?;
     ensure(!section.train.is_empty(), "parallel.train", "empty", "files: `source` and `target`, or `files`")

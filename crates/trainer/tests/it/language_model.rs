@@ -10,8 +10,9 @@ use cloze_trainer::config::LanguageModelConfig;
 use cloze_trainer::engine::{FolderConfig, Outcome, RunOptions};
 use cloze_trainer::generate::{GenerateConfig, Generator};
 use cloze_trainer::language_model::{figure, train_language_model};
-use cloze_trainer::metrics::progress::Silent;
+use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 const CONFIG: &str = r#"
 objective.kind = "left-to-right"
@@ -53,6 +54,34 @@ fn a_stopped_run_ends_with_the_same_bits() {
     {
         bench.assert_same_bits_after_a_stop(&number.to_string(), &sets);
     }
+}
+
+/// Keeps what is noted.
+#[derive(Default)]
+struct Notes(String);
+
+impl RunProgress for Notes {
+    fn note(&mut self, text: &str) {
+        self.0 += text;
+        self.0.push('\n');
+    }
+}
+
+#[test]
+fn a_run_that_diverges_says_so_beside_the_baseline() {
+    let _generator = crate::generator();
+    let bench = bench();
+    let said = |name: &str, sets: &[&str]| {
+        let mut notes = Notes::default();
+        bench.run_with(name, sets, false, &AtomicBool::new(false), &mut notes).unwrap();
+        notes.0
+    };
+    let diverged = said("diverged", &["optimizer.lr=1"]);
+    assert!(diverged.contains("baseline: the same probability for each of the "), "{diverged}");
+    assert!(diverged.contains("warning: the loss on held-out text is "), "{diverged}");
+    assert!(diverged.contains(", above that before training, "), "{diverged}");
+    let fine = said("fine", &["train.steps=60", "eval.every=60", "optimizer.lr=1e-2"]);
+    assert!(fine.contains("baseline: ") && !fine.contains("warning"), "{fine}");
 }
 
 #[test]

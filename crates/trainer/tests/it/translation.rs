@@ -159,11 +159,24 @@ fn a_model_of_one_s_own_is_trained_measured_and_saved() {
     assert_eq!(names, ["loss", "perplexity", "token_accuracy"]);
     assert!(figures.get("loss").unwrap() < 2.5 && figures.get("token_accuracy").unwrap() > 0.3, "{figures}");
     assert!(notes.0.contains("en → de") && notes.0.contains("60"), "{}", notes.0);
+    assert!(!notes.0.contains("no development data"), "{}", notes.0);
     let file = read_translation_file(&path.join("model")).unwrap().unwrap();
     assert_eq!((&*file.source, &*file.target, file.max_len), ("en", "de", 64));
     let saved = load_vocabularies(&path.join("model")).unwrap();
     assert!(saved.is_joint() && saved.special.begin == 0);
     assert!(path.join("tokenizer.json").exists());
+}
+
+#[test]
+fn a_run_without_development_data_says_that_nothing_is_measured() {
+    let _held = crate::generator();
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path());
+    let mut notes = Notes::default();
+    let sets = ["parallel.dev={ source = [], target = [] }", "train.steps=2", "schedule.warmup_steps=1"];
+    run(&config(folder.path(), &sets), &folder.path().join("run"), |options| options, &mut notes).unwrap();
+    let said = "no development data: nothing is measured, and the last model is saved, good or bad";
+    assert!(notes.0.contains(said), "{}", notes.0);
 }
 
 #[test]

@@ -316,23 +316,35 @@ fn shares(set: Option<&LabelSet>, labels: impl Iterator<Item = usize>) -> String
     format!(", labels {}{rest}", shown.join(", "))
 }
 
-/// The scheme that tags seem to follow.
+/// The scheme that tags seem to follow. A few tags without a prefix among many with one are mistakes, which whoever reads
+/// the tags in that scheme tells with their place.
 fn scheme<'t>(sentences: impl Iterator<Item = &'t [String]>) -> TagScheme {
+    /// Tags with a prefix for each one without, at least, in a scheme of entities.
+    const MOSTLY: u64 = 9;
     let (mut has_ends, mut begins_inside) = (false, false);
+    let (mut prefixed, mut bare) = (0, 0);
     for tags in sentences {
         let mut before = "O";
         for tag in tags {
-            match tag.split_once('-') {
+            let parts = tag.split_once('-');
+            match parts {
+                Some(("B" | "I" | "E" | "S", _)) => prefixed += 1,
+                _ => bare += u64::from(tag != "O"),
+            }
+            match parts {
                 Some(("E" | "S", _)) => has_ends = true,
                 Some(("I", kind)) => {
-                    begins_inside |= before.split_once('-').is_none_or(|(_, other)| other != kind)
+                    // What stands before it may be its beginning, without a prefix.
+                    begins_inside |=
+                        before == "O" || before.split_once('-').is_some_and(|(_, other)| other != kind);
                 }
-                Some(("B", _)) => {}
-                _ if tag == "O" => {}
-                _ => return TagScheme::Words,
+                _ => {}
             }
             before = tag;
         }
+    }
+    if prefixed < MOSTLY * bare {
+        return TagScheme::Words;
     }
     match (has_ends, begins_inside) {
         (true, _) => TagScheme::Bioes,
@@ -382,5 +394,11 @@ mod tests {
         assert_eq!(of(&["I-PER", "I-PER", "O", "B-LOC"]), TagScheme::Iob1);
         assert_eq!(of(&["S-PER", "O", "B-LOC", "E-LOC"]), TagScheme::Bioes);
         assert_eq!(of(&["NOUN", "VERB"]), TagScheme::Words);
+        // Words' classes may look like prefixes now and then, and a prefix may be forgotten.
+        assert_eq!(of(&["NOUN", "B-PER", "I-PER", "O"]), TagScheme::Words);
+        let forgotten = [vec!["B-LOC"; 5], vec!["LOC"], vec!["O", "I-LOC", "O"], vec!["B-LOC"; 4]].concat();
+        assert_eq!(of(&forgotten), TagScheme::Iob1);
+        assert_eq!(of(&["B-LOC"; 9].into_iter().chain(["LOC"]).collect::<Vec<_>>()), TagScheme::Bio);
+        assert_eq!(of(&["O", "O"]), TagScheme::Bio);
     }
 }

@@ -268,6 +268,20 @@ impl Delimited {
                 }
             };
         }
+        let texts = read.iter().map(|line| line.text.as_str());
+        if read.len() > 1
+            && let Some((opened, closed)) = closed_in_text(texts, self.delimiter)
+        {
+            let (opened, closed) = (read[opened].number, read[closed].number);
+            // Rows of their own, most likely, which the mark has swallowed.
+            read.drain(1..).rev().for_each(|line| self.again.push_front(line));
+            let detail = format!(
+                "a quoted field is not closed: the next quotation mark is within the text of line {closed}; close it, or set {} \
+                 if quotation marks are text in this file",
+                self.named.quoting(false)
+            );
+            return Err(row_problem(Some(opened), "unclosed quote", detail));
+        }
         let has_quotes = read.iter().any(|line| line.text.contains('"'));
         // Of a row that is not UTF-8 nothing is left: the rest of a quoted cell is no row of its own.
         if let Some(problem) = read.into_iter().find_map(|line| line.problem) {
@@ -312,6 +326,37 @@ impl Delimited {
     }
 }
 
+/// The lines of a row, from 0, on which a quoted field opens and closes, if it goes over the end of a line and text follows the
+/// mark that closes it. No program writes that: a mark was forgotten, and the one that closes the field opens another.
+fn closed_in_text<'t>(lines: impl Iterator<Item = &'t str>, delimiter: char) -> Option<(usize, usize)> {
+    let mut opened = None;
+    for (number, line) in lines.enumerate() {
+        let mut begins = true;
+        let mut letters = line.chars().peekable();
+        while let Some(letter) = letters.next() {
+            match opened {
+                Some(first) if letter == '"' => match letters.peek().copied() {
+                    // Two stand for one in the text.
+                    Some('"') => {
+                        letters.next();
+                    }
+                    next => {
+                        let in_text = next.is_some_and(|next| next != delimiter && !next.is_whitespace());
+                        if in_text && first < number {
+                            return Some((first, number));
+                        }
+                        (opened, begins) = (None, false);
+                    }
+                },
+                Some(_) => {}
+                None if begins && letter == '"' => opened = Some(number),
+                None => begins = letter == delimiter,
+            }
+        }
+    }
+    None
+}
+
 impl Iterator for Delimited {
     type Item = Result<Row, Problem>;
 
@@ -332,5 +377,28 @@ impl Iterator for Delimited {
             Err(problem) => Err(problem),
         };
         Some(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_within_text_closes_no_field() {
+        let closed = |row: &str| closed_in_text(row.split('\n'), ',');
+        assert_eq!(closed("\"one,yes\n\"two\",no"), Some((0, 1)));
+        assert_eq!(closed("7,\"one,yes\n8,\"two\",no"), Some((0, 1)));
+        assert_eq!(closed("\"a\nb\",\"one,yes\nno,three\n\"two\",no"), Some((1, 3)));
+        for fine in [
+            "\"one\ntwo, with \"\"marks\"\"\",yes",
+            "\"one\ntwo\" ,yes",
+            "\"one\n\"",
+            "one \"two\" three,\"a\nb\"",
+            // On one line, it is what somebody has typed.
+            "\"one\" two,yes",
+        ] {
+            assert_eq!(closed(fine), None, "{fine}");
+        }
     }
 }
