@@ -772,6 +772,11 @@ impl Rows {
         Ok(found)
     }
 
+    /// Whether rows that cannot be used are left out and counted.
+    pub fn skips(&self) -> bool {
+        self.bad.skips()
+    }
+
     /// Rejects a row for this `reason`: it is counted if unusable rows are skipped.
     ///
     /// # Errors
