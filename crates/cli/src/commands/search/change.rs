@@ -73,7 +73,7 @@ pub struct IndexArgs {
 /// The fields of a row are those of `cloze search index`. Prints {"added": N} once the first N rows are
 /// safely on disk. If a row's id is already in the index, neither that row nor those after the last such line
 /// are added. With --replace, the passages of a file or folder replace those that the index has of it: those that are no
-/// longer there are deleted, and {"deleted": N} is printed.
+/// longer there are deleted, and {"deleted": N} is printed. The path must be the one that they were indexed by.
 #[derive(clap::Args)]
 pub struct AddArgs {
     #[command(flatten)]

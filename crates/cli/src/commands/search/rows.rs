@@ -61,7 +61,8 @@ impl IndexedRows {
             fields.extend(more);
         }
         columns.extend(fields.iter().map(|name| RecordColumn {
-            field: name.clone(),
+            // What a column is missed for, in a message: a known field of passages is what fills its cell.
+            field: if is_named { "--field".to_owned() } else { name.clone() },
             column: Column::Name(name.clone()),
             required: is_named,
         }));
