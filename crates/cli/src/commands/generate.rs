@@ -24,9 +24,9 @@ use crate::output::{Output, say};
 ///
 /// Example: cloze generate --model openai-community/gpt2 --temperature 0.8 'The old man sat by'
 ///
-/// Texts come from the command line, or from standard input, one per line; blank lines are passed over. Without a sampling option
-/// (--temperature, --top-k, --top-p, --min-p), the folder's generation_config.json sets how tokens are chosen;
-/// if it sets nothing, or with --beam 1, decoding is greedy. A single text on a terminal is shown as it is
+/// Texts come from the command line, or from standard input, one per line; blank lines are passed over. Without a
+/// sampling option (--temperature, --top-k, --top-p, --min-p), the folder's generation_config.json sets how tokens are
+/// chosen; if it sets nothing, or with --beam 1, decoding is greedy. A single text on a terminal is shown as it is
 /// generated. A text longer than the model's maximum is continued without its beginning.
 #[derive(clap::Args)]
 #[command(after_long_help = "\

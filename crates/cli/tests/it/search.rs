@@ -500,4 +500,11 @@ fn what_is_wrong_with_a_folder_is_told() {
     let made = run_in(place, &[&index[..], &["--on-bad-row", "skip", "notes"]].concat());
     assert!(made.err.contains("(1 × bad UTF-8): notes/a.md:2\n"), "{}", made.err);
     assert_eq!(made.done(), "{\"added\":1}\n");
+    // A file that loses all its lines is counted by them alone.
+    fs::write(place.join("notes/b.md"), b"caf\xE9\n").unwrap();
+    let index = ["search", "index", "--index", "j", "--model", "model", "notes"];
+    let made = run_in(place, &[&index[..], &["--on-bad-row", "skip", "--max-skipped", "1"]].concat());
+    assert!(made.err.contains("(2 × bad UTF-8): notes/a.md:2, notes/b.md:1\n"), "{}", made.err);
+    assert!(!made.err.contains("file without text"), "{}", made.err);
+    made.done();
 }

@@ -263,7 +263,8 @@ fn rows_of_parquet_are_printed_as_objects() {
     expected.as_object_mut().unwrap().extend(answers[0].as_object().unwrap().clone());
     assert_eq!(printed, [expected]);
     let line = ran.error_line(1);
-    assert!(line.contains("a.parquet:2: column `review` (`--columns text=COLUMN`) is missing; expected a text; correct it, or skip"), "{line}");
+    let problem = "a.parquet:2: column `review` (`--columns text=COLUMN`) is missing; expected a text; correct it, or skip";
+    assert!(line.contains(problem), "{line}");
     let args = ["predict", "--model", &model, "--input-format", "parquet"];
     assert!(run(&args, b"").error_line(2).contains("give a file with --input"));
 }

@@ -61,7 +61,7 @@ impl IndexedRows {
             fields.extend(more);
         }
         columns.extend(fields.iter().map(|name| RecordColumn {
-            // What a column is missed for, in a message: a known field of passages is what fills its cell.
+            // A message about a column that the user names is about that option. The cells of passages are found by name.
             field: if is_named { "--field".to_owned() } else { name.clone() },
             column: Column::Name(name.clone()),
             required: is_named,
