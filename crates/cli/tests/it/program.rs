@@ -155,9 +155,9 @@ fn a_tokenizer_is_trained_on_rows_of_any_format() {
         let args = ["tokenizer", "train", "--model", "wordpiece", "--vocab-size", "30", "--out", &out];
         run(&[&args[..], more].concat())
     };
-    let text = train("text", &[&place("a.txt")]);
-    assert!(text.err.contains(" tokens, fewer than --vocab-size 30: "), "{}", text.err);
-    text.done();
+    let few = train("text", &[&place("a.txt")]);
+    assert!(few.err.contains(" tokens, fewer than --vocab-size 30: "), "{}", few.err);
+    few.done();
     train("csv", &["--columns", "text=body", "--delimiter", ";", &place("a.csv")]).done();
     let jsonl = place("a.jsonl");
     let bad = train("bad", &["--columns", "text=body", &jsonl]);
