@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
+use cloze_data::check_no_spreadsheet;
 use cloze_data::labelled::{DataFormat, LabelledSource, Layout};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -53,6 +54,20 @@ impl AnswerArgs {
         Output::apart_from(self.output.as_deref(), [input.path()])
     }
 
+    /// Checks that the output is none of these files.
+    ///
+    /// # Errors
+    /// Those of [`Output::check_apart`].
+    pub fn check_apart<'a>(&self, read: impl IntoIterator<Item = &'a Path>) -> Result<()> {
+        Output::check_apart(self.output.as_deref(), read)
+    }
+
+    /// Whether the output is a file with this extension.
+    pub fn ends_with(&self, extension: &str) -> bool {
+        let ending = self.output.as_deref().and_then(Path::extension);
+        ending.is_some_and(|ending| ending.eq_ignore_ascii_case(extension))
+    }
+
     /// Opens the output of what is made of no file.
     ///
     /// # Errors
@@ -66,6 +81,14 @@ impl AnswerArgs {
     /// # Errors
     /// [`WrongUsage`] for a format that is not written.
     fn layout(&self, input: Option<Layout>) -> Result<Option<Layout>> {
+        // No spreadsheet opens such a file, whatever the format in it is.
+        if let Some(path) = self.output.as_deref().filter(|path| check_no_spreadsheet(path).is_err()) {
+            let error = anyhow!(
+                "--output {}: a spreadsheet's own format cannot be written; write .csv, which spreadsheets open",
+                path.display()
+            );
+            return Err(WrongUsage::new(error).into());
+        }
         let given = self.output_format.map(|format| match format {
             OutputFormat::Csv => DataFormat::Csv,
             OutputFormat::Tsv => DataFormat::Tsv,

@@ -430,6 +430,25 @@ fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", path.display())
 }
 
+/// What is wrong with a row.
+#[derive(Debug)]
+struct Unusable {
+    /// The reason to count it by.
+    reason: &'static str,
+    problem: String,
+}
+
+impl Unusable {
+    fn new(reason: &'static str, problem: String) -> Self {
+        Self { reason, problem }
+    }
+}
+
+/// The reason to count a row by whose field is missing or empty.
+fn nothing_in(key: &InputKey) -> &'static str {
+    if key.name == IMAGE[0].name { "no image" } else { "no text" }
+}
+
 /// What happens to rows that cannot be used.
 struct Bad<'a> {
     skips: bool,
@@ -450,10 +469,14 @@ impl Bad<'_> {
     ///
     /// # Errors
     /// What is wrong with the fields, if such rows are not skipped.
-    fn fields(&mut self, place: &str, fields: Result<Vec<Value>, String>) -> Result<Option<Vec<Value>>> {
+    fn fields(&mut self, place: &str, fields: Result<Vec<Value>, Unusable>) -> Result<Option<Vec<Value>>> {
         match fields {
             Ok(fields) => Ok(Some(fields)),
-            Err(problem) => self.refuse(place, "bad field", anyhow!(problem)).map(|()| None),
+            Err(Unusable { reason, problem }) => {
+                let advice =
+                    if self.skips { "" } else { "; correct it, or skip such rows with --on-bad-row skip" };
+                self.refuse(place, reason, anyhow!("{problem}{advice}")).map(|()| None)
+            }
         }
     }
 }
@@ -492,8 +515,7 @@ fn of_lines(
                 }
                 Some(columns) => match of_json(line.text, columns, asked) {
                     Ok((fields, kept)) => (Some(fields), kept),
-                    Err(problem) => {
-                        let reason = if problem.starts_with("not JSON") { "bad JSON" } else { "bad field" };
+                    Err(Unusable { reason, problem }) => {
                         bad.refuse(&place, reason, anyhow!(problem))?;
                         continue;
                     }
@@ -525,7 +547,7 @@ fn of_records(
             _ => None,
         });
         let object: Map<String, Value> = named.collect();
-        let Some(fields) = bad.fields(&place, fields(cells, columns, asked))? else { continue };
+        let Some(fields) = bad.fields(&place, fields(cells, columns, asked, true))? else { continue };
         let kept = kept(Value::Object(object.clone()).to_string(), object, columns, asked);
         rows.push(Row { place, fields: Some(fields), kept, goes_on: false, bytes: 0 });
     }
@@ -541,17 +563,23 @@ fn text_alone(text: String, asked: &Asked) -> (Vec<Value>, Kept) {
 }
 
 /// The fields of a line of JSON, and the part to keep.
-fn of_json(text: &str, columns: &Columns, asked: &Asked) -> Result<(Vec<Value>, Kept), String> {
+fn of_json(text: &str, columns: &Columns, asked: &Asked) -> Result<(Vec<Value>, Kept), Unusable> {
     let expected = asked.expected;
-    let value =
-        serde_json::from_str(text).map_err(|error| format!("not JSON ({error}); expected {expected}"))?;
+    let not_json = |error: serde_json::Error| {
+        Unusable::new("bad JSON", format!("not JSON ({error}); expected {expected}"))
+    };
+    let value = serde_json::from_str(text).map_err(not_json)?;
     let object: Map<String, Value> = match value {
         Value::String(text) if text.trim().is_empty() => {
-            return Err(format!("the text is empty; expected {expected}"));
+            let reason = asked.fields.first().map_or("no text", nothing_in);
+            return Err(Unusable::new(reason, format!("the text is empty; expected {expected}")));
         }
         Value::String(text) => return Ok(text_alone(text, asked)),
         Value::Object(object) => object,
-        _ => return Err(format!("neither an object nor a string; expected {expected}")),
+        _ => {
+            let problem = format!("neither an object nor a string; expected {expected}");
+            return Err(Unusable::new("bad JSON", problem));
+        }
     };
     let cell = |(place, column): &(usize, Column)| {
         let key = &asked.fields[*place];
@@ -566,14 +594,15 @@ fn of_json(text: &str, columns: &Columns, asked: &Asked) -> Result<(Vec<Value>, 
                 let keys: Vec<String> = object.keys().cloned().collect();
                 let has = if keys.is_empty() { "none".to_owned() } else { shown(&keys) };
                 let field = key.name;
-                Err(format!(
+                let problem = format!(
                     "`{name}` is missing; expected {expected}, or --columns {field}=KEY with another key (there are: {has})"
-                ))
+                );
+                Err(Unusable::new(nothing_in(key), problem))
             }
         }
     };
     let cells = columns.iter().map(cell).collect::<Result<Vec<_>, _>>()?;
-    let fields = fields(cells, columns, asked)?;
+    let fields = fields(cells, columns, asked, false)?;
     Ok((fields, kept(text.to_owned(), object, columns, asked)))
 }
 
@@ -592,8 +621,14 @@ fn kept(text: String, mut object: Map<String, Value>, columns: &Columns, asked: 
 }
 
 /// The fields from cells; several cells of one field make a list. A non-text cell is an error if text is
-/// expected, and so is an empty text, also where the field may be missing.
-fn fields(cells: Vec<Value>, columns: &Columns, asked: &Asked) -> Result<Vec<Value>, String> {
+/// expected, and so is an empty text, also where the field may be missing. Messages name the columns of a table, and the
+/// keys of JSON.
+fn fields(
+    cells: Vec<Value>,
+    columns: &Columns,
+    asked: &Asked,
+    is_table: bool,
+) -> Result<Vec<Value>, Unusable> {
     let mut of_fields: Vec<Vec<Value>> = vec![Vec::new(); asked.fields.len()];
     for (cell, (place, _)) in cells.into_iter().zip(columns) {
         of_fields[*place].push(cell);
@@ -603,17 +638,31 @@ fn fields(cells: Vec<Value>, columns: &Columns, asked: &Asked) -> Result<Vec<Val
         _ => Value::Array(cells),
     };
     let fields: Vec<Value> = of_fields.into_iter().map(field).collect();
-    for (key, field) in asked.fields.iter().zip(&fields) {
-        let (name, expected) = (key.name, asked.expected);
-        match field {
-            Value::Null if key.required => return Err(format!("`{name}` is missing; expected {expected}")),
-            Value::String(text) if text.trim().is_empty() => {
-                return Err(format!("`{name}` is empty; expected {expected}"));
-            }
-            Value::Null | Value::String(_) => {}
-            _ if key.list => {}
-            _ => return Err(format!("`{name}` is not a string; expected {expected}")),
-        }
+    for (at, (key, field)) in asked.fields.iter().zip(&fields).enumerate() {
+        let (reason, found) = match field {
+            Value::Null if key.required => (nothing_in(key), "is missing"),
+            Value::String(text) if text.trim().is_empty() => (nothing_in(key), "is empty"),
+            Value::Null | Value::String(_) => continue,
+            _ if key.list => continue,
+            _ => ("bad field", "is not a string"),
+        };
+        let name = key.name;
+        let problem = if is_table {
+            let column = match columns.iter().find(|(of, _)| *of == at) {
+                Some((_, column @ Column::Name(own))) if own == name => column.to_string(),
+                Some((_, column)) => format!("{column} (`--columns {name}=COLUMN`)"),
+                None => format!("column `{name}`"),
+            };
+            let expected = match name == IMAGE[0].name {
+                true => "a path or data URI",
+                false if key.list => "a list of texts",
+                false => "a text",
+            };
+            format!("{column} {found}; expected {expected}")
+        } else {
+            format!("`{name}` {found}; expected {}", asked.expected)
+        };
+        return Err(Unusable::new(reason, problem));
     }
     Ok(fields)
 }
@@ -635,7 +684,7 @@ fn of_table(
         let place = format!("{}:{line}", table.path().display());
         let cell = |place: &Option<usize>| place.map_or(Value::Null, |place| cells[place].clone());
         let read = table.places().iter().map(cell).collect();
-        let Some(fields) = bad.fields(&place, fields(read, columns, asked))? else { continue };
+        let Some(fields) = bad.fields(&place, fields(read, columns, asked, true))? else { continue };
         let kept = match (are_lines, table.names()) {
             (false, Some(names)) => {
                 let object: Map<String, Value> = names.iter().cloned().zip(cells).collect();
@@ -691,7 +740,7 @@ mod tests {
         let options = columns.iter().flat_map(|column| ["--columns", column]);
         let args = <Line as clap::Parser>::parse_from(std::iter::once("cloze").chain(options)).input;
         let columns = args.columns(&asked(), RowFormat::Jsonl).map_err(|error| error.to_string())?;
-        let (fields, kept) = of_json(line, &columns, &asked())?;
+        let (fields, kept) = of_json(line, &columns, &asked()).map_err(|unusable| unusable.problem)?;
         let keys = match kept {
             Kept::Object { text, keys } => {
                 let object: Map<String, Value> = serde_json::from_str(&text).unwrap();

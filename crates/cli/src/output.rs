@@ -58,6 +58,15 @@ impl Output {
     /// # Errors
     /// [`WrongUsage`] for an output that is one of them, also by another name.
     pub fn apart_from<'a>(path: Option<&Path>, inputs: impl IntoIterator<Item = &'a Path>) -> Result<Self> {
+        Self::check_apart(path, inputs)?;
+        Self::of(path)
+    }
+
+    /// Checks that an output is none of these `inputs`.
+    ///
+    /// # Errors
+    /// Those of [`apart_from`](Self::apart_from).
+    pub fn check_apart<'a>(path: Option<&Path>, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
         let place = path.and_then(|path| fs::canonicalize(path).ok()).filter(|place| place.is_file());
         if let (Some(path), Some(place)) = (path, place) {
             let is_same = |input: &Path| fs::canonicalize(input).is_ok_and(|input| input == place);
@@ -69,7 +78,7 @@ impl Output {
                 return Err(WrongUsage::new(problem).into());
             }
         }
-        Self::of(path)
+        Ok(())
     }
 
     /// Writes `text` and a newline.

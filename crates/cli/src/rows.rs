@@ -256,7 +256,7 @@ pub fn say_skipped(file: &str, skipped: &SkipReport, used: u64) {
 /// Reports what has no rows in a folder, if anything.
 pub fn say_left_out(folder: &str, left_out: &SkipReport) {
     if !left_out.is_empty() {
-        say(format_args!("{folder}: skipped {left_out}"));
+        say(format_args!("{folder}: skipped {}", left_out.with_places()));
     }
 }
 
@@ -544,8 +544,10 @@ impl PassageSource {
             }
             self.skipped.add(open.skipped());
             self.more_lines += open.n_lines() as i64;
-            if open.is_empty() {
-                self.left_out.count("file without text");
+            // What lost its lines is counted by them.
+            if open.is_empty() && open.skipped().is_empty() {
+                let place = || (open.path().display().to_string(), "no text".to_owned());
+                self.left_out.count_at("file without text", place);
             }
             self.open = None;
         }
@@ -770,6 +772,11 @@ impl Rows {
         }
         self.used += found.len() as u64;
         Ok(found)
+    }
+
+    /// Whether rows that cannot be used are left out and counted.
+    pub fn skips(&self) -> bool {
+        self.bad.skips()
     }
 
     /// Rejects a row for this `reason`: it is counted if unusable rows are skipped.

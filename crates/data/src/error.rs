@@ -89,10 +89,7 @@ pub enum DataError {
     },
 
     /// A labelled-data path or pattern that matches no file.
-    #[error(
-        "no labelled-data file matches `{pattern}` (looked in {}): correct the path or pattern",
-        folder(base)
-    )]
+    #[error("no file matches `{pattern}` (looked in {}): correct the path or pattern", folder(base))]
     NoLabelledFiles {
         /// The path or pattern.
         pattern: String,

@@ -233,7 +233,7 @@ fn bad_rows_have_their_place_or_are_counted() {
             b"text\tlabel\na\nb\t1\nc\t1\t\n",
             json!({}),
             Labels::Found,
-            "a.tsv:2: 1 columns, expected 2 as in the file's first row",
+            "a.tsv:2: 1 column, expected 2 as in the file's first row",
             "2 + 1 × number of columns",
         ),
         (
@@ -377,7 +377,7 @@ fn files_that_cannot_be_used_are_errors_either_way() {
     assert!(cut.1.contains("reading failed part way"), "{}", cut.1);
     let folder = folder("a.csv", "x");
     let error = texts(&LabelledSource::new(["b.csv"]), folder.path(), Labels::Found).unwrap_err();
-    assert!(error.to_string().starts_with("no labelled-data file matches `b.csv`"), "{error}");
+    assert!(error.to_string().starts_with("no file matches `b.csv`"), "{error}");
 }
 
 #[test]
@@ -611,7 +611,7 @@ fn a_bad_line_takes_its_sentence_with_it() {
     let message = tagged_sentences(&source, folder.path(), true, &[]).unwrap_err().to_string();
     assert!(
         without_path(&message, folder.path())
-            .starts_with("a.conll:2: 1 columns, expected the tag in column 2; correct it"),
+            .starts_with("a.conll:2: 1 column, expected the tag in column 2; correct it"),
         "{message}"
     );
     (source.on_bad_row, source.max_skipped) = (OnBadRow::Skip, Some(1.0));

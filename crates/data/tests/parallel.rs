@@ -160,7 +160,7 @@ fn pairs_that_cannot_be_used_are_errors_or_counted() {
 
     let rows =
         folder(&[("a.tsv", "a\tb\nc\n"), ("a.jsonl", "{\"en\": 1, \"de\": \"b\"}\n{\"en\": \"a\"}\n")]);
-    assert!(refusal(&rows, &ParallelFiles::rows(["a.tsv"])).starts_with("a.tsv:2: 1 columns, expected 2"));
+    assert!(refusal(&rows, &ParallelFiles::rows(["a.tsv"])).starts_with("a.tsv:2: 1 column, expected 2"));
     assert!(
         refusal(&rows, &ParallelFiles::rows(["a.jsonl"]))
             .starts_with("a.jsonl:1: column `en` (`columns.source`): a number, expected a string"),

@@ -405,7 +405,8 @@ impl Translator {
         let prefixes = self.target.encode_ids_batch(prefixes, false)?;
         let request = |(i, encoding): (usize, &Encoding)| {
             let prefix = prefixes.get(i).map_or(&[][..], Vec::as_slice);
-            let request = self.request(encoding, prefix, &self.settings, &self.decode, self.config.seed);
+            let source = (!is_blank(&texts[i])).then_some(encoding);
+            let request = self.request(source, prefix, &self.settings, &self.decode, self.config.seed);
             self.with_others(request, others.iter().map(|encodings| &encodings[i]))
         };
         let requests: Vec<Request> = encodings.iter().enumerate().map(request).collect();
@@ -449,7 +450,8 @@ impl Translator {
         decode.validate().map_err(of_search)?;
         let encoding = self.source.encode(text, true)?;
         let prefix = self.target.encode_ids(prefix, false)?;
-        let request = self.request(&encoding, &prefix, &whole, &decode, seed.unwrap_or(self.config.seed));
+        let source = (!is_blank(&Sequence::Text(text))).then_some(&encoding);
+        let request = self.request(source, &prefix, &whole, &decode, seed.unwrap_or(self.config.seed));
         let others = self.others.iter().map(|other| other.source.encode(text, true));
         let others: Vec<Encoding> = others.collect::<std::result::Result<_, _>>()?;
         let is_cut = std::iter::once(&encoding).chain(&others).any(|encoding| encoding.truncated);
@@ -488,24 +490,26 @@ impl Translator {
         found?.into_iter().map(|found| self.translation(found, &words, source.output)).collect()
     }
 
+    /// A request to translate a source; none is a text of white space alone.
     fn request(
         &self,
-        encoding: &Encoding,
+        source: Option<&Encoding>,
         prefix: &[u32],
         settings: &DecodeSettings,
         decode: &DecodeConfig,
         seed: u64,
     ) -> Request {
         // An unknown piece may be special, too, and is not nothing.
-        let is_empty = encoding.ids.len() <= self.n_around;
-        let input = if is_empty { Vec::new() } else { encoding.ids.iter().map(|id| *id as i32).collect() };
+        let source = source.filter(|source| source.ids.len() > self.n_around);
+        let input: Vec<i32> =
+            source.map_or_else(Vec::new, |source| source.ids.iter().map(|id| *id as i32).collect());
         let mut prefix: Vec<i32> = prefix.iter().map(|id| *id as i32).collect();
         if !prefix.is_empty() {
             // What a translation is made to begin with stands before its prefix.
             prefix.splice(0..0, decode.forced_first);
         }
         let max_new = settings.max_new(1 + prefix.len());
-        let max_new = max_new.unwrap_or_else(|| self.lengths.max_new(encoding.ids.len()));
+        let max_new = max_new.unwrap_or_else(|| self.lengths.max_new(input.len()));
         Request::new(input, max_new).with_prefix(prefix).with_seed(seed)
     }
 
@@ -596,6 +600,15 @@ fn or(ids: Vec<i32>, other: &[usize]) -> Vec<i32> {
     match ids.is_empty() {
         true => other.iter().map(|id| *id as i32).collect(),
         false => ids,
+    }
+}
+
+/// Whether a source is empty or white space alone, whatever pieces a tokenizer makes of that. What goes on may have words.
+fn is_blank(source: &Sequence<'_>) -> bool {
+    match source {
+        Sequence::Text(text) => text.trim().is_empty(),
+        Sequence::Words(words) => words.iter().all(|word| word.trim().is_empty()),
+        Sequence::Beginning(_) => false,
     }
 }
 

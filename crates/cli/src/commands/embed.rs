@@ -105,9 +105,9 @@ pub struct Args {
     input: InputArgs,
     #[command(flatten)]
     answers: AnswerArgs,
-    /// What to print.
-    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
-    format: Format,
+    /// What to print (default: npy for an --output that ends in .npy, unless --output-format is given; else jsonl).
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// The type of the vectors' numbers.
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = Vectors::F32, conflicts_with = "tokens")]
     vectors: Vectors,
@@ -191,14 +191,21 @@ impl Args {
     pub fn is_of_lines(&self) -> bool {
         self.images.is_none() && !self.tokens
     }
+
+    /// What is printed.
+    fn format(&self) -> Format {
+        let is_array = self.answers.ends_with("npy") && !self.answers.has_format();
+        self.format.unwrap_or(if is_array { Format::Npy } else { Format::Jsonl })
+    }
 }
 
 pub fn run(args: &Args) -> Result<()> {
     let reads_images = is_image_model(&model::folder(&args.model)?);
-    if args.format == Format::Npy && args.answers.has_format() {
+    if args.format() == Format::Npy && args.answers.has_format() {
         let error = anyhow!("--output-format is for rows; leave it out with --format npy");
         return Err(WrongUsage::new(error).into());
     }
+    args.answers.check_apart(args.calibrate.as_deref())?;
     let wrong = |problem: &str| Err(WrongUsage::new(anyhow!("{}: {problem}", args.model)).into());
     match (&args.images, reads_images) {
         (Some(paths), true) => images::run(args, paths),

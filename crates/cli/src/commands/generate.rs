@@ -24,9 +24,9 @@ use crate::output::{Output, say};
 ///
 /// Example: cloze generate --model openai-community/gpt2 --temperature 0.8 'The old man sat by'
 ///
-/// Texts come from the command line, or from standard input, one per line. Without a sampling option
-/// (--temperature, --top-k, --top-p, --min-p), the folder's generation_config.json sets how tokens are chosen;
-/// if it sets nothing, or with --beam 1, decoding is greedy. A single text on a terminal is shown as it is
+/// Texts come from the command line, or from standard input, one per line; blank lines are passed over. Without a
+/// sampling option (--temperature, --top-k, --top-p, --min-p), the folder's generation_config.json sets how tokens are
+/// chosen; if it sets nothing, or with --beam 1, decoding is greedy. A single text on a terminal is shown as it is
 /// generated. A text longer than the model's maximum is continued without its beginning.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -46,16 +46,16 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     min_new: Option<usize>,
     /// Sample with this temperature: below 1 sharpens the distribution, above 1 flattens it.
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Sample from the K most likely tokens.
     #[arg(long, value_name = "K", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     top_k: Option<usize>,
     /// Sample from the fewest tokens whose probabilities sum to P.
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     top_p: Option<f32>,
     /// Sample from tokens with at least this fraction of the most likely token's probability.
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     min_p: Option<f32>,
     /// Penalise tokens that already occur in the text; 1 has no effect (default: from the folder, else 1).
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
@@ -156,10 +156,18 @@ pub fn run(args: &Args) -> Result<()> {
             let mut lines = Lines::stdin(args.max_line_bytes, Longer::Refused);
             let mut batch = Batch::default();
             while lines.read(BATCH, &mut batch)? {
-                let texts: Vec<&str> = batch.iter().map(|line| line.text).collect();
+                // A blank line is no text.
+                let (numbers, texts): (Vec<usize>, Vec<&str>) = batch
+                    .numbered()
+                    .filter(|(_, line)| !line.text.trim().is_empty())
+                    .map(|(number, line)| (number, line.text))
+                    .unzip();
+                if texts.is_empty() {
+                    continue;
+                }
                 let (more, failed) = write(args, &generator, &texts, &mut output)?;
                 if let Some((index, error)) = failed {
-                    return Err(error.context(lines.place(batch.first() + index)));
+                    return Err(error.context(lines.place(numbers[index])));
                 }
                 count += texts.len();
                 told.add(more);

@@ -18,7 +18,7 @@ use crate::failure::WrongUsage;
 use crate::lines::{BATCH, Batch, Lines};
 use crate::model;
 use crate::output::{Output, say};
-use crate::rows::RowArgs;
+use crate::rows::{BadRowArgs, RowArgs};
 use crate::text_vectors::Model;
 
 /// Mine hard negatives: texts that a model confuses with the right ones, to train it with.
@@ -28,7 +28,7 @@ use crate::text_vectors::Model;
 ///
 /// Rows of FILE are pairs of texts that belong together. For each, the model finds the texts of the pool that
 /// are most similar to the first; those that are not paired with it are negatives. The pool is the second texts
-/// of these pairs, or the lines of --pool. Prints {"text": ..., "pair": ..., "negatives": [...]} for each pair
+/// of these pairs, or the lines of --pool. --on-bad-row is for both. Prints {"text": ..., "pair": ..., "negatives": [...]} for each pair
 /// with a negative, which a config reads with columns = { pair = "pair", negatives = "negatives" }. Bounds are
 /// those of sentence-transformers' mine_hard_negatives; similarities are cosines. The model's prompt `query` is
 /// put before first texts and its prompt `document`, `passage` or `corpus` before the pool, if it has them.
@@ -149,7 +149,7 @@ pub fn run(args: &Args) -> Result<()> {
     let examples = args.pairs()?;
     let second = |example: &'_ TextExample| example.pair.clone().unwrap_or_default();
     let pool = match &args.pool {
-        Some(path) => distinct(lines_of(path, args.rows.bad.max_line_bytes())?),
+        Some(path) => distinct(lines_of(path, &args.rows.bad)?),
         None => distinct(examples.iter().map(second).collect()),
     };
     let seconds: Vec<String> = examples.iter().map(second).collect();
@@ -203,13 +203,14 @@ fn distinct(texts: Vec<String>) -> Vec<String> {
     texts.into_iter().filter(|text| seen.insert(text.clone())).collect()
 }
 
-/// The non-empty lines of a file.
-fn lines_of(path: &Path, max_line_bytes: usize) -> Result<Vec<String>> {
-    let mut lines = Lines::of(Some(path), max_line_bytes)?;
+/// The lines of a file that are not blank. Unusable ones are left out on request, and counted.
+fn lines_of(path: &Path, bad: &BadRowArgs) -> Result<Vec<String>> {
+    let mut lines = Lines::of(Some(path), bad.max_line_bytes())?.skipping(bad.skips());
     let (mut batch, mut all) = (Batch::default(), Vec::new());
     while lines.read(BATCH, &mut batch)? {
         all.extend(batch.iter().filter(|line| !line.text.trim().is_empty()).map(|line| line.text.to_owned()));
     }
+    bad.check_skipped(lines.name(), lines.skipped(), all.len() as u64)?;
     match all.is_empty() {
         true => bail!("{}: the pool has no text", path.display()),
         false => Ok(all),

@@ -19,6 +19,11 @@ const SECONDS: u32 = 10;
 /// Folders below the given one in which runs are looked for.
 const DEPTH: usize = 3;
 
+/// The files of a run beside its metrics.
+const CONFIG_FILE: &str = "config.toml";
+const RESULT_FILE: &str = "result.json";
+const REPORT_FILE: &str = "index.html";
+
 /// Compare runs on one page: their curves laid over one another, and what their configurations differ in.
 ///
 /// Example: cloze runs runs --output runs.html
@@ -44,12 +49,12 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let write = || -> Result<()> {
-        let runs = gathered(args)?;
+        let (runs, read) = gathered(args)?;
         let title =
             args.folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
         let report =
             RunsReport { title: &title, facts: &[], runs: &runs, refresh: args.watch.then_some(SECONDS) };
-        let mut output = Output::of(args.output.as_deref())?;
+        let mut output = Output::apart_from(args.output.as_deref(), read.iter().map(PathBuf::as_path))?;
         output.bytes(report.to_html().as_bytes())?;
         output.finish()
     };
@@ -66,9 +71,9 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// All runs, in the order of the folders, and of names within one.
-fn gathered(args: &Args) -> Result<Vec<RunCurves>> {
-    let mut runs = Vec::new();
+/// All runs, in the order of the folders, and of names within one; and the files that were read.
+fn gathered(args: &Args) -> Result<(Vec<RunCurves>, Vec<PathBuf>)> {
+    let (mut runs, mut files) = (Vec::new(), Vec::new());
     for folder in &args.folders {
         if !folder.is_dir() {
             let message =
@@ -89,9 +94,11 @@ fn gathered(args: &Args) -> Result<Vec<RunCurves>> {
                 _ => path.display().to_string(),
             };
             runs.push(read(&path, name, args.output.as_deref())?);
+            // Nor may the page replace what a run is resumed from or linked to.
+            files.extend([METRICS_FILE, CONFIG_FILE, RESULT_FILE, REPORT_FILE].map(|name| path.join(name)));
         }
     }
-    Ok(runs)
+    Ok((runs, files))
 }
 
 /// The folders of runs in a folder, which may be one itself.
@@ -128,16 +135,16 @@ fn read(folder: &Path, name: String, page: Option<&Path>) -> Result<RunCurves> {
         }
     }
     let last = records.iter().map(cloze_trainer::metrics::Record::step).max().unwrap_or(0);
-    let state = match folder.join("result.json").exists() {
+    let state = match folder.join(RESULT_FILE).exists() {
         true => format!("finished after {} steps", grouped(last)),
         false => format!("step {}", grouped(last)),
     };
-    let config = folder.join("config.toml");
+    let config = folder.join(CONFIG_FILE);
     let text = fs::read_to_string(&config).with_context(|| format!("cannot read {}", config.display()))?;
     let table: toml::Table = text.parse().with_context(|| format!("{}: not TOML", config.display()))?;
     let mut keys = Vec::new();
     flatten("", &table, &mut keys);
-    let report = folder.join("index.html");
+    let report = folder.join(REPORT_FILE);
     let link = report.is_file().then(|| link(&report, page)).flatten();
     Ok(RunCurves { name, state, page: link, curves, config: keys })
 }
@@ -178,6 +185,21 @@ mod tests {
         flatten("", &table, &mut keys);
         let keys: Vec<(&str, &str)> = keys.iter().map(|(key, value)| (&**key, &**value)).collect();
         assert_eq!(keys, [("a", "1"), ("b.c", "x"), ("b.d.e", "[1, 2]")]);
+    }
+
+    #[test]
+    fn a_page_replaces_no_file_of_a_run() {
+        let place = tempfile::tempdir().unwrap();
+        let run = place.path().join("a");
+        fs::create_dir(&run).unwrap();
+        fs::write(run.join(METRICS_FILE), "").unwrap();
+        fs::write(run.join(CONFIG_FILE), "").unwrap();
+        let args = |output: PathBuf| Args { folders: vec![run.clone()], output: Some(output), watch: false };
+        let (_, read) = gathered(&args(run.join("page.html"))).unwrap();
+        assert!(read.contains(&run.join(METRICS_FILE)) && read.contains(&run.join(CONFIG_FILE)));
+        let error = super::run(&args(run.join(CONFIG_FILE))).unwrap_err();
+        assert!(error.to_string().contains("this file is read, so it cannot be the output"), "{error}");
+        assert_eq!(fs::read_to_string(run.join(CONFIG_FILE)).unwrap(), "");
     }
 
     #[test]

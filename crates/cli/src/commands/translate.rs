@@ -27,7 +27,7 @@ use crate::ranks;
 ///
 /// Example: cloze translate --model Helsinki-NLP/opus-mt-en-de < english.txt > german.txt
 ///
-/// Each input line is a source, and each output line its translation; an empty line stays empty. A source
+/// Each input line is a source, and each output line its translation; a blank line has an empty one. A source
 /// longer than the model's maximum is translated without its end.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -52,7 +52,7 @@ pub struct Args {
     penalty: Penalty,
     /// The weight B of the coverage penalty, for source tokens with little attention; requires a model with
     /// attention to its source.
-    #[arg(long, value_name = "B", default_value_t = 0.0)]
+    #[arg(long, value_name = "B", default_value_t = 0.0, allow_negative_numbers = true)]
     coverage_penalty: f64,
     /// When the beam search ends (default: from the folder, else false).
     #[arg(long, value_enum)]
@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     groups: usize,
     /// Penalty on a token's log-probability if another group has just written it.
-    #[arg(long, value_name = "D", default_value_t = 0.5)]
+    #[arg(long, value_name = "D", default_value_t = 0.5, allow_negative_numbers = true)]
     diversity: f32,
     /// Number of translations per line, best first, each on its own line: `number ||| translation ||| score`.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]

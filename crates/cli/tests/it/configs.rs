@@ -229,7 +229,7 @@ fn what_cannot_be_probed_is_said_in_one_line() {
     }
     let cases = [
         ("model.layers=[0, 9]", "`model.layers` is [0, 9]; expected numbers from 0, the embeddings, to 2"),
-        ("data.train=[\"plain.conllu\"]", "1 columns between tabs, expected 10"),
+        ("data.train=[\"plain.conllu\"]", "1 column between tabs, expected 10"),
         ("data.dev=[\"empty.conllu\"]", "empty.conllu"),
         ("data.max_gib=1e-6", "`data.max_gib` is 0.000001, but the states need"),
         ("geometry.components=17", "`geometry.components` is 17; expected at most 16"),

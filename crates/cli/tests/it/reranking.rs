@@ -154,6 +154,12 @@ fn negatives_are_near_and_no_positives_and_the_same_each_time() {
     let texts: Vec<&str> =
         pooled[0]["negatives"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
     assert!(texts.len() == 2 && texts.contains(&"wind") && texts.contains(&"the harbour"), "{texts:?}");
+    fs::write(place.path().join("odd.tsv"), b"wind\n\xff\nthe harbour\n").unwrap();
+    let ran = mine(&["--pool", "odd.tsv"]);
+    assert!(ran.error_line(1).contains("odd.tsv:2: not UTF-8"), "{}", ran.err);
+    let ran = mine(&["--pool", "odd.tsv", "--on-bad-row", "skip"]);
+    assert!(ran.err.contains("odd.tsv: skipped 1 of 3 rows (1 × bad UTF-8): odd.tsv:2"), "{}", ran.err);
+    assert_eq!(answers(&ran.done()), pooled);
 
     for (more, status, problem) in [
         (&["--range-min", "5", "--range-max", "5"][..], 2, "--range-max 5 leaves none after --range-min 5"),

@@ -178,7 +178,7 @@ fn failures_are_one_line_and_change_nothing() {
             &["index", "--index", "more-index", "--model", "model", "twice.jsonl"],
             "",
             1,
-            "twice.jsonl:2: the id \"1\" is that of another new row",
+            "twice.jsonl:1; ids must be unique: correct one of them, or skip such rows with --on-bad-row skip",
         ),
         (
             &["index", "--index", "more-index", "--model", "model", "blank.csv"],
@@ -224,7 +224,7 @@ fn failures_are_one_line_and_change_nothing() {
             &["add", "--index", "index", "twice.jsonl"],
             "",
             1,
-            "twice.jsonl:2: the id \"1\" is that of another new row",
+            "twice.jsonl:1; ids must be unique: correct one of them, or skip such rows with --on-bad-row skip",
         ),
         (
             &["add", "--index", "index", "known.jsonl"],
@@ -247,6 +247,27 @@ fn failures_are_one_line_and_change_nothing() {
     let skipped = made.err.lines().find(|line| line.contains("skipped 1 of 3 rows (1 × no text): "));
     assert!(skipped.is_some_and(|line| line.ends_with("blank.csv:3")), "{}", made.err);
     assert_eq!(made.done(), "{\"added\":2}\n");
+    // So is a row whose id is that of another, in the same part or in one that is on disk.
+    for (every, name) in [("9", "i9"), ("1", "i1")] {
+        let made = [
+            "index",
+            "--index",
+            "index",
+            "--model",
+            "model",
+            "--on-bad-row",
+            "skip",
+            "--commit-every",
+            every,
+        ];
+        let mut args: Vec<String> = made.map(str::to_owned).to_vec();
+        args[2] = place.join(name).to_str().unwrap().to_owned();
+        args.push("twice.jsonl".into());
+        let made = search(place, &args.iter().map(String::as_str).collect::<Vec<_>>(), "");
+        let skipped = made.err.lines().find(|line| line.contains("skipped 1 of 2 rows (1 × doubled id): "));
+        assert!(skipped.is_some_and(|line| line.ends_with("twice.jsonl:2")), "{}", made.err);
+        assert_eq!(made.done(), "{\"added\":1}\n");
+    }
     // A blank line is neither a query nor a row, and the next one keeps its number.
     assert_eq!(search(place, &["query", "--index", "index"], "a\n\n \nb\n").done().lines().count(), 2);
     assert_eq!(search(place, &["add", "--index", "more-index"], "a\n\nb\n").done(), "{\"added\":2}\n");
@@ -259,6 +280,32 @@ fn failures_are_one_line_and_change_nothing() {
         ran.out.is_empty()
             && ran.error_line(1).contains("000000.texts: its contents are not as they were written")
     );
+}
+
+#[test]
+fn an_index_without_rows_says_so() {
+    let place = place();
+    let place = place.path();
+    search(place, &["index", "--index", "index", "--model", "model", "lines.txt"], "").done();
+    search(place, &["delete", "--index", "index", "0", "1"], "").done();
+    let ran = search(place, &["query", "--index", "index", "--json", "x"], "");
+    assert!(ran.err.contains("index has no rows, so nothing is found"), "{}", ran.err);
+    assert_eq!(answers(&ran.done()), [json!({"query": "x", "found": []})]);
+}
+
+#[test]
+fn a_field_that_no_column_has_is_told_by_its_option() {
+    let place = place();
+    let place = place.path();
+    for (more, expected) in [
+        (&["more.tsv"][..], "no column `nofield` (the header has: title, key); set `--field COLUMN`"),
+        (&["--no-header", "more.tsv"], "so `--field` cannot name one"),
+    ] {
+        let index = ["index", "--index", "index", "--model", "model", "--field", "nofield"];
+        let text = if more.len() == 1 { "text=title" } else { "text=1" };
+        let ran = search(place, &[&index[..], &["--columns", text], more].concat(), "");
+        assert!(ran.error_line(1).contains(expected), "{}", ran.err);
+    }
 }
 
 /// Another file beside the model changes nothing; another model is used only if its hash is named.
@@ -360,7 +407,8 @@ fn a_folder_of_texts_is_searched_by_passages() {
     let place = place.path();
     notes(place);
     let made = run_in(place, &["search", "index", "--index", "i", "--model", "model", "./notes/"]);
-    let said = "skipped 1 × file that is neither .md nor .txt, 1 × file without text\n";
+    let said = "skipped 1 × file that is neither .md nor .txt, 1 × file without text: \
+                ./notes/photo.png (file that is neither .md nor .txt), notes/leer.txt (file without text)\n";
     assert!(made.err.contains(said), "{}", made.err);
     assert_eq!(made.done(), "{\"added\":4}\n");
     let expected =
@@ -389,6 +437,19 @@ fn a_folder_of_texts_is_searched_by_passages() {
     assert_eq!(ids.len(), 5, "{ids:?}");
     assert!(ids.contains(&"own".to_owned()));
     assert!(ids.contains(&"notes/guide.md:2".to_owned()) && ids.contains(&"notes/new.markdown:1".to_owned()));
+
+    // Nothing is deleted that is another folder's of the same name, and what is known by another name is said to be.
+    fs::create_dir_all(place.join("x/notes")).unwrap();
+    fs::write(place.join("x/notes/a.md"), "a storm").unwrap();
+    for around in [".", "notes/../notes", "../x/notes"] {
+        let refused = run_in(&place.join("x"), &["search", "add", "--index", "../i", "--replace", around]);
+        assert!(refused.error_line(2).contains("--replace knows passages by the path"), "{}", refused.err);
+    }
+    assert_eq!(all_ids(place, "i"), ids);
+    let notes = place.join("notes");
+    let again = run_in(place, &["search", "add", "--index", "i", "--replace", notes.to_str().unwrap()]);
+    assert!(again.err.contains("the index has no passages of it, so all are new"), "{}", again.err);
+    assert_eq!(again.done(), "{\"added\":2}\n");
 
     // A file of lines is cut if asked; passages have the size that is asked for.
     let words = "boats in the harbour at night ".repeat(30);
@@ -439,4 +500,11 @@ fn what_is_wrong_with_a_folder_is_told() {
     let made = run_in(place, &[&index[..], &["--on-bad-row", "skip", "notes"]].concat());
     assert!(made.err.contains("(1 × bad UTF-8): notes/a.md:2\n"), "{}", made.err);
     assert_eq!(made.done(), "{\"added\":1}\n");
+    // A file that loses all its lines is counted by them alone.
+    fs::write(place.join("notes/b.md"), b"caf\xE9\n").unwrap();
+    let index = ["search", "index", "--index", "j", "--model", "model", "notes"];
+    let made = run_in(place, &[&index[..], &["--on-bad-row", "skip", "--max-skipped", "1"]].concat());
+    assert!(made.err.contains("(2 × bad UTF-8): notes/a.md:2, notes/b.md:1\n"), "{}", made.err);
+    assert!(!made.err.contains("file without text"), "{}", made.err);
+    made.done();
 }

@@ -263,7 +263,8 @@ fn rows_of_parquet_are_printed_as_objects() {
     expected.as_object_mut().unwrap().extend(answers[0].as_object().unwrap().clone());
     assert_eq!(printed, [expected]);
     let line = ran.error_line(1);
-    assert!(line.contains("a.parquet:2: `text` is missing; expected {\"text\""), "{line}");
+    let problem = "a.parquet:2: column `review` (`--columns text=COLUMN`) is missing; expected a text; correct it, or skip";
+    assert!(line.contains(problem), "{line}");
     let args = ["predict", "--model", &model, "--input-format", "parquet"];
     assert!(run(&args, b"").error_line(2).contains("give a file with --input"));
 }
@@ -336,7 +337,7 @@ fn an_input_is_never_written_over() {
     }
     let ran = predict(other);
     assert!(
-        ran.err.contains("skipped 1 of 3 rows (1 × bad field): ") && ran.err.contains("a.csv:3\n"),
+        ran.err.contains("skipped 1 of 3 rows (1 × no text): ") && ran.err.contains("a.csv:3\n"),
         "{}",
         ran.err
     );
@@ -359,11 +360,22 @@ fn a_row_without_text_is_unusable_and_a_blank_line_is_none() {
         ran.err
     );
     assert_eq!(ran.done().lines().count(), 2);
-    for (name, rows) in [("a.csv", &b"text,n\na,1\n\"\",2\n"[..]), ("a.jsonl", b"\"a\"\n{\"text\": \" \"}\n")]
-    {
-        let ran = embed((name, rows), &[]);
-        assert!(ran.error_line(1).contains("`text` is empty; expected {\"text\""), "{}", ran.err);
-    }
+    let csv = &b"text,n\na,1\n\"\",2\n"[..];
+    let ran = embed(("a.csv", csv), &[]);
+    let problem = "a.csv:3: column `text` is empty; expected a text; correct it, or skip such rows with --on-bad-row skip";
+    assert!(ran.error_line(1).ends_with(problem), "{}", ran.err);
+    let ran = embed(("a.csv", csv), &["--columns", "text=n"]);
+    assert_eq!(ran.done().lines().count(), 3);
+    let ran = embed(("a.csv", b"n,review\n1,a\n2,\n"), &["--columns", "text=review"]);
+    assert!(
+        ran.error_line(1).contains("a.csv:3: column `review` (`--columns text=COLUMN`) is empty"),
+        "{}",
+        ran.err
+    );
+    let ran = embed(("a.jsonl", b"\"a\"\n{\"text\": \" \"}\n"), &[]);
+    assert!(ran.error_line(1).contains("`text` is empty; expected {\"text\""), "{}", ran.err);
+    let ran = embed(("a.jsonl", b"\"a\"\n{\"text\": \" \"}\n"), &["--on-bad-row", "skip"]);
+    assert!(ran.err.contains("skipped 1 of 2 rows (1 × no text): "), "{}", ran.err);
     // The one who reads a list of sentences passes over what separates them.
     let masked = crate::lines::masked();
     let masked = masked.path().to_str().unwrap();
@@ -384,6 +396,26 @@ fn a_row_without_text_is_unusable_and_a_blank_line_is_none() {
     assert!(ran.error_line(1).contains("a.csv:4: the text is empty"), "{}", ran.err);
     map("a.csv", &["--on-bad-row", "skip"]).done();
     map("a.txt", &[]).done();
+}
+
+#[test]
+fn an_output_is_what_its_name_says() {
+    let (_folder, model) = encoder();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let embed = |more: &[&str]| run(&[&["embed", "--model", &model][..], more].concat(), b"a\nb\n");
+    embed(&["--output", &path("a.npy")]).done();
+    assert!(fs::read(path("a.npy")).unwrap().starts_with(b"\x93NUMPY"));
+    embed(&["--output", &path("b.npy"), "--output-format", "jsonl"]).done();
+    assert!(fs::read(path("b.npy")).unwrap().starts_with(b"{"));
+    let sheet = embed(&["--output", &path("a.xlsx")]);
+    let problem = "a.xlsx: a spreadsheet's own format cannot be written; write .csv, which spreadsheets open";
+    assert!(sheet.error_line(2).ends_with(problem), "{}", sheet.err);
+    assert!(!folder.path().join("a.xlsx").exists());
+    fs::write(path("c.txt"), "a\nb\n").unwrap();
+    let same = embed(&["--vectors", "int8", "--calibrate", &path("c.txt"), "--output", &path("c.txt")]);
+    assert!(same.error_line(2).contains("this file is read, so it cannot be the output"), "{}", same.err);
+    assert_eq!(fs::read_to_string(path("c.txt")).unwrap(), "a\nb\n");
 }
 
 #[test]
@@ -501,7 +533,7 @@ fn tables_that_cannot_be_read_are_one_line() {
             1,
             "no column `title` (the header has: text)",
         ),
-        (("a.csv", b"text\na\n"), &["--columns", "text=2"], 1, "there are 1 columns"),
+        (("a.csv", b"text\na\n"), &["--columns", "text=2"], 1, "there is 1 column"),
         (("a.csv", b""), &[], 1, "a.csv: it is empty; expected a header and rows"),
         (("a.csv", b"a\n"), &["--no-header"], 1, "give `--columns text=NUMBER`, from 1"),
         (
@@ -534,7 +566,7 @@ fn tables_that_cannot_be_read_are_one_line() {
     assert!(found.done().starts_with("id;text;label;score;scores\n1;a, b;"));
     // Rows before a bad one have their answers.
     let short = with_file("predict", &model, ("a.csv", b"id,text\n1,a\n2\n3,b\n"), &[]);
-    assert!(short.error_line(1).contains("a.csv:3: 1 columns, expected 2"), "{}", short.err);
+    assert!(short.error_line(1).contains("a.csv:3: 1 column, expected 2"), "{}", short.err);
     assert!(short.err.contains("skip such rows with --on-bad-row skip"), "{}", short.err);
     assert_eq!(short.out.lines().count(), 2);
     let (_folder, tagger) = asked(Architecture::TokenClassification, &["O", "B-x"]);

@@ -153,7 +153,8 @@ fn images(folder: &Path, above: &mut Vec<PathBuf>, skipped: &mut SkipReport) -> 
     files.retain(|path| {
         let is_image = has_image_extension(path);
         if !is_image {
-            skipped.count("file without an image's extension");
+            let place = || (path.display().to_string(), "no image's extension".to_owned());
+            skipped.count_at("file without an image's extension", place);
         }
         is_image
     });

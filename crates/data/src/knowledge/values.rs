@@ -2,6 +2,7 @@
 
 use super::files::SuiteFile;
 use super::items::{SuiteItem, SuiteItems};
+use crate::labelled::n_columns;
 use std::path::PathBuf;
 
 /// Where the word stands in a question.
@@ -62,8 +63,8 @@ impl SuiteItem for ValueProbe {
 fn question<'a>(fields: &[&'a str]) -> Result<[&'a str; 5], String> {
     let [.., number, sentence, word, opposite] = fields else {
         return Err(format!(
-            "{} columns; expected a question's number, its sentence, a word and the opposite one, between tabs",
-            fields.len()
+            "{}; expected a question's number, its sentence, a word and the opposite one, between tabs",
+            n_columns(fields.len())
         ));
     };
     let (before, after) = sentence.split_once(MASK).ok_or_else(|| {

@@ -1,6 +1,6 @@
 //! CoNLL columns: one word per line, its tag in another column, a blank line between sentences.
 
-use super::rows::{Read, file_problem, row_problem};
+use super::rows::{Read, file_problem, n_columns, row_problem};
 use super::source::{Column, LabelledSource};
 use super::tagged::{Numbered, TaggedSentence};
 use super::tags::looks_like_tag;
@@ -115,8 +115,8 @@ impl ParseLine for Columns {
                 Err(row_problem(Some(number), "missing column", detail))
             }
             None => {
-                let found = columns.len();
-                let detail = format!("{found} columns, expected the {field} in column {}", place + 1);
+                let found = n_columns(columns.len());
+                let detail = format!("{found}, expected the {field} in column {}", place + 1);
                 Err(row_problem(Some(number), "missing column", detail))
             }
         };

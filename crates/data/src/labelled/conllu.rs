@@ -2,7 +2,7 @@
 //! between sentences (<https://universaldependencies.org/format.html>).
 
 use super::conll::{Line, ParseLine, Sentences, trimmed};
-use super::rows::{Read, file_problem, row_problem};
+use super::rows::{Read, file_problem, n_columns, row_problem};
 use super::source::{Column, LabelledSource};
 use super::tagged::Numbered;
 use crate::corpus::Problem;
@@ -50,11 +50,8 @@ impl ParseLine for Words {
         let problem = |kind, detail: String| row_problem(Some(number), kind, detail);
         let columns: Vec<&str> = line.split('\t').map(trimmed).collect();
         if columns.len() != COLUMNS.len() {
-            let (found, expected) = (columns.len(), COLUMNS.len());
-            return Err(problem(
-                "number of columns",
-                format!("{found} columns between tabs, expected {expected}"),
-            ));
+            let (found, expected) = (n_columns(columns.len()), COLUMNS.len());
+            return Err(problem("number of columns", format!("{found} between tabs, expected {expected}")));
         }
         let id = columns[0];
         let is_number = |text: &str| text.parse::<u32>().is_ok();

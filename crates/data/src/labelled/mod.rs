@@ -49,6 +49,7 @@ pub use places::Places;
 pub use questions::{Answer, Question, questions};
 pub use records::{Record, RecordColumn, Records, records};
 pub use retrieval::{RetrievalSet, retrieval_set};
+pub(crate) use rows::n_columns;
 pub use rows::{Named, found_delimiter, object_cell};
 pub use sentences::{SentenceExample, classified_sentences, sentences};
 pub use source::{Column, Columns, DataFormat, LabelledSource, Loaded, OnBadRow};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// A requested column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordColumn {
-    /// Its name in messages.
+    /// Its name in messages; or the option that named the column, such as `--field`.
     pub field: String,
     /// Which one it is.
     pub column: Column,

@@ -240,7 +240,7 @@ mod tests {
             message(b"\"text\"\tid\n", DataFormat::Tsv).contains("set `--quoting true` if fields are quoted")
         );
         let short = message(b"id,text\n1,a\n2\n", DataFormat::Csv);
-        assert!(short.starts_with("input:3: 1 columns, expected 2 as in the file's first row"), "{short}");
+        assert!(short.starts_with("input:3: 1 column, expected 2 as in the file's first row"), "{short}");
         assert!(message(b"text\n\"a\n", DataFormat::Csv).contains("input:2: a quoted field is not closed"));
         let long = LabelledSource { max_line_bytes: 4, ..source(DataFormat::Csv) };
         let long = read(b"text\nabcde\n", &long, text()).unwrap().next().unwrap().unwrap_err().to_string();

@@ -1,5 +1,5 @@
 //! Blocks of Markdown and plain text: paragraphs, lists, tables, fenced code and headings (CommonMark 0.31, as far as
-//! passages need it).
+//! passages need it). YAML front matter of Markdown is none.
 
 use std::collections::VecDeque;
 
@@ -58,22 +58,73 @@ impl Fence {
     }
 }
 
+/// Lines that may be front matter, with their numbers, and their bytes.
+#[derive(Default)]
+struct Front {
+    lines: Vec<(u64, String)>,
+    bytes: usize,
+}
+
+impl Front {
+    fn push(&mut self, number: u64, line: &str) {
+        self.bytes += line.len() + 1;
+        self.lines.push((number, line.to_owned()));
+    }
+}
+
 /// Makes blocks of lines.
 pub(super) struct Blocks {
     markdown: bool,
     open: Option<Block>,
     fence: Option<Fence>,
+    /// What begins as front matter does, until it ends.
+    front: Option<Front>,
     /// The blocks that have ended.
     pub ready: VecDeque<Block>,
 }
 
 impl Blocks {
     pub fn new(markdown: bool) -> Self {
-        Self { markdown, open: None, fence: None, ready: VecDeque::new() }
+        Self { markdown, open: None, fence: None, front: None, ready: VecDeque::new() }
     }
 
     /// Takes the next line.
     pub fn take(&mut self, number: u64, line: &str) {
+        let is_mark = line.trim_end() == "---";
+        let Some(front) = &mut self.front else {
+            if self.markdown && number == 1 && is_mark {
+                self.front.insert(Front::default()).push(number, line);
+            } else {
+                self.take_text(number, line);
+            }
+            return;
+        };
+        if is_mark {
+            self.front = None;
+            return;
+        }
+        // A blank line below makes the first one a rule between paragraphs.
+        let is_rule = front.lines.len() == 1 && line.trim().is_empty();
+        front.push(number, line);
+        if is_rule || front.bytes >= MOST_BYTES {
+            self.release_front();
+        }
+    }
+
+    /// Takes what began as front matter does, but is none.
+    fn release_front(&mut self) {
+        for (number, line) in self.front.take().unwrap_or_default().lines {
+            self.take_text(number, &line);
+        }
+    }
+
+    /// Ends the last block.
+    pub fn finish(&mut self) {
+        self.release_front();
+        self.close();
+    }
+
+    fn take_text(&mut self, number: u64, line: &str) {
         if let Some(fence) = &self.fence {
             let is_closed = fence.is_closed_by(line);
             self.append(number, line, Kind::Lines);
@@ -117,7 +168,7 @@ impl Blocks {
     }
 
     /// Ends the block begun.
-    pub fn close(&mut self) {
+    fn close(&mut self) {
         self.ready.extend(self.open.take().filter(|open| !open.text.trim().is_empty()));
     }
 
@@ -190,7 +241,7 @@ mod tests {
         for (line, number) in text.lines().zip(1..) {
             blocks.take(number, line);
         }
-        blocks.close();
+        blocks.finish();
         blocks.ready.into()
     }
 

@@ -172,7 +172,7 @@ impl Passages {
                     _ => return Err(problem.in_file(&self.path)),
                 },
                 None => {
-                    self.blocks.close();
+                    self.blocks.finish();
                     self.done = true;
                 }
             }
@@ -288,7 +288,8 @@ pub fn passage_files(folder: &Path) -> Result<(Vec<PathBuf>, SkipReport)> {
     files.retain(|path| {
         let is_text = is_markdown(path) || has_extension(path, &["txt"]);
         if !is_text {
-            skipped.count("file that is neither .md nor .txt");
+            let place = || (path.display().to_string(), "neither .md nor .txt".to_owned());
+            skipped.count_at("file that is neither .md nor .txt", place);
         }
         is_text
     });
@@ -340,6 +341,24 @@ mod tests {
         );
         // The same in a file of plain text has no headings.
         assert_eq!(found("a.txt", text.as_bytes(), 100).len(), 1);
+    }
+
+    #[test]
+    fn front_matter_is_no_passage() {
+        let text = "---\ntitle: Boats\n# no heading\n---\n\n# Sea\nthe sea\n";
+        let all = found("a.md", text.as_bytes(), 100);
+        assert_eq!(shown(&all), [(6, 1, "Sea", "# Sea\nthe sea")]);
+        // A file of plain text has none, nor does a line between paragraphs begin one, nor what has no end.
+        assert!(found("a.txt", text.as_bytes(), 100)[0].3.starts_with("---\ntitle: Boats"));
+        for (text, line, first) in [
+            ("---\n\na\n\n---\n\nb\n", 1, "---"),
+            ("a\n\n---\nb: c\n---\n", 1, "a"),
+            ("---\na: b\n", 1, "---"),
+        ] {
+            let all = found("a.md", text.as_bytes(), 100);
+            assert_eq!((all[0].0, all[0].3.lines().next()), (line, Some(first)), "{text:?}");
+        }
+        assert!(found("a.md", b"---\na: b\n---\n", 100).is_empty());
     }
 
     #[test]
@@ -416,7 +435,8 @@ mod tests {
         }
         let (files, skipped) = passage_files(place).unwrap();
         assert_eq!(files, ["a.md", "b/c/x.TXT", "b/y.markdown"].map(|name| place.join(name)));
-        assert_eq!(skipped.to_string(), "1 × file that is neither .md nor .txt");
+        let z = place.join("b/z.png");
+        assert_eq!(skipped.with_places(), format!("1 × file that is neither .md nor .txt: {}", z.display()));
     }
 
     proptest! {
@@ -429,6 +449,8 @@ mod tests {
             most in 1_usize..40,
             markdown: bool,
         ) {
+            // Front matter is no passage.
+            prop_assume!(!markdown || lines.first().is_none_or(|line| line.trim_end() != "---"));
             let text = lines.join("\n");
             let name = if markdown { "a.md" } else { "a.txt" };
             let folder = tempfile::tempdir().unwrap();

@@ -213,9 +213,9 @@ impl Finder<'_> {
         let expected = expected.max().unwrap_or_default();
         match header(path) {
             Ok(columns) if columns.len() < expected => {
-                let found = columns.len();
+                let (found, s) = (columns.len(), if columns.len() == 1 { "" } else { "s" });
                 self.problems.push(format!(
-                    "{place}:1: {found} columns; expected {expected}, without a header: source, label, mark, sentence"
+                    "{place}:1: {found} column{s}; expected {expected}, without a header: source, label, mark, sentence"
                 ));
             }
             Ok(_) => {}

@@ -31,7 +31,7 @@ impl Sink {
     /// Opens the output of vectors of `width` features for the rows of an input.
     pub fn new(args: &Args, input: &Input, width: usize, ranges: Option<VectorRanges>) -> Result<Self> {
         let quantized = args.vectors.quantized();
-        let to = match args.format {
+        let to = match args.format() {
             Format::Jsonl => To::Rows(Answers::new(&args.answers, input, vec!["embedding"])?),
             Format::Npy => {
                 let element = match quantized.map(VectorType::is_signed) {

@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<()> {
     let embedder = TokenEmbedder::load(&model::folder(&args.model)?, config, &device).map_err(by_option)?;
     let mut input = args.input.open(asked(Longer::Refused, Blank::Answered))?;
     let unit = if args.words.is_some() { "words" } else { "tokens" };
-    let mut sink = match args.format {
+    let mut sink = match args.format() {
         Format::Jsonl => Sink::Rows(Answers::new(&args.answers, &input, vec![unit])?),
         Format::Npy => Sink::Npy(Npy::new(Element::F32, "vectors", args.answers.output(&input)?)?),
     };

@@ -47,7 +47,7 @@ pub fn run(args: &Args, file: &ConfigFile) -> Result<()> {
         return Err(wrong(format!("names no images in `{key}.{name}`")).into());
     };
     if !skipped.is_empty() {
-        say(format_args!("{name}: skipped {}", skipped.with_places()));
+        say(format_args!("{name}: skipped {}", skipped.among(predictions.len() as u64, "rows")));
     }
     if let Some(warning) = predictions.warning() {
         say(format_args!("warning: {name}: {warning}"));

@@ -178,7 +178,8 @@ fn measure(args: &Args, subject: &Subject<'_>) -> Result<()> {
     progress.finish();
     let evaluation = evaluation?;
     if !evaluation.skipped.is_empty() {
-        say(format_args!("{data}: skipped {}", evaluation.skipped.with_places()));
+        let used = evaluation.predictions.len() as u64;
+        say(format_args!("{data}: skipped {}", evaluation.skipped.among(used, "rows")));
     }
     if evaluation.truncated > 0 {
         say(format_args!(

@@ -1,6 +1,6 @@
 //! `cloze search index`, `add`, `delete` and `compact`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
@@ -73,7 +73,7 @@ pub struct IndexArgs {
 /// The fields of a row are those of `cloze search index`. Prints {"added": N} once the first N rows are
 /// safely on disk. If a row's id is already in the index, neither that row nor those after the last such line
 /// are added. With --replace, the passages of a file or folder replace those that the index has of it: those that are no
-/// longer there are deleted, and {"deleted": N} is printed.
+/// longer there are deleted, and {"deleted": N} is printed. The path must be the one that they were indexed by.
 #[derive(clap::Args)]
 pub struct AddArgs {
     #[command(flatten)]
@@ -209,12 +209,12 @@ pub fn index(args: &IndexArgs) -> Result<()> {
 pub fn add(args: &AddArgs) -> Result<()> {
     let mut writer = IndexWriter::open(&args.index)?;
     let mut rows = args.rows.open(writer.index().fields(), is_of_images(writer.index()))?;
-    let mut embedding =
-        Embedding::of_index(writer.index(), args.model.as_deref(), &args.other, &args.compute)?;
     let (on_id, stale) = match args.replace {
         true => (OnId::Accept, args.rows.passages_in(writer.index())?),
         false => (OnId::Error, HashSet::new()),
     };
+    let mut embedding =
+        Embedding::of_index(writer.index(), args.model.as_deref(), &args.other, &args.compute)?;
     let first = rows.batch(&embedding)?;
     let commit = Commit { on_id, every: args.commit.commit_every, stale, keeps_rest: true };
     put_in(&mut writer, &mut embedding, first, &mut rows, commit)
@@ -244,10 +244,15 @@ fn put_in(
     let mut progress = Progress::new("rows", false);
     let (mut places, mut new, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
     let (mut added, mut read) = (0, 0);
+    // The places of the rows that are not yet on disk, by the ids that they are given.
+    let mut pending: HashMap<String, String> = HashMap::new();
     let mut batch = first;
     while !batch.is_empty() {
         let rest = batch.split_off(commit_every.min(batch.len()));
         read += batch.len();
+        if rows.skips() {
+            batch = without_doubled(batch, &mut pending, writer, on_id, rows)?;
+        }
         let mut unread = &batch[..];
         let mut refused = Vec::new();
         while !unread.is_empty() {
@@ -264,6 +269,8 @@ fn put_in(
             if refused.binary_search(&index).is_err() {
                 places.push(place);
                 new.push(row);
+            } else if let Some(id) = &row.id {
+                pending.remove(id);
             }
         }
         progress.show(read, None);
@@ -275,9 +282,12 @@ fn put_in(
         while new.len() >= commit_every || ends && !new.is_empty() {
             let n = commit_every.min(new.len());
             let width = embedding.width();
-            writer.add(&new[..n], &vectors[..n * width], on_id).map_err(|error| at(error, &places))?;
+            writer
+                .add(&new[..n], &vectors[..n * width], on_id)
+                .map_err(|error| at(error, &places, &new[..n]))?;
             for id in new.drain(..n).filter_map(|row: NewRow| row.id) {
                 stale.remove(&id);
+                pending.remove(&id);
             }
             places.drain(..n);
             vectors.drain(..n * width);
@@ -306,8 +316,37 @@ fn put_in(
     with_progress(writer, |writer, progress| writer.maintain(progress))
 }
 
+/// The rows of a batch without those whose id is that of another row: these are refused, before they are embedded.
+fn without_doubled(
+    batch: Vec<PlacedRow>,
+    pending: &mut HashMap<String, String>,
+    writer: &IndexWriter,
+    on_id: OnId,
+    rows: &mut Rows,
+) -> Result<Vec<PlacedRow>> {
+    let mut kept = Vec::with_capacity(batch.len());
+    for placed in batch {
+        if let Some(id) = &placed.row.id {
+            let problem = match pending.get(id) {
+                Some(other) => Some(format!("the id {id:?} is also that of {other}")),
+                None if on_id == OnId::Error && writer.index().contains(id) => {
+                    Some(format!("the id {id:?} is in the index already"))
+                }
+                None => None,
+            };
+            if let Some(problem) = problem {
+                rows.refuse_id(&placed.place, &problem)?;
+                continue;
+            }
+            pending.insert(id.clone(), placed.place.clone());
+        }
+        kept.push(placed);
+    }
+    Ok(kept)
+}
+
 /// An error of a row, with its location in the input.
-fn at(error: SearchError, places: &[String]) -> anyhow::Error {
+fn at(error: SearchError, places: &[String], new: &[NewRow]) -> anyhow::Error {
     let place = match &error {
         SearchError::DuplicateId { place, .. }
         | SearchError::Vector { place, .. }
@@ -315,8 +354,18 @@ fn at(error: SearchError, places: &[String]) -> anyhow::Error {
         _ => None,
     };
     match (place, error) {
-        (Some(place), SearchError::DuplicateId { id, found, .. }) => {
-            anyhow!("{place}: the id {id:?} {found}; ids must be unique (`add --replace` replaces rows)")
+        (Some(place), SearchError::DuplicateId { place: at, id, found }) => {
+            let is_same = |row: &NewRow| row.id.as_ref() == Some(&id);
+            match new.iter().take(at).position(is_same).and_then(|other| places.get(other)) {
+                Some(other) => anyhow!(
+                    "{place}: the id {id:?} is also that of {other}; ids must be unique: correct one of them, or skip such rows \
+                     with --on-bad-row skip"
+                ),
+                None => anyhow!(
+                    "{place}: the id {id:?} {found}; ids must be unique: replace such rows with `search add --replace`, or skip \
+                     them with --on-bad-row skip"
+                ),
+            }
         }
         (Some(place), SearchError::Vector { problem, .. }) => anyhow!("{place}: {problem}"),
         (Some(place), SearchError::Nested { field, most, .. }) => anyhow!(

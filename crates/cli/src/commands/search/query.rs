@@ -109,6 +109,13 @@ struct Asked<'a> {
 
 pub fn run(args: &Args) -> Result<()> {
     let index = Index::open(&args.index)?;
+    if index.info().rows == 0 {
+        say(format_args!(
+            "{} has no rows, so nothing is found: put some in with `cloze search add`, or run an interrupted `cloze search index` \
+             again",
+            args.index.display()
+        ));
+    }
     let embedding = Embedding::of_index(&index, args.model.as_deref(), &args.other, &args.compute)?;
     let config = SearchConfig {
         k: args.k,

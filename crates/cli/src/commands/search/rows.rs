@@ -1,15 +1,17 @@
 //! The rows of files that go into an index.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path};
 
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, anyhow};
 use clap::builder::RangedU64ValueParser;
 use cloze_data::labelled::{Column, RecordColumn};
 use cloze_search::{Index, NewRow};
 use serde_json::{Map, Value};
 
 use super::embedding::Embedding;
+use crate::failure::WrongUsage;
+use crate::output::say;
 use crate::rows::{self, Cut, PASSAGE_FIELDS, Placed, RowColumns, RowFiles, plain, text_of};
 
 #[derive(clap::Args)]
@@ -59,7 +61,8 @@ impl IndexedRows {
             fields.extend(more);
         }
         columns.extend(fields.iter().map(|name| RecordColumn {
-            field: name.clone(),
+            // A message about a column that the user names is about that option. The cells of passages are found by name.
+            field: if is_named { "--field".to_owned() } else { name.clone() },
             column: Column::Name(name.clone()),
             required: is_named,
         }));
@@ -77,16 +80,33 @@ impl IndexedRows {
         if self.passages { Cut::All } else { Cut::Marked }
     }
 
-    /// The ids of an index's passages of the files and folders that are read.
+    /// The ids of an index's passages of the files and folders that are read. Says which of them the index has none of, if
+    /// it has passages of others: it may know the same files by other paths.
     ///
     /// # Errors
-    /// A row of the index that cannot be read.
+    /// [`WrongUsage`] for a path that is not the beginning of the paths that an index records; a row of the index that
+    /// cannot be read.
     pub fn passages_in(&self, index: &Index) -> Result<HashSet<String>> {
-        let read: Vec<PathBuf> = self.files.passages(self.cut()).map(plain).collect();
+        let mut read = Vec::new();
+        for path in self.files.passages(self.cut()) {
+            // Whether two such paths mean the same depends on the folder that each was given in, which the index does not
+            // know: `.` would be above every relative path.
+            let parts = plain(path);
+            if parts == Path::new("") || parts.components().any(|part| part == Component::ParentDir) {
+                let error = anyhow!(
+                    "{}: --replace knows passages by the path that they were indexed by; expected a path without `.` and `..`, \
+                     such as the folder's name from the folder above, or an absolute path, for `search index` too",
+                    path.display()
+                );
+                return Err(WrongUsage::new(error).into());
+            }
+            read.push((parts, false));
+        }
         let mut ids = HashSet::new();
         if read.is_empty() {
             return Ok(ids);
         }
+        let mut has_others = false;
         for row in index.rows() {
             let (row, _) = row?;
             let (Some(Value::String(path)), Some(line)) = (row.fields.get("path"), row.fields.get("line"))
@@ -98,18 +118,26 @@ impl IndexedRows {
             if is_passage.is_none_or(|rest| !rest.is_empty() && !rest.starts_with(':')) {
                 continue;
             }
-            if read.iter().any(|above| is_under(Path::new(path), above)) {
-                ids.insert(row.id);
+            let mut is_read = false;
+            for (above, is_known) in &mut read {
+                if Path::new(path).starts_with(&*above) {
+                    (*is_known, is_read) = (true, true);
+                }
             }
+            if is_read {
+                ids.insert(row.id);
+            } else {
+                has_others = true;
+            }
+        }
+        for (path, _) in read.iter().filter(|(_, is_known)| has_others && !is_known) {
+            say(format_args!(
+                "{}: the index has no passages of it, so all are new; files are known by the paths that they were indexed by",
+                path.display()
+            ));
         }
         Ok(ids)
     }
-}
-
-/// Whether a path is this file, or one in this folder.
-fn is_under(path: &Path, above: &Path) -> bool {
-    // The current folder has an empty path.
-    path.starts_with(above) && (above != Path::new("") || path.is_relative() && !path.starts_with(".."))
 }
 
 impl Rows {
@@ -119,6 +147,19 @@ impl Rows {
     /// `error` with the row's location, if they are not.
     pub fn refuse(&mut self, place: &str, error: &Error) -> Result<()> {
         self.rows.refuse(place, "refused by the model", &format!("{error:#}"))
+    }
+
+    /// Whether rows that cannot be used are left out and counted.
+    pub fn skips(&self) -> bool {
+        self.rows.skips()
+    }
+
+    /// Rejects a row for its id, as [`refuse`](Self::refuse) does.
+    ///
+    /// # Errors
+    /// `problem` with the row's location.
+    pub fn refuse_id(&mut self, place: &str, problem: &str) -> Result<()> {
+        self.rows.refuse(place, "doubled id", problem)
     }
 
     /// The next batch of rows to embed together, with passages that the model reads whole; empty at the end.

@@ -95,7 +95,14 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let path = args.out.join("tokenizer.json");
     write_atomic(&path, &tokenizer.to_json())?;
-    say(format_args!("{} tokens", HumanCount(tokenizer.vocab_size() as u64)));
+    let [n_tokens, asked] = [tokenizer.vocab_size(), args.vocab_size].map(|n| HumanCount(n as u64));
+    match tokenizer.vocab_size() < args.vocab_size {
+        true => say(format_args!(
+            "{n_tokens} tokens, fewer than --vocab-size {asked}: nothing else in the texts occurs often enough to be a token; \
+             more text gives more, and so may a smaller --min-frequency"
+        )),
+        false => say(format_args!("{n_tokens} tokens")),
+    }
     let mut output = Output::new();
     output.line(path.display())?;
     output.flush()

@@ -133,7 +133,10 @@ impl Delimited {
             let missing = |detail| Err(file_problem(Some(*line), "missing column", detail));
             match &wanted.column {
                 Column::Number(number) if *number <= n_columns => Ok(Some(number - 1)),
-                Column::Number(_) => missing(format!("no {}: there are {n_columns} columns", wanted.place())),
+                Column::Number(_) => {
+                    let there = if n_columns == 1 { "is" } else { "are" };
+                    missing(format!("no {}: there {there} {}", wanted.place(), super::n_columns(n_columns)))
+                }
                 Column::Name(_) if !header && !wanted.required => Ok(None),
                 Column::Name(_) if !header => missing(self.named.without_header(&wanted.field)),
                 Column::Name(name) => {
@@ -317,7 +320,7 @@ impl Delimited {
             };
             let source =
                 if self.split_into.is_some() { "`n_columns` says" } else { "in the file's first row" };
-            let detail = format!("{found} columns, expected {expected} as {source}{hint}");
+            let detail = format!("{}, expected {expected} as {source}{hint}", super::n_columns(found));
             return Err(row_problem(Some(line), "number of columns", detail));
         }
         let places = self.places.iter().flatten();

@@ -55,6 +55,7 @@ impl Named {
     pub(super) fn column(self, field: &str) -> String {
         match self {
             Self::Config | Self::TrainingData => format!("`{}columns.{field}`", self.section()),
+            Self::CommandLine if field.starts_with("--") => format!("`{field} COLUMN`"),
             Self::CommandLine => format!("`--columns {field}=COLUMN`"),
         }
     }
@@ -105,6 +106,11 @@ impl Named {
                 "columns have no names if `{section}header = false`: set `{section}columns.{field}` to a number from 1",
                 section = self.section()
             ),
+            Self::CommandLine if field.starts_with("--") => {
+                format!(
+                    "columns have no names with `--no-header`, so `{field}` cannot name one; leave one of both out"
+                )
+            }
             Self::CommandLine => {
                 format!("columns have no names with `--no-header`: give `--columns {field}=NUMBER`, from 1")
             }
@@ -281,6 +287,11 @@ pub(super) fn also_absent(
         Column::Number(_) => false,
     };
     all.iter().filter(is_absent).map(|wanted| format!("; also no {}", wanted.place())).collect()
+}
+
+/// A number of columns, for a message.
+pub(crate) fn n_columns(n: usize) -> String {
+    format!("{n} {}", if n == 1 { "column" } else { "columns" })
 }
 
 /// A cell's type, for a message.
