@@ -228,6 +228,16 @@ fn bad_rows_have_their_place_or_are_counted() {
              `quoting = false` if quotation marks are text in this file",
             "4 + 1 × unclosed quote",
         ),
+        // The lines before the mark are of the row's first cell.
+        (
+            "a.csv",
+            b"text,label\n\"a\nb,1\nc\",\"oops\nd,2\n\"e\",3\n",
+            json!({}),
+            Labels::Found,
+            "a.csv:4: a quoted field is not closed: the next quotation mark is within the text of line 6; close it, or set \
+             `quoting = false` if quotation marks are text in this file",
+            "2 + 1 × unclosed quote",
+        ),
         (
             "a.tsv",
             b"text\tlabel\na\nb\t1\nc\t1\t\n",

@@ -28,8 +28,9 @@ use crate::text_vectors::Model;
 ///
 /// Rows of FILE are pairs of texts that belong together. For each, the model finds the texts of the pool that
 /// are most similar to the first; those that are not paired with it are negatives. The pool is the second texts
-/// of these pairs, or the lines of --pool. --on-bad-row is for both. Prints {"text": ..., "pair": ..., "negatives": [...]} for each pair
-/// with a negative, which a config reads with columns = { pair = "pair", negatives = "negatives" }. Bounds are
+/// of these pairs, or the lines of --pool. --on-bad-row is for both.
+///
+/// Prints {"text": ..., "pair": ..., "negatives": [...]} for each pair with a negative, which a config reads with columns = { pair = "pair", negatives = "negatives" }. Bounds are
 /// those of sentence-transformers' mine_hard_negatives; similarities are cosines. The model's prompt `query` is
 /// put before first texts and its prompt `document`, `passage` or `corpus` before the pool, if it has them.
 #[derive(clap::Args)]

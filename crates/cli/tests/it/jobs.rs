@@ -336,7 +336,9 @@ fn embeddings_are_trained_on_pairs() {
     // Ids must be unique in an index: the first that is not is named by its line.
     let refused = run_in(place, &index, b"");
     assert!(
-        refused.error_line(1).contains("pairs.csv:5: the id \"0\" is that of another new row"),
+        refused
+            .error_line(1)
+            .contains("pairs.csv:5: the id \"0\" is also that of pairs.csv:2; ids must be unique"),
         "{}",
         refused.err
     );

@@ -13,13 +13,15 @@ pub(crate) fn warning(loss: f64, untrained: Option<f64>, baseline: Option<(f64, 
     if !loss.is_finite() {
         return Some(format!("the loss on held-out text is not finite: training diverged; {CALMER}"));
     }
-    if let Some(untrained) = untrained.filter(|untrained| loss > *untrained) {
+    // A difference that is not shown is none.
+    let is_above = |other: f64| loss > other && shown(loss) != shown(other);
+    if let Some(untrained) = untrained.filter(|untrained| is_above(*untrained)) {
         let (loss, untrained) = (shown(loss), shown(untrained));
         return Some(format!(
             "the loss on held-out text is {loss}, above that before training, {untrained}; {CALMER}, or train on more text"
         ));
     }
-    let (of_rule, rule) = baseline.filter(|(of_rule, _)| loss > *of_rule)?;
+    let (of_rule, rule) = baseline.filter(|(of_rule, _)| is_above(*of_rule))?;
     let (loss, of_rule) = (shown(loss), shown(of_rule));
     Some(format!(
         "the loss on held-out text is {loss}, above the {of_rule} of a baseline without a model ({rule}); train for more steps \

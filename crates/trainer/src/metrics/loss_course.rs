@@ -23,7 +23,7 @@ const RISE: f64 = 0.05;
 /// A fall of this share of the first loss is one that can be lost again.
 const FALL: f64 = 0.2;
 
-/// A loss that rose by less is small all the same, however large a multiple of the first one it is.
+/// A smaller first loss counts as this one: multiples of it are small all the same.
 const LEAST_RISE: f64 = 0.5;
 
 /// What is wrong with logged losses, in their order: they rose, or fell and lost half of that again. Of fewer losses than two
@@ -68,7 +68,7 @@ fn multiple(losses: &[f64]) -> Option<String> {
         _ => 2.0,
     };
     // A loss that can be negative has no multiples.
-    let rose = *first > 0.0 && least > factor * first && least > first + LEAST_RISE;
+    let rose = *first > 0.0 && least > factor * first.max(LEAST_RISE);
     rose.then(|| format!("the training loss rose from {first:.3} to {last:.3}: training diverged"))
 }
 
@@ -148,6 +148,7 @@ mod tests {
             vec![30.0],
             // Large beside the first one, and small nevertheless.
             vec![0.002, 0.3, 0.1, 0.2],
+            vec![0.05, 0.6],
             vec![-0.1, 0.6],
             // Only one of the last losses is large.
             vec![0.7, 0.6, 0.5, 0.6, 0.5, 20.0],

@@ -244,7 +244,7 @@ fn put_in(
     let mut progress = Progress::new("rows", false);
     let (mut places, mut new, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
     let (mut added, mut read) = (0, 0);
-    // The places of the rows that are not yet on disk, by the ids that they are given.
+    // The places of the rows that are not yet on disk, by the ids that they are given; with `OnId::Accept`, of all rows so far.
     let mut pending: HashMap<String, String> = HashMap::new();
     let mut batch = first;
     while !batch.is_empty() {
@@ -287,7 +287,10 @@ fn put_in(
                 .map_err(|error| at(error, &places, &new[..n]))?;
             for id in new.drain(..n).filter_map(|row: NewRow| row.id) {
                 stale.remove(&id);
-                pending.remove(&id);
+                // Where ids that the index has are replaced, it does not tell rows of before from rows of this input.
+                if matches!(on_id, OnId::Error) {
+                    pending.remove(&id);
+                }
             }
             places.drain(..n);
             vectors.drain(..n * width);

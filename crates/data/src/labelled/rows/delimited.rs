@@ -275,9 +275,9 @@ impl Delimited {
         if read.len() > 1
             && let Some((opened, closed)) = closed_in_text(texts, self.delimiter)
         {
-            let (opened, closed) = (read[opened].number, read[closed].number);
-            // Rows of their own, most likely, which the mark has swallowed.
-            read.drain(1..).rev().for_each(|line| self.again.push_front(line));
+            let (swallowed, opened, closed) = (opened + 1, read[opened].number, read[closed].number);
+            // Rows of their own, most likely, which the mark has swallowed; the lines before it are of the row's other cells.
+            read.drain(swallowed..).rev().for_each(|line| self.again.push_front(line));
             let detail = format!(
                 "a quoted field is not closed: the next quotation mark is within the text of line {closed}; close it, or set {} \
                  if quotation marks are text in this file",
@@ -330,7 +330,7 @@ impl Delimited {
 }
 
 /// The lines of a row, from 0, on which a quoted field opens and closes, if it goes over the end of a line and text follows the
-/// mark that closes it. No program writes that: a mark was forgotten, and the one that closes the field opens another.
+/// mark that closes it. No program that doubles marks writes that: a mark was forgotten, and the one that closes the field opens another.
 fn closed_in_text<'t>(lines: impl Iterator<Item = &'t str>, delimiter: char) -> Option<(usize, usize)> {
     let mut opened = None;
     for (number, line) in lines.enumerate() {

@@ -283,7 +283,7 @@ pub(super) fn also_absent(
     is_there: impl Fn(&String) -> bool,
 ) -> String {
     let is_absent = |wanted: &&RequestedColumn| match &wanted.column {
-        Column::Name(name) => wanted.required && wanted.field != one.field && !is_there(name),
+        Column::Name(name) => wanted.required && wanted.column != one.column && !is_there(name),
         Column::Number(_) => false,
     };
     all.iter().filter(is_absent).map(|wanted| format!("; also no {}", wanted.place())).collect()
