@@ -185,7 +185,7 @@ fn bad_rows_have_their_place_or_are_counted() {
     let hint = "; correct it, or set `on_bad_row = \"skip\"` to skip such rows";
     let of = Labels::Of(&known);
     let columns = json!({"columns": {"label": "class"}});
-    let cases: [BadRow; 16] = [
+    let cases: [BadRow; 17] = [
         (
             "a.csv",
             b"text,class\na,yes\nb,maybe\n",
