@@ -1078,7 +1078,7 @@ fn a_quotation_mark_is_suspected_where_there_is_one() {
     let hint = "quoting = ";
     for bytes in ["text,label\na,b,c\n", "text,label\na\n"] {
         let without = message("a.csv", bytes, None);
-        assert!(without.contains("columns, expected 2") && !without.contains(hint), "{without}");
+        assert!(without.contains(", expected 2 as in") && !without.contains(hint), "{without}");
         assert!(!message("a.csv", bytes, Some(false)).contains(hint));
     }
     assert!(

@@ -158,7 +158,9 @@ fn negatives_are_near_and_no_positives_and_the_same_each_time() {
     let ran = mine(&["--pool", "odd.tsv"]);
     assert!(ran.error_line(1).contains("odd.tsv:2: not UTF-8"), "{}", ran.err);
     let ran = mine(&["--pool", "odd.tsv", "--on-bad-row", "skip"]);
-    assert!(ran.err.contains("odd.tsv: skipped 1 of 3 rows (1 × bad UTF-8): odd.tsv:2"), "{}", ran.err);
+    let skipped =
+        ran.err.lines().find(|line| line.contains("odd.tsv: skipped 1 of 3 rows (1 × bad UTF-8): "));
+    assert!(skipped.is_some_and(|line| line.ends_with("odd.tsv:2")), "{}", ran.err);
     assert_eq!(answers(&ran.done()), pooled);
 
     for (more, status, problem) in [
