@@ -494,7 +494,7 @@ mod tests {
         assert!(message(source("c.conll"), Task::Texts).contains("cannot hold"));
         assert!(message(source("f"), Task::Tags).contains("set `format`"));
         assert!(message(source("e.txt"), Task::Texts).contains("set `format`"));
-        assert!(message(source("none.csv"), Task::Texts).contains("none.csv` (looked in"));
+        assert!(message(source("none.csv"), Task::Texts).contains("no file matches `"));
         assert!(message(LabelledSource::default(), Task::Texts).contains("none listed"));
         assert!(
             message(LabelledSource { delimiter: Some('ä'), ..source("a.csv") }, Task::Texts)
