@@ -33,12 +33,43 @@ pub(super) struct Sliced {
     pub pieces: Vec<Piece>,
 }
 
+impl Sliced {
+    pub fn n_elements(&self) -> usize {
+        elements(&self.shape)
+    }
+}
+
+/// A part of a piece.
+#[derive(Debug, Clone)]
+pub(super) struct Part<'a> {
+    pub parameter: &'a Sliced,
+    /// Which of its owner's pieces it is a part of.
+    pub piece: usize,
+    /// Its first element's place in the piece.
+    pub begin: usize,
+    /// Its places in the flattened parameter.
+    pub range: Range<usize>,
+}
+
+/// What travels in one exchange: a part of every replica's slice.
+#[derive(Debug, Default)]
+pub(super) struct Bucket<'a> {
+    /// Of each owner, the parts of its pieces, in order.
+    pub parts: Vec<Vec<Part<'a>>>,
+    /// The parameters that have no part in later buckets.
+    pub ends: Vec<&'a Sliced>,
+}
+
+/// The elements of a bucket, of all replicas together: enough that a network is busy, and few beside a model.
+const BUCKET: usize = 8 << 20;
+
 /// The pieces of all trained parameters. Each replica owns consecutive ones, about as many elements as the others.
 #[derive(Debug)]
 pub(super) struct Slices {
     parameters: Vec<Sliced>,
     places: HashMap<ParamId, usize>,
     size: usize,
+    bucket: usize,
 }
 
 impl Slices {
@@ -62,7 +93,13 @@ impl Slices {
         });
         let parameters: Vec<Sliced> = parameters.collect();
         let places = parameters.iter().enumerate().map(|(place, parameter)| (parameter.id, place)).collect();
-        Self { parameters, places, size: size.max(1) }
+        Self { parameters, places, size: size.max(1), bucket: BUCKET }
+    }
+
+    /// The same with buckets of at most so many elements.
+    #[cfg(test)]
+    pub fn with_bucket(self, bucket: usize) -> Self {
+        Self { bucket, ..self }
     }
 
     /// The number of replicas.
@@ -70,14 +107,9 @@ impl Slices {
         self.size
     }
 
-    /// The parameters in the order of the module tree.
-    pub fn parameters(&self) -> &[Sliced] {
-        &self.parameters
-    }
-
-    /// A parameter, if it is trained.
-    pub fn get(&self, id: ParamId) -> Option<&Sliced> {
-        self.places.get(&id).map(|place| &self.parameters[*place])
+    /// Whether a parameter is trained.
+    pub fn contains(&self, id: ParamId) -> bool {
+        self.places.contains_key(&id)
     }
 
     /// The pieces of a replica, in order, with their parameters.
@@ -86,6 +118,42 @@ impl Slices {
         self.parameters.iter().flat_map(move |parameter| {
             parameter.pieces.iter().filter(of_owner).map(move |piece| (parameter, &piece.range))
         })
+    }
+
+    /// All pieces, cut into buckets: messages of a whole model would take more memory than sharing its moments saves. The
+    /// first bucket has the beginning of every replica's slice, so that each sends and receives as much as the others.
+    pub fn buckets(&self) -> Vec<Bucket<'_>> {
+        let most = (self.bucket / self.size).max(1);
+        let mut buckets: Vec<Bucket<'_>> = Vec::new();
+        let mut last = vec![0; self.parameters.len()];
+        for owner in 0..self.size {
+            let (mut bucket, mut free) = (0, most);
+            for (piece, (parameter, range)) in self.of(owner).enumerate() {
+                let mut start = range.start;
+                loop {
+                    let end = range.end.min(start + free);
+                    if buckets.len() == bucket {
+                        buckets.push(Bucket { parts: vec![Vec::new(); self.size], ends: Vec::new() });
+                    }
+                    let part = Part { parameter, piece, begin: start - range.start, range: start..end };
+                    buckets[bucket].parts[owner].push(part);
+                    let last = &mut last[self.places[&parameter.id]];
+                    *last = bucket.max(*last);
+                    free -= end - start;
+                    if free == 0 {
+                        (bucket, free) = (bucket + 1, most);
+                    }
+                    if end == range.end {
+                        break;
+                    }
+                    start = end;
+                }
+            }
+        }
+        for (parameter, bucket) in self.parameters.iter().zip(last) {
+            buckets[bucket].ends.push(parameter);
+        }
+        buckets
     }
 }
 
@@ -150,25 +218,65 @@ mod tests {
             for size in 1..9 {
                 let slices = Slices::new(&model, size, cut, |_, _| true);
                 let mut last = 0;
-                for parameter in slices.parameters() {
+                for parameter in &slices.parameters {
                     let mut end = 0;
                     for Piece { owner, range } in &parameter.pieces {
                         assert!(range.start == end && *owner >= last, "{parameter:?}");
                         assert!(range.start.is_multiple_of(SquaredSums::PIECE), "{parameter:?}");
                         (end, last) = (range.end, *owner);
                     }
-                    assert_eq!(end, elements(&parameter.shape));
-                    assert_eq!(slices.get(parameter.id), Some(parameter));
+                    assert_eq!(end, parameter.n_elements());
+                    assert!(slices.contains(parameter.id));
                     assert!(cut == Cut::Anywhere || parameter.pieces.len() == 1);
                 }
                 let owned = |owner| slices.of(owner).map(|(_, range)| range.len()).sum::<usize>();
-                let all: usize = slices.parameters().iter().map(|parameter| elements(&parameter.shape)).sum();
+                let all: usize = slices.parameters.iter().map(Sliced::n_elements).sum();
                 assert_eq!((0..size).map(owned).sum::<usize>(), all);
                 if cut == Cut::Anywhere {
                     let most = (0..size).map(owned).max().unwrap();
                     assert!(most <= all / size + SquaredSums::PIECE + 1, "{most} of {all} by {size}");
                 }
             }
+        }
+    }
+
+    /// Buckets have all pieces in order, none has more than its share, and a parameter ends in the last one that has a part of it.
+    #[test]
+    fn buckets_have_every_element_once() {
+        let model = BertConfig::new(300, 2, 48).init(&mut ParamInit::new(&Device::flex(), 1));
+        for (size, bucket) in [(1, 7), (2, 1_000), (3, 4_096), (4, 1 << 30)] {
+            let slices = Slices::new(&model, size, Cut::Nowhere, |_, _| true).with_bucket(bucket);
+            let buckets = slices.buckets();
+            let mut found: Vec<Vec<(ParamId, Range<usize>)>> = vec![Vec::new(); size];
+            let mut ended = Vec::new();
+            for Bucket { parts, ends } in &buckets {
+                for (owner, parts) in parts.iter().enumerate() {
+                    let n: usize = parts.iter().map(|part| part.range.len()).sum();
+                    assert!(n <= (bucket / size).max(1), "{n} elements of {bucket} for {size}");
+                    for Part { parameter, piece, begin, range } in parts {
+                        assert!(!ended.contains(&parameter.id));
+                        match found[owner].last_mut().filter(|_| *begin > 0) {
+                            Some((id, whole)) => {
+                                assert_eq!(
+                                    (*id, whole.end, whole.len()),
+                                    (parameter.id, range.start, *begin)
+                                );
+                                whole.end = range.end;
+                            }
+                            None => found[owner].push((parameter.id, range.clone())),
+                        }
+                        assert_eq!(found[owner].len(), piece + 1);
+                    }
+                }
+                ended.extend(ends.iter().map(|parameter| parameter.id));
+            }
+            assert_eq!(ended.len(), slices.parameters.len());
+            for (owner, found) in found.into_iter().enumerate() {
+                let all: Vec<_> =
+                    slices.of(owner).map(|(parameter, range)| (parameter.id, range.clone())).collect();
+                assert_eq!(found, all);
+            }
+            assert_eq!(buckets.len() > 1, bucket < 1 << 30);
         }
     }
 }

@@ -41,7 +41,8 @@ const LINKS: [f64; 4] = [1.0, 10.0, 25.0, 100.0];
 const MODELS: [(&str, f64, f64); 2] =
     [("BERT-base", 110e6, 64.0 * 128.0), ("1 billion parameters", 1e9, 64.0 * 512.0)];
 
-/// The seconds of a step of `R` ranks on `C` cores: `W / min(R, C) + α·(R − 1) + β·2·(R − 1)/R·4·P`.
+/// The seconds of a step of `R` ranks on `C` cores: `W / min(R, C) + R / min(R, C)·(α·(R − 1) + β·2·(R − 1)/R·4·P)`. Ranks that share a
+/// core take turns in the exchange too.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     /// `W`: core-seconds of the computation.
@@ -57,12 +58,20 @@ fn bytes(ranks: usize, parameters: f64) -> f64 {
     2.0 * (ranks - 1) as f64 / ranks as f64 * 4.0 * parameters
 }
 
+/// How many ranks take turns on a core.
+fn turns(ranks: usize, cores: usize) -> f64 {
+    ranks as f64 / ranks.min(cores) as f64
+}
+
 impl Cost {
     /// Fits the seconds of one rank, and of two others, which determine both constants. Neither is negative.
     fn fit(seconds: [f64; 3], cores: usize, parameters: f64) -> Self {
         let [work, ..] = seconds;
         let spent = |place: usize| seconds[place] - work / FITTED[place].min(cores) as f64;
-        let row = |place: usize| ((FITTED[place] - 1) as f64, bytes(FITTED[place], parameters), spent(place));
+        let row = |place: usize| {
+            let (ranks, turns) = (FITTED[place], turns(FITTED[place], cores));
+            (turns * (ranks - 1) as f64, turns * bytes(ranks, parameters), spent(place))
+        };
         let ((a, b, first), (c, d, second)) = (row(1), row(2));
         let determinant = a * d - b * c;
         let (latency, byte) =
@@ -80,9 +89,8 @@ impl Cost {
     }
 
     fn seconds(self, ranks: usize, cores: usize, parameters: f64) -> f64 {
-        self.work / ranks.min(cores) as f64
-            + self.latency * (ranks - 1) as f64
-            + self.byte * bytes(ranks, parameters)
+        let exchange = self.latency * (ranks - 1) as f64 + self.byte * bytes(ranks, parameters);
+        self.work / ranks.min(cores) as f64 + turns(ranks, cores) * exchange
     }
 }
 
@@ -130,8 +138,8 @@ pub fn run(args: &Rounds, program: &Path, place: &Path) -> Result<()> {
     let mut text = report::table(["ranks", "a step", "the model says", "difference", ""], rows);
     text += &format!(
         "\n\nBERT-mini, 24 × 128 in {SHARDS} shards, ranks of one thread on {cores} cores. The model of a step by R ranks: \
-         `W / min(R, cores) + α·(R − 1) + β·2·(R − 1)/R·4·P` seconds, P the parameters; fitted to 1, 2 and 3 ranks, W = {:.3} s, \
-         α = {:.2} ms, 1/β = {} MB/s. Medians of {} rounds. {}.\n\nWhat it says of machines like this one: **not measured**, computed \
+         `W / C + R / C·(α·(R − 1) + β·2·(R − 1)/R·4·P)` seconds, C = min(R, cores), P the parameters; fitted to 1, 2 and 3 ranks, \
+         W = {:.3} s, α = {:.2} ms, 1/β = {} MB/s. Medians of {} rounds. {}.\n\nWhat it says of machines like this one: **not measured**, computed \
          from W for each parameter and token, from α, and from the link's nominal bandwidth. Tokens a second of all machines, and the share of \
          the time in which they compute; {} tokens a machine for BERT-base, {} for a model of 1 billion parameters.\n\n",
         cost.work,

@@ -96,15 +96,9 @@ fn peak_mb(mut launcher: Child, ranks: usize) -> Result<f64> {
 
 /// The vectors of many lines by one process of two threads and by two ranks of one.
 fn lines(args: &Rounds, program: &Path, place: &Path) -> Result<String> {
-    let corpus = step::root().join("../shared/data/corpus/sotu.txt");
-    let text = fs::read_to_string(&corpus).with_context(|| format!("cannot read {}", corpus.display()))?;
-    let lines: String = text
-        .lines()
-        .filter(|line| !line.is_empty())
-        .cycle()
-        .take(LINES)
-        .flat_map(|line| [line, "\n"])
-        .collect();
+    let captions = step::root().join("../shared/data/multi30k/train.en");
+    let text = fs::read_to_string(&captions).with_context(|| format!("cannot read {}", captions.display()))?;
+    let lines: String = text.lines().take(LINES).flat_map(|line| [line, "\n"]).collect();
     let input = place.join("lines.txt");
     fs::write(&input, lines)?;
     let model = step::root().join("../shared/models/all-MiniLM-L6-v2");
@@ -130,7 +124,7 @@ fn lines(args: &Rounds, program: &Path, place: &Path) -> Result<String> {
     }
     let [one, two] = ms.map(|ms| median(ms.into_iter()).unwrap_or(f64::NAN) / 1e3);
     Ok(format!(
-        "`embed` of {LINES} lines of the State of the Union with MiniLM: one process of two threads {one:.1} s, two ranks of one thread \
+        "`embed` of {LINES} of Multi30k's English captions with MiniLM: one process of two threads {one:.1} s, two ranks of one thread \
          {two:.1} s ({:.2} ×), byte for byte the same output. Medians of {} alternating rounds.",
         one / two,
         args.rounds
