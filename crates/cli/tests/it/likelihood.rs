@@ -81,6 +81,16 @@ fn sentences_are_scored_in_lines_and_tables() {
     assert_eq!(score["pieces"].as_array().unwrap().last().unwrap()["token"], "</s>");
 }
 
+/// XLNet has no maximum, but memory has.
+#[test]
+fn a_text_for_xlnet_fits_a_batch() {
+    let place = tempfile::tempdir().unwrap();
+    let args = ["likelihood", "--model", &model("xlnet"), "--batch-tokens", "12"];
+    let (code, _, err) = cloze(&args, place.path(), &format!("Boats sink\n{}\n", "Boats sink ".repeat(9)));
+    assert_eq!((code, err.lines().count()), (Some(1), 1), "{err}");
+    assert!(err.contains("line 2") && err.contains("expected at most 12, the tokens of a batch"), "{err}");
+}
+
 #[test]
 fn minimal_pairs_are_counted_by_paradigm() {
     let place = tempfile::tempdir().unwrap();

@@ -443,7 +443,7 @@ fn a_folder_of_texts_is_searched_by_passages() {
     fs::write(place.join("x/notes/a.md"), "a storm").unwrap();
     for around in [".", "notes/../notes", "../x/notes"] {
         let refused = run_in(&place.join("x"), &["search", "add", "--index", "../i", "--replace", around]);
-        assert!(refused.error_line(2).contains("--replace knows passages by the path"), "{}", refused.err);
+        assert!(refused.error_line(2).contains("--replace finds passages by the path"), "{}", refused.err);
     }
     assert_eq!(all_ids(place, "i"), ids);
     let notes = place.join("notes");

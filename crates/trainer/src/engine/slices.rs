@@ -60,8 +60,8 @@ pub(super) struct Bucket<'a> {
     pub ends: Vec<&'a Sliced>,
 }
 
-/// The elements of a bucket, of all replicas together: enough that a network is busy, and few beside a model.
-const BUCKET: usize = 8 << 20;
+/// The elements of a bucket, of all replicas together: enough that a network is busy, 8 MB in FP32, and few beside a large model.
+const BUCKET: usize = 2 << 20;
 
 /// The pieces of all trained parameters. Each replica owns consecutive ones, about as many elements as the others.
 #[derive(Debug)]

@@ -305,8 +305,10 @@ impl Likelihood {
             return Err(TrainerError::BadInput { problem: problem.into() });
         }
         let (input, pieces) = match &self.scorer {
-            Scorer::Masked(model) => self.blanks(&model.tokenizer, text, Some(model.max_len()))?,
-            Scorer::Permutation { tokenizer, .. } => self.blanks(tokenizer, text, None)?,
+            Scorer::Masked(model) => {
+                self.blanks(&model.tokenizer, text, |n| self.check_len(n, Some(model.max_len())))?
+            }
+            Scorer::Permutation { tokenizer, .. } => self.blanks(tokenizer, text, |n| self.check_batch(n))?,
             Scorer::LeftToRight(scorer) => {
                 let encoding = scorer.tokenizer.encode(text, false)?;
                 let begin = scorer.begin.into_iter();
@@ -427,10 +429,10 @@ impl Likelihood {
         &self,
         tokenizer: &Tokenizer,
         text: &str,
-        max: Option<usize>,
+        check: impl FnOnce(usize) -> Result<()>,
     ) -> Result<(Input, Vec<PieceScore>)> {
         let encoding = tokenizer.encode(text, true)?;
-        self.check_len(encoding.len(), max)?;
+        check(encoding.len())?;
         let predicted: Vec<usize> =
             (0..encoding.len()).filter(|at| encoding.special_tokens_mask[*at] == 0).collect();
         let blanks = predicted.iter().map(|at| self.blank(&encoding, *at)).collect();
@@ -456,6 +458,20 @@ impl Likelihood {
             }
             _ => Ok(()),
         }
+    }
+
+    /// That a text for XLNet is no longer than a batch. It has no maximum, and the memory of its attention grows as the square of
+    /// the length.
+    fn check_batch(&self, tokens: usize) -> Result<()> {
+        if tokens <= self.batch_tokens {
+            return Ok(());
+        }
+        let problem = format!(
+            "the text has {tokens} tokens, which all attend to one another; expected at most {}, the tokens of a batch: divide it, or \
+             allow a batch more",
+            self.batch_tokens
+        );
+        Err(TrainerError::BadInput { problem })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Encoder–decoders that learn to undo noise: what they learn, where a run may stop, what it leaves.
 
 use crate::bench::Bench;
+use crate::notes::Notes;
 use burn::tensor::Device;
 use cloze_data::{DenoisingConfig, Sentinels};
 use cloze_model::ParamInit;
@@ -10,7 +11,7 @@ use cloze_tokenizer::train::BpeTrainer;
 use cloze_trainer::config::DenoisingRunConfig;
 use cloze_trainer::denoising::{figure, train_denoising, train_denoising_model};
 use cloze_trainer::engine::{FolderConfig, RunOptions};
-use cloze_trainer::metrics::progress::{RunProgress, Silent};
+use cloze_trainer::metrics::progress::Silent;
 use cloze_trainer::translate::{TranslateConfig, Translator};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -36,17 +37,6 @@ const T5_NETWORK: &str = "model={ kind = \"t5\", n_layers = 1, d_model = 32, n_h
 
 fn bench() -> Bench<DenoisingRunConfig> {
     Bench::new(CONFIG, |i| format!("The ship number {i} sailed.\nNo ship sank.\nAll of them came home.\n"))
-}
-
-/// Keeps what is shown.
-#[derive(Default)]
-struct Notes(String);
-
-impl RunProgress for Notes {
-    fn note(&mut self, text: &str) {
-        self.0 += text;
-        self.0.push('\n');
-    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Language models in training: what they learn, where a run may stop, what it leaves.
 
 use crate::bench::Bench;
+use crate::notes::Notes;
 use burn::tensor::Device;
 use cloze_model::ParamInit;
 use cloze_model::gpt::GptConfig;
@@ -10,7 +11,7 @@ use cloze_trainer::config::LanguageModelConfig;
 use cloze_trainer::engine::{FolderConfig, Outcome, RunOptions};
 use cloze_trainer::generate::{GenerateConfig, Generator};
 use cloze_trainer::language_model::{figure, train_language_model};
-use cloze_trainer::metrics::progress::{RunProgress, Silent};
+use cloze_trainer::metrics::progress::Silent;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -53,17 +54,6 @@ fn a_stopped_run_ends_with_the_same_bits() {
     .enumerate()
     {
         bench.assert_same_bits_after_a_stop(&number.to_string(), &sets);
-    }
-}
-
-/// Keeps what is noted.
-#[derive(Default)]
-struct Notes(String);
-
-impl RunProgress for Notes {
-    fn note(&mut self, text: &str) {
-        self.0 += text;
-        self.0.push('\n');
     }
 }
 

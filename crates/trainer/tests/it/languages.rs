@@ -1,5 +1,6 @@
 //! Several languages: where a run may stop, what it leaves, and what is refused.
 
+use crate::notes::Notes;
 use crate::stop_after::StopAfter;
 use burn::tensor::Device;
 use cloze_model::huggingface::{Family, PretrainedFolder};
@@ -80,17 +81,6 @@ impl Bench {
     /// The model's file, bit for bit.
     fn weights(&self, out: &str) -> Vec<u8> {
         std::fs::read(self.path(out).join("model/model.safetensors")).unwrap()
-    }
-}
-
-/// Keeps what is shown.
-#[derive(Default)]
-struct Notes(String);
-
-impl RunProgress for Notes {
-    fn note(&mut self, text: &str) {
-        self.0 += text;
-        self.0.push('\n');
     }
 }
 

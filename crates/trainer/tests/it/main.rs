@@ -19,6 +19,7 @@ mod language_model;
 mod languages;
 mod masked_lm;
 mod multi30k;
+mod notes;
 mod permutation;
 mod pruning;
 mod recurrent;

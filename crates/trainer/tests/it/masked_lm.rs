@@ -1,5 +1,6 @@
 //! The masked-LM head put to use: continued pretraining, and prompts.
 
+use crate::notes::Notes;
 use crate::stop_after::StopAfter;
 use burn::tensor::Device;
 use cloze_evaluation::figures::Figures;
@@ -16,7 +17,7 @@ use cloze_trainer::embed::{EmbedConfig, Embedder};
 use cloze_trainer::engine::{Outcome, RunOptions};
 use cloze_trainer::fill_mask::FillMask;
 use cloze_trainer::finetune::{EvaluationData, FineTuneConfig, Predictor, TaskFile, TaskSection, fine_tune};
-use cloze_trainer::metrics::progress::{RunProgress, Silent};
+use cloze_trainer::metrics::progress::Silent;
 use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
 use cloze_trainer::pretraining::pretrain;
 use std::fs;
@@ -27,17 +28,6 @@ use std::sync::atomic::AtomicBool;
 struct Bench {
     folder: tempfile::TempDir,
     tokenizer: Tokenizer,
-}
-
-/// What the runs' notes say.
-#[derive(Default)]
-struct Notes(String);
-
-impl RunProgress for Notes {
-    fn note(&mut self, message: &str) {
-        self.0 += message;
-        self.0 += "\n";
-    }
 }
 
 impl Bench {

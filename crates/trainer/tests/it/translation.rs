@@ -1,5 +1,6 @@
 //! Translation runs: a custom model from parallel text to a saved folder; interrupted runs end in the same bits.
 
+use crate::notes::Notes;
 use crate::stop_after::StopAfter;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};
@@ -133,17 +134,6 @@ fn weights_of(run: &Path) -> Vec<u8> {
 
 fn records(run: &Path) -> Vec<Record> {
     jsonl::read(&run.join(METRICS_FILE)).unwrap().iter().map(Record::without_timing).collect()
-}
-
-/// Keeps the notes.
-#[derive(Default)]
-struct Notes(String);
-
-impl RunProgress for Notes {
-    fn note(&mut self, text: &str) {
-        self.0 += text;
-        self.0.push('\n');
-    }
 }
 
 #[test]

@@ -94,8 +94,8 @@ impl IndexedRows {
             let parts = plain(path);
             if parts == Path::new("") || parts.components().any(|part| part == Component::ParentDir) {
                 let error = anyhow!(
-                    "{}: --replace knows passages by the path that they were indexed by; expected a path without `.` and `..`, \
-                     such as the folder's name from the folder above, or an absolute path, for `search index` too",
+                    "{}: --replace finds passages by the path that `search index` was given; expected a path without `.` and `..`: \
+                     give both commands an absolute path, or the folder's name from the folder above",
                     path.display()
                 );
                 return Err(WrongUsage::new(error).into());
