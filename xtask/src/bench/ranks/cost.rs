@@ -130,7 +130,8 @@ pub fn run(args: &Rounds, program: &Path, place: &Path) -> Result<()> {
     // Of a transformer, a token costs 6 operations a parameter; so does BERT-mini here.
     let per_parameter = cost.work / (parameters * TOKENS);
     let forecast = |model: (f64, f64), machines: usize, link: f64| {
-        let ((parameters, tokens), byte) = (model, 8.0 / (link * 1e9));
+        // A byte is packed, copied and added on the machine, too.
+        let ((parameters, tokens), byte) = (model, cost.byte + 8.0 / (link * 1e9));
         let compute = per_parameter * parameters * tokens / cores as f64;
         let step = compute + cost.latency * (machines - 1) as f64 + byte * bytes(machines, parameters);
         (compute / step, machines as f64 * tokens / step)
@@ -140,7 +141,7 @@ pub fn run(args: &Rounds, program: &Path, place: &Path) -> Result<()> {
         "\n\nBERT-mini, 24 × 128 in {SHARDS} shards, ranks of one thread on {cores} cores. The model of a step by R ranks: \
          `W / C + R / C·(α·(R − 1) + β·2·(R − 1)/R·4·P)` seconds, C = min(R, cores), P the parameters; fitted to 1, 2 and 3 ranks, \
          W = {:.3} s, α = {:.2} ms, 1/β = {} MB/s. Medians of {} rounds. {}.\n\nWhat it says of machines like this one: **not measured**, computed \
-         from W for each parameter and token, from α, and from the link's nominal bandwidth. Tokens a second of all machines, and the share of \
+         from W for each parameter and token, from α, and from β and the link's nominal bandwidth for each byte. Tokens a second of all machines, and the share of \
          the time in which they compute; {} tokens a machine for BERT-base, {} for a model of 1 billion parameters.\n\n",
         cost.work,
         1e3 * cost.latency,

@@ -57,12 +57,13 @@ fn memory(program: &Path, place: &Path) -> Result<String> {
     let share = 1.0 - less / moments;
     Ok(format!(
         "Memory with {RANKS} ranks: a process that trains BERT-base alone needs {} MB at its peak, the smallest of {RANKS} ranks, which has \
-         as many texts of a step, {} MB. Both moments of all parameters are {} MB; of these, the rank has {:.0} %, buffers of the exchange \
-         included (at most 30 %).",
+         as many texts of a step, {} MB. Both moments of all parameters are {} MB; of these, the rank has {:.0} % (at most 30 %), \
+         which includes the buffers of the exchange: its slice alone is {:.0} %.",
         report::short(peaks[0]),
         report::short(peaks[1]),
         report::short(moments),
-        100.0 * share
+        100.0 * share,
+        100.0 / RANKS as f64
     ))
 }
 
