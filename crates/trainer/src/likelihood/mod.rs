@@ -308,7 +308,9 @@ impl Likelihood {
             Scorer::Masked(model) => {
                 self.blanks(&model.tokenizer, text, |n| self.check_len(n, Some(model.max_len())))?
             }
-            Scorer::Permutation { tokenizer, .. } => self.blanks(tokenizer, text, |n| self.check_batch(n))?,
+            Scorer::Permutation { tokenizer, .. } => {
+                self.blanks(tokenizer, text, |n| self.check_square(n))?
+            }
             Scorer::LeftToRight(scorer) => {
                 let encoding = scorer.tokenizer.encode(text, false)?;
                 let begin = scorer.begin.into_iter();
@@ -460,16 +462,16 @@ impl Likelihood {
         }
     }
 
-    /// That a text for XLNet is no longer than a batch. It has no maximum, and the memory of its attention grows as the square of
-    /// the length.
-    fn check_batch(&self, tokens: usize) -> Result<()> {
-        if tokens <= self.batch_tokens {
+    /// That a text for XLNet is not too long. It has no maximum, and the memory of its attention grows as the square of the
+    /// length.
+    fn check_square(&self, tokens: usize) -> Result<()> {
+        let max = self.batch_tokens.max(BATCH_TOKENS);
+        if tokens <= max {
             return Ok(());
         }
         let problem = format!(
-            "the text has {tokens} tokens, which all attend to one another; expected at most {}, the tokens of a batch: divide it, or \
-             allow a batch more",
-            self.batch_tokens
+            "the text has {tokens} tokens, which all attend to one another; expected at most {max}: divide it, or allow more tokens \
+             in a batch"
         );
         Err(TrainerError::BadInput { problem })
     }
