@@ -52,7 +52,7 @@ pub(super) struct Part<'a> {
 }
 
 /// What travels in one exchange: a part of every replica's slice.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Bucket<'a> {
     /// Of each owner, the parts of its pieces, in order.
     pub parts: Vec<Vec<Part<'a>>>,
@@ -60,7 +60,8 @@ pub(super) struct Bucket<'a> {
     pub ends: Vec<&'a Sliced>,
 }
 
-/// The elements of a bucket, of all replicas together: enough that a network is busy, 8 MB in FP32, and few beside a large model.
+/// The elements of a bucket, of all replicas together: 8 MB in FP32, which keeps a network busy and is little beside a large
+/// model.
 const BUCKET: usize = 2 << 20;
 
 /// The pieces of all trained parameters. Each replica owns consecutive ones, about as many elements as the others.

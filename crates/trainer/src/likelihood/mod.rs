@@ -290,7 +290,8 @@ impl Likelihood {
     ///
     /// # Errors
     /// [`TrainerError::BadInput`] for a sentence without a piece to predict, a missing source, or one that the model has no
-    /// use for; [`TrainerError::TextTooLong`]; a text that the tokenizer rejects.
+    /// use for, and for a text that is too long for XLNet, which has no maximum of its own; [`TrainerError::TextTooLong`]; a
+    /// text that the tokenizer rejects.
     pub fn encode(&self, text: &str, source: Option<&str>) -> Result<EncodedSentence> {
         let is_pair = self.kind() == Kind::EncoderDecoder;
         if is_pair != source.is_some() {

@@ -41,8 +41,8 @@ const LINKS: [f64; 4] = [1.0, 10.0, 25.0, 100.0];
 const MODELS: [(&str, f64, f64); 2] =
     [("BERT-base", 110e6, 64.0 * 128.0), ("1 billion parameters", 1e9, 64.0 * 512.0)];
 
-/// The seconds of a step of `R` ranks on `C` cores: `W / min(R, C) + R / min(R, C)·(α·(R − 1) + β·2·(R − 1)/R·4·P)`. Ranks that share a
-/// core take turns in the exchange too.
+/// The seconds of a step of `R` ranks on `n` cores: `W / C + R / C·(α·(R − 1) + β·2·(R − 1)/R·4·P)`, where `C = min(R, n)`.
+/// Ranks that share a core take turns in the exchange too.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     /// `W`: core-seconds of the computation.
