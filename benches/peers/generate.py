@@ -1,18 +1,19 @@
-"""What generates texts beside ours: transformers' `generate` and CTranslate2, whole processes, from files to lines.
+"""What generates texts beside ours: transformers' `generate`, CTranslate2 and llama.cpp, whole processes, from files to lines.
 
     python benches/peers/generate.py transformers FOLDER FILE [--beams N] [--batch N] [--precision f32|bf16]
     python benches/peers/generate.py convert FOLDER OUT [--precision f32|int8]
     python benches/peers/generate.py ctranslate2 FOLDER FILE --converted OUT [--beams N] [--batch N]
-    python benches/peers/generate.py make-gpt2 FOLDER --tokenizer FOLDER [--layers N] [--width N]
+    python benches/peers/generate.py make-gpt2|make-llama FOLDER --tokenizer FOLDER [--layers N] [--width N]
     python benches/peers/generate.py gpt2 FOLDER [--new N] [--prompt TEXT] [--precision f32|bf16|int8] [--converted OUT]
+    python benches/peers/generate.py llama.cpp FILE.gguf [--new N] [--prompt TEXT]
 
 `transformers` and `ctranslate2` print a translation of each line of FILE by a folder of Marian's architecture with a
 `tokenizer.json`; sorted batches of so many lines. `convert` writes the folder for CTranslate2, with its weights as they
-are or in 8 bits. `make-gpt2` writes a GPT-2 of random weights, small unless told otherwise; `gpt2` lets one continue a
-prompt greedily, by transformers, or in int8 by CTranslate2, and prints one JSON line with its tokens a second, the
-prompt's not counted, after one round that is not measured.
+are or in 8 bits. `make-gpt2` and `make-llama` write a model of random weights with GPT-2's tokenizer, small unless told
+otherwise. `gpt2` lets one continue a prompt greedily, by transformers, or in int8 by CTranslate2, and `llama.cpp` from a
+GGUF file; they print one JSON line with the tokens a second, the prompt's not counted, after one round that is not measured.
 
-    pip install torch==2.9.0 transformers==4.57.6 ctranslate2
+    pip install torch==2.9.0 transformers==4.57.6 ctranslate2 xllamacpp
 """
 
 import argparse
@@ -27,7 +28,8 @@ THREADS = int(os.environ.get("OMP_NUM_THREADS", "2"))
 
 def arguments():
     parser = argparse.ArgumentParser()
-    parser.add_argument("peer", choices=["transformers", "convert", "ctranslate2", "make-gpt2", "gpt2"])
+    parser.add_argument("peer", choices=["transformers", "convert", "ctranslate2", "make-gpt2", "make-llama", "gpt2",
+                                         "llama.cpp"])
     parser.add_argument("folder")
     parser.add_argument("file", nargs="?", help="lines to translate, or where `convert` writes to")
     parser.add_argument("--beams", type=int, default=5)
@@ -145,12 +147,30 @@ def translate_by_ctranslate2(args):
 
 def make_gpt2(args):
     import torch
-    from tokenizers import ByteLevelBPETokenizer
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
     config = GPT2Config(n_layer=args.layers, n_embd=args.width, n_head=max(args.width // 64, 1))
     GPT2LMHeadModel(config).save_pretrained(args.folder)
+    save_tokenizer(args)
+
+
+def make_llama(args):
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        num_hidden_layers=args.layers, hidden_size=args.width, intermediate_size=8 * args.width // 3 // 32 * 32,
+        num_attention_heads=max(args.width // 64, 1), vocab_size=50257, max_position_embeddings=1024,
+        bos_token_id=50256, eos_token_id=50256, tie_word_embeddings=True)
+    LlamaForCausalLM(config).save_pretrained(args.folder)
+    save_tokenizer(args)
+
+
+def save_tokenizer(args):
+    from tokenizers import ByteLevelBPETokenizer
+
     files = [os.path.join(args.tokenizer, name) for name in ("vocab.json", "merges.txt")]
     tokenizer = ByteLevelBPETokenizer(*files)
     tokenizer.add_special_tokens(["<|endoftext|>"])
@@ -187,13 +207,37 @@ def continue_by_gpt2(args):
     generate(4)
     begin = time.perf_counter()
     generate(args.new)
-    seconds = time.perf_counter() - begin
+    print_tokens(args, (time.perf_counter() - begin) / args.new * 1e3)
+
+
+def continue_by_llama_cpp(args):
+    """By the milliseconds that llama.cpp counts itself."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = args.folder
+    params.n_ctx, params.n_parallel, params.verbosity = 512, 1, -1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = THREADS
+    server = xllamacpp.Server(params)
+
+    def generate(n):
+        found = server.handle_completions({"prompt": args.prompt, "max_tokens": n, "temperature": 0,
+                                           "ignore_eos": True, "cache_prompt": False})
+        assert found["usage"]["completion_tokens"] == n
+        return found["timings"]["predicted_per_token_ms"]
+
+    generate(4)
+    print_tokens(args, generate(args.new))
+
+
+def print_tokens(args, ms):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"ms": round(seconds / args.new * 1e3, 3), "per_s": round(args.new / seconds, 2),
-                      "seconds": round(seconds, 3), "tokens": args.new, "peak_mb": round(peak / 1e3, 1)}))
+    print(json.dumps({"ms": round(ms, 3), "per_s": round(1e3 / ms, 2), "seconds": round(ms * args.new / 1e3, 3),
+                      "tokens": args.new, "peak_mb": round(peak / 1e3, 1)}))
 
 
 if __name__ == "__main__":
     args = arguments()
     {"transformers": translate_by_transformers, "convert": convert, "ctranslate2": translate_by_ctranslate2,
-     "make-gpt2": make_gpt2, "gpt2": continue_by_gpt2}[args.peer](args)
+     "make-gpt2": make_gpt2, "make-llama": make_llama, "gpt2": continue_by_gpt2,
+     "llama.cpp": continue_by_llama_cpp}[args.peer](args)

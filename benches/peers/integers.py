@@ -74,13 +74,19 @@ elif program == "openvino":
     output = next(given for given in model.outputs if len(given.partial_shape) == 3)
     embed = by_length(lambda batch: model({name: batch[name] for name in names})[output])
 else:
-    from llama_cpp import Llama
+    import xllamacpp
 
-    llama = Llama(file, embedding=True, n_ctx=0, n_batch=4096, n_ubatch=4096, n_threads=threads,
-                  n_threads_batch=threads, verbose=False)
+    params = xllamacpp.CommonParams()
+    params.model.path, params.embedding, params.verbosity = file, True, -1
+    params.n_ctx = params.n_batch = params.n_ubatch = 4096
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    server = xllamacpp.Server(params)
 
     def embed():
-        llama.embed(sentences, normalize=True, truncate=True)
+        # Four thousand tokens at a time, as llama.cpp packs them; it normalises by default.
+        found = server.handle_embeddings({"input": sentences})
+        assert len(found["data"]) == len(sentences)
+
 
 embed()
 times = []

@@ -1,4 +1,4 @@
-//! Decoding beside transformers' `generate` and CTranslate2, and a small language model beside PyTorch's.
+//! Decoding beside transformers' `generate`, CTranslate2 and llama.cpp, and a small language model beside PyTorch's.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,9 +10,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use super::kept::target;
+use super::measure::{self, path_text};
 use super::translate::models::TRANSFORMER;
 use super::translate::side::{BEAMS, Data, Ours, THREADS, parameters, remove};
-use super::{measure, records, report};
+use super::{records, report};
 use crate::{program, step};
 
 /// Sentences that are translated at a time, on every side.
@@ -34,11 +35,11 @@ pub struct Args {
     /// How often the sides take turns.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// One round, a hundred sentences, a hundred steps, and a GPT-2 of two layers.
+    /// One round, a hundred sentences, a hundred steps, and a GPT-2 and a Llama of two layers.
     #[arg(long, conflicts_with = "write")]
     quick: bool,
-    /// Only `translate`, `gpt2` or `train`.
-    #[arg(long, value_name = "PART", value_parser = ["translate", "gpt2", "train"], conflicts_with = "write")]
+    /// Only `translate`, `gpt2`, `llama` or `train`.
+    #[arg(long, value_name = "PART", value_parser = ["translate", "gpt2", "llama", "train"], conflicts_with = "write")]
     only: Option<String>,
     /// A translation run's folder, with its model of Marian's architecture in `model`.
     #[arg(long, value_name = "DIR")]
@@ -84,6 +85,9 @@ pub fn run(args: &Args) -> Result<()> {
     if wanted("gpt2") {
         parts.push(bench.continuation()?);
     }
+    if wanted("llama") {
+        parts.push(bench.integers()?);
+    }
     if wanted("train") {
         parts.push(bench.training()?);
     }
@@ -98,9 +102,13 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Writes a GPT-2 of random weights, by transformers.
 pub fn make_gpt2(python: &OsString, folder: &Path, layers: &str) -> Result<()> {
-    let tokenizer = measure::path_text(&step::root().join("../shared/tokenizers/gpt2"))?;
+    make("make-gpt2", python, folder, layers)
+}
+
+fn make(what: &str, python: &OsString, folder: &Path, layers: &str) -> Result<()> {
+    let tokenizer = path_text(&step::root().join("../shared/tokenizers/gpt2"))?;
     let folder = folder.to_string_lossy();
-    let arguments = ["make-gpt2", &folder, "--tokenizer", &tokenizer, "--layers", layers];
+    let arguments = [what, &folder, "--tokenizer", &tokenizer, "--layers", layers];
     measure::output(&mut measure::peer(python, "generate.py", &arguments)).map(drop)
 }
 
@@ -122,8 +130,8 @@ impl Bench<'_> {
         fs::write(&input, lines.join("\n") + "\n")
             .with_context(|| format!("cannot write {}", input.display()))?;
         let run = self.run_folder()?;
-        let model = measure::path_text(&run.join("model"))?;
-        let source = measure::path_text(&input)?;
+        let model = path_text(&run.join("model"))?;
+        let source = path_text(&input)?;
         let converted = ["f32", "int8"].map(|precision| self.place.join(format!("ctranslate2-{precision}")));
         for (precision, converted) in ["f32", "int8"].into_iter().zip(&converted) {
             remove(converted)?;
@@ -232,9 +240,7 @@ impl Bench<'_> {
             eprintln!("{work}");
             let (mut a, mut b) = (Vec::new(), Vec::new());
             for _ in 0..self.rounds {
-                let [short, long] =
-                    [self.generate(&folder, options, NEW[0])?, self.generate(&folder, options, NEW[1])?];
-                a.push((long - short) / f64::from(NEW[1] - NEW[0]));
+                a.push(self.token(&folder, options)?);
                 let arguments = [
                     "gpt2",
                     &model,
@@ -265,6 +271,65 @@ impl Bench<'_> {
         ))
     }
 
+    /// A Llama of random weights that continues a prompt greedily from integers, beside llama.cpp: milliseconds a token.
+    fn integers(&self) -> Result<String> {
+        let Some(python) = &self.python else {
+            bail!("CLOZE_PYTHON is not set: the Llama of random weights is made there (or --only translate)")
+        };
+        let layers = if self.args.quick { "2" } else { "12" };
+        let folder = self.place.join(format!("llama-{layers}"));
+        let [q8_0, four_bits, q4_0] =
+            ["q8_0.gguf", "q4_0", "q4_0.gguf"].map(|end| folder.with_extension(end));
+        if !q4_0.exists() {
+            remove(&folder)?;
+            remove(&four_bits)?;
+            make("make-llama", python, &folder, layers)?;
+            self.cloze(&["export", "gguf", "--weights", "q8_0", "--model"], &folder, &q8_0)?;
+            self.cloze(&["quantize", "--weights", "q4_0", "--tables", "--model"], &folder, &four_bits)?;
+            // The same blocks, bit for bit.
+            self.cloze(&["export", "gguf", "--model"], &four_bits, &q4_0)?;
+        }
+        let new = (NEW[1] - NEW[0]).to_string();
+        let mut rows = Vec::new();
+        for (bits, folder, options, file, floor) in [
+            ("int8, llama.cpp in Q8_0", &folder, &["--int8"][..], &q8_0, 0.0),
+            ("Q4_0", &four_bits, &[], &q4_0, 1.0),
+        ] {
+            let work = format!("Llama, {layers} layers, greedy, {bits}");
+            eprintln!("{work}");
+            let file = path_text(file)?;
+            let (mut a, mut b) = (Vec::new(), Vec::new());
+            for _ in 0..self.rounds {
+                a.push(self.token(folder, options)?);
+                let arguments = ["llama.cpp", &file, "--new", &new, "--prompt", PROMPT];
+                if let Some(mut theirs) = self.peer(&arguments) {
+                    b.push(measure::value(&mut theirs, "ms")?);
+                }
+            }
+            let ours = measure::median(a.into_iter()).unwrap_or(f64::NAN);
+            rows.push(Row { work, ours, peer: "llama.cpp", theirs: measure::median(b.into_iter()), floor });
+        }
+        Ok(format!(
+            "A token of a continuation from integers, without loading:\n\n{}\n\nFrom 4 bits, ours is {:.2} × as fast as from 8, \
+             where 1.3 × is wanted.",
+            beside(&rows, "tokens/s", |ms| 1e3 / ms),
+            rows[0].ours / rows[1].ours
+        ))
+    }
+
+    /// Runs the program on a model, into a place.
+    fn cloze(&self, arguments: &[&str], model: &Path, out: &Path) -> Result<()> {
+        let mut command = Command::new(&self.ours.program);
+        measure::output(command.args(arguments).arg(model).arg("--out").arg(out)).map(drop)
+    }
+
+    /// The milliseconds of a further token, by the program.
+    fn token(&self, folder: &Path, options: &[&str]) -> Result<f64> {
+        let [short, long] =
+            [self.generate(folder, options, NEW[0])?, self.generate(folder, options, NEW[1])?];
+        Ok((long - short) / f64::from(NEW[1] - NEW[0]))
+    }
+
     /// The milliseconds of the program that continues the prompt by this many tokens.
     fn generate(&self, folder: &Path, options: &[&str], new: u32) -> Result<f64> {
         let mut command = Command::new(&self.ours.program);
@@ -279,7 +344,7 @@ impl Bench<'_> {
     fn training(&self) -> Result<String> {
         let folder = self.place.join("shakespeare");
         let steps = if self.args.quick { 100 } else { 2_000 };
-        let text = measure::path_text(&step::root().join("../shared/data/corpus/tinyshakespeare.txt"))?;
+        let text = path_text(&step::root().join("../shared/data/corpus/tinyshakespeare.txt"))?;
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         let (mut our_loss, mut their_loss) = (f64::NAN, None);
         for round in 1..=self.rounds {

@@ -51,7 +51,7 @@ The tables need a Python with the peers, named by CLOZE_PYTHON:
   python3 -m venv peers
   peers/bin/pip install torch==2.9.0 transformers==4.57.6 tokenizers onnx onnxruntime openvino \\
     accelerate scikit-learn scipy seqeval ctranslate2 faiss-cpu captum minicons==0.3.39 \\
-    sentence-transformers==5.1.2
+    sentence-transformers==5.1.2 xllamacpp
   CLOZE_PYTHON=$PWD/peers/bin/python cargo xtask bench train
 Without one, our side alone is measured.")]
 pub struct Args {

@@ -78,7 +78,7 @@ impl Peer {
         match self {
             Self::OnnxRuntime | Self::Dynamic => "onnxruntime",
             Self::OpenVino => "openvino",
-            Self::LlamaCpp => "llama_cpp",
+            Self::LlamaCpp => "xllamacpp",
         }
     }
 }

@@ -26,7 +26,7 @@ target/compress-bench, and a training that was interrupted goes on where it was;
 seed take about an hour on two cores.
 
 With --forms, one sentence encoder is embedded with in every form of its weights, beside the programs that read the same
-integers. They are looked for in CLOZE_PYTHON: onnxruntime, openvino, llama-cpp-python.")]
+integers. They are looked for in CLOZE_PYTHON: onnxruntime, openvino, xllamacpp.")]
 pub struct Args {
     /// The forms of one encoder's weights instead, beside ONNX Runtime, OpenVINO and llama.cpp.
     #[arg(long)]
