@@ -1,14 +1,17 @@
-//! Linear maps in FP32, bf16 and 8 bits, at the shapes of BERT-mini, BERT-base and MiniLM-L6.
+//! Linear maps in FP32, bf16, and 8 and 4 bits, at the shapes of BERT-mini, BERT-base and MiniLM-L6.
 //!
 //!     cargo bench -p cloze-ops --features flex --bench products -- [THREADS] [ROUNDS]
 //!
 //! Prints thousands of millions of operations a second (an addition and a multiplication are two), the best of
 //! the rounds, in which the precisions take turns: of the forward pass, and of a forward and a backward pass,
-//! three products. `tied` multiplies by a transposed matrix, as the masked-LM head does.
+//! three products. `int8` is rounded for the machine's fastest kernel, as `--int8` does; `8 bits`, `Q8_0` and `Q4_0` are
+//! what files hold: a scale for each column, and one for blocks of 32. `tied` multiplies by a transposed matrix, as the masked-LM head does.
 #![allow(missing_docs)]
 
 use burn::tensor::{Device, Distribution, Tensor};
-use cloze_ops::{IntegerWeight, Precision, linear, linear_integer, with_precision};
+use cloze_ops::{
+    IntegerMatrix, IntegerWeight, Precision, TokenRounding, linear, linear_integer, with_precision,
+};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -62,8 +65,10 @@ fn main() {
     let (threads, rounds) = (number(0, 2), number(1, 7));
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().expect("the first pool");
 
-    println!("{threads} thread(s), GFLOP/s          forward                 forward and backward");
-    println!("model   tokens  d_in  d_out    FP32   bf16   int8        FP32   bf16");
+    println!(
+        "{threads} thread(s), GFLOP/s          forward                                      forward and backward"
+    );
+    println!("model   tokens  d_in  d_out    FP32   bf16   int8  8 bits  Q8_0   Q4_0        FP32   bf16");
     let precision = |variant: usize| if variant == 0 { Precision::Fp32 } else { Precision::Bf16 };
     for (model, n_tokens, d_in, d_out) in SHAPES {
         let operations = 2.0 * (n_tokens * d_in * d_out) as f64;
@@ -78,11 +83,21 @@ fn main() {
             (x, weight, Tensor::<1>::random([d_out], uniform, device))
         };
         let (x, weight, bias) = draw(&Device::flex());
-        let int8 = IntegerWeight::quantize(weight.clone());
-        let forward: [f64; 3] = best(rounds, repeats, |variant| {
+        let numbers: Vec<f32> = weight.clone().transpose().into_data().try_to_vec().expect("floats");
+        let saved = [
+            IntegerMatrix::int8(&numbers, [d_out, d_in], 127),
+            IntegerMatrix::q8_0(&numbers, [d_out, d_in]),
+            IntegerMatrix::q4_0(&numbers, [d_out, d_in]),
+        ];
+        let rounded = |matrix: Result<IntegerMatrix, String>| {
+            IntegerWeight::new(&matrix.expect("finite numbers"), TokenRounding::default(), &Device::flex())
+        };
+        let integers: Vec<IntegerWeight> =
+            std::iter::once(IntegerWeight::quantize(weight.clone())).chain(saved.map(rounded)).collect();
+        let forward: [f64; 6] = best(rounds, repeats, |variant| {
             let (x, bias) = (x.clone(), Some(bias.clone()));
             black_box(match variant {
-                2 => linear_integer(x, &int8, bias),
+                2.. => linear_integer(x, &integers[variant - 2], bias),
                 _ => with_precision(precision(variant), || linear(x, weight.clone(), bias)),
             });
         });
@@ -94,10 +109,10 @@ fn main() {
             let y = with_precision(precision(variant), || linear(x, weight, bias));
             black_box((y * gradient.clone()).sum().backward());
         });
-        let [fp32, bf16, int8] = forward.map(|seconds| operations / seconds / 1e9);
+        let [fp32, bf16, int8, eight, q8_0, q4_0] = forward.map(|seconds| operations / seconds / 1e9);
         let [fp32_training, bf16_training] = training.map(|seconds| 3.0 * operations / seconds / 1e9);
         println!(
-            "{model:<7} {n_tokens:>6} {d_in:>5} {d_out:>6}   {fp32:>5.0}  {bf16:>5.0}  {int8:>5.0}       {fp32_training:>5.0}  {bf16_training:>5.0}"
+            "{model:<7} {n_tokens:>6} {d_in:>5} {d_out:>6}   {fp32:>5.0}  {bf16:>5.0}  {int8:>5.0}  {eight:>6.0} {q8_0:>5.0}  {q4_0:>5.0}       {fp32_training:>5.0}  {bf16_training:>5.0}"
         );
     }
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::bench::measure::{self, Measured, Rounds, path_text};
+use crate::bench::processor::Processor;
 use crate::bench::report;
 use crate::step;
 
@@ -16,8 +17,8 @@ struct Form {
     name: &'static str,
     /// Arguments of `cloze quantize`; none for the model as it is.
     quantize: &'static [&'static str],
-    /// Who reads the same numbers, and how many times its rate is wanted.
-    peers: &'static [(Peer, f64)],
+    /// Who reads the same numbers, and how many times its rate is wanted with AMX, AVX-512 and AVX2.
+    peers: &'static [(Peer, [f64; 3])],
 }
 
 #[derive(Clone, Copy)]
@@ -30,26 +31,26 @@ enum Peer {
 }
 
 const FORMS: [Form; 7] = [
-    Form { name: "FP32", quantize: &[], peers: &[(Peer::OnnxRuntime, 0.0), (Peer::OpenVino, 0.0)] },
+    Form { name: "FP32", quantize: &[], peers: &[(Peer::OnnxRuntime, [0.0; 3]), (Peer::OpenVino, [0.0; 3])] },
     Form {
         name: "int8, a range for each token",
         quantize: &["--weights", "int8"],
-        peers: &[(Peer::Dynamic, 0.0)],
+        peers: &[(Peer::Dynamic, [0.0; 3])],
     },
     Form {
         name: "int8, static",
         quantize: &["--weights", "int8", "--ranges", "mse", "--calibrate", "TEXTS"],
-        peers: &[(Peer::OnnxRuntime, 2.0), (Peer::OpenVino, 1.0)],
+        peers: &[(Peer::OnnxRuntime, [2.0, 2.0, 1.2]), (Peer::OpenVino, [1.0; 3])],
     },
     Form {
         name: "Q8_0, tables",
         quantize: &["--weights", "q8_0", "--tables"],
-        peers: &[(Peer::LlamaCpp, 0.0)],
+        peers: &[(Peer::LlamaCpp, [0.0; 3])],
     },
     Form {
         name: "Q4_0, tables",
         quantize: &["--weights", "q4_0", "--tables"],
-        peers: &[(Peer::OnnxRuntime, 3.0), (Peer::LlamaCpp, 0.0)],
+        peers: &[(Peer::OnnxRuntime, [3.0; 3]), (Peer::LlamaCpp, [0.0; 3])],
     },
     Form {
         name: "Q4_0, GPTQ, tables",
@@ -120,7 +121,7 @@ pub fn run(program: PathBuf, args: &Rounds) -> Result<String> {
 
 impl Bench {
     fn table(&self, args: &Rounds) -> Result<String> {
-        let python = measure::python();
+        let (python, processor) = (measure::python(), Processor::here());
         let has = |peer: Peer| {
             let python = python.as_ref()?;
             let found =
@@ -138,8 +139,11 @@ impl Bench {
                 &self.library,
                 &["sentences", &path_text(&folder)?, &path_text(&self.sentences)?, "1", "f32"],
             );
-            let peers: Vec<_> =
-                form.peers.iter().filter_map(|(peer, floor)| Some((*peer, *floor, has(*peer)?))).collect();
+            let peers: Vec<_> = form
+                .peers
+                .iter()
+                .filter_map(|(peer, floors)| Some((*peer, processor.goal(*floors), has(*peer)?)))
+                .collect();
             let mut peers = peers
                 .into_iter()
                 .map(|(peer, floor, python)| Ok((peer, floor, self.peer(peer, &folder, python)?, Vec::new())))

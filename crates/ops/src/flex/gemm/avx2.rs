@@ -106,15 +106,56 @@ impl Format for WideInt8 {
 /// Lanes in a block of [`multiply_blocks`].
 pub(crate) const BLOCK: usize = 8;
 
-/// `to += Σ scale·(a·b)` over blocks of [`BLOCK`] lanes of four 8-bit integers, for right panels up to 8 in magnitude: a
-/// block's sums fit 16 bits, `8 · 2 · 255 · 8 = 32,640`.
-///
-/// `scales` and `to` are of [`COLUMNS`] numbers for each block and for each row.
+/// What a block's sums are held in.
+pub(crate) trait Blocks {
+    /// `sum + a·b`, of lanes of four 8-bit integers.
+    ///
+    /// # Safety
+    /// The machine has AVX2 and FMA; so below.
+    unsafe fn dot(sum: __m256i, a: __m256i, b: __m256i) -> __m256i;
+
+    /// The sums in 32 bits.
+    unsafe fn total(sum: __m256i) -> __m256i;
+}
+
+/// 16 bits, for right panels up to 8 in magnitude: a block's sums fit, `8 · 2 · 255 · 8 = 32,640`.
+pub(crate) struct SmallBlocks;
+
+impl Blocks for SmallBlocks {
+    #[inline(always)]
+    unsafe fn dot(sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b)) }
+    }
+
+    #[inline(always)]
+    unsafe fn total(sum: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_madd_epi16(sum, _mm256_set1_epi16(1)) }
+    }
+}
+
+/// 32 bits, for every right panel.
+impl Blocks for WideInt8 {
+    #[inline(always)]
+    unsafe fn dot(sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { <Self as Format>::dot(sum, a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn total(sum: __m256i) -> __m256i {
+        sum
+    }
+}
+
+/// `to += Σ scale·(a·b)` over blocks of [`BLOCK`] lanes. `scales` and `to` are of [`COLUMNS`] numbers for each block and for
+/// each row.
 ///
 /// # Safety
-/// The machine has AVX2 and FMA; the panels have `n_blocks` blocks.
-#[target_feature(enable = "avx2,fma")]
-pub(crate) unsafe fn multiply_blocks(
+/// The machine has AVX2 and FMA, and the caller is compiled for them; the panels have `n_blocks` blocks.
+#[inline(always)]
+pub(crate) unsafe fn multiply_blocks<B: Blocks>(
     n_blocks: usize,
     a: *const u32,
     b: *const u32,
@@ -127,8 +168,8 @@ pub(crate) unsafe fn multiply_blocks(
         macro_rules! by_height {
             ($v:literal: $($r:literal)+) => {
                 match height {
-                    $($r => blocks::<$r, $v>(n_blocks, a, b, scales, to),)+
-                    _ => blocks::<ROWS, $v>(n_blocks, a, b, scales, to),
+                    $($r => blocks::<B, $r, $v>(n_blocks, a, b, scales, to),)+
+                    _ => blocks::<B, ROWS, $v>(n_blocks, a, b, scales, to),
                 }
             };
         }
@@ -140,7 +181,7 @@ pub(crate) unsafe fn multiply_blocks(
 }
 
 #[inline(always)]
-unsafe fn blocks<const R: usize, const V: usize>(
+unsafe fn blocks<B: Blocks, const R: usize, const V: usize>(
     n_blocks: usize,
     mut a: *const u32,
     mut b: *const u32,
@@ -156,7 +197,7 @@ unsafe fn blocks<const R: usize, const V: usize>(
                 for (r, sums) in sums.iter_mut().enumerate() {
                     let row = _mm256_set1_epi32(a.add(r).read().cast_signed());
                     for (sum, columns) in sums.iter_mut().zip(columns) {
-                        *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(row, columns));
+                        *sum = B::dot(*sum, row, columns);
                     }
                 }
                 a = a.add(ROWS);
@@ -165,7 +206,7 @@ unsafe fn blocks<const R: usize, const V: usize>(
             for (r, sums) in sums.into_iter().enumerate() {
                 for (v, sum) in sums.into_iter().enumerate() {
                     let to = to.add(r * COLUMNS + LANES * v);
-                    let sum = _mm256_cvtepi32_ps(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
+                    let sum = _mm256_cvtepi32_ps(B::total(sum));
                     let scales = _mm256_loadu_ps(scales.add(LANES * v));
                     _mm256_storeu_ps(to, _mm256_fmadd_ps(sum, scales, _mm256_loadu_ps(to)));
                 }

@@ -288,13 +288,30 @@ impl Kernel {
         assert_eq!(a.len(), n_blocks * BLOCK_LANES * rows, "as many blocks");
         assert_eq!(b.len(), n_blocks * BLOCK_LANES * columns, "as many blocks");
         #[cfg(target_arch = "x86_64")]
-        if self == Self::Avx2 && greatest <= 8 {
+        {
+            #[target_feature(enable = "avx2,fma")]
+            unsafe fn compiled<B: avx2::Blocks>(
+                (a, b, scales): (&[u32], &[u32], &[f32]),
+                tile: [usize; 2],
+                to: &mut ScaledSums,
+            ) {
+                let (n_blocks, to) = (scales.len() / avx2::COLUMNS, to.0.as_mut_ptr());
+                // SAFETY: the caller's promise.
+                unsafe {
+                    avx2::multiply_blocks::<B>(n_blocks, a.as_ptr(), b.as_ptr(), scales.as_ptr(), tile, to);
+                }
+            }
             const { assert!(avx2::BLOCK == BLOCK_LANES) };
-            let (scales, to) = (scales.as_ptr(), to.0.as_mut_ptr());
+            let (panels, tile) = ((a, b, scales), [height, width]);
             // SAFETY: the machine was found to have AVX2; panels and scales are of as many blocks, and the sums as large
             // as a tile.
-            unsafe { avx2::multiply_blocks(n_blocks, a.as_ptr(), b.as_ptr(), scales, [height, width], to) };
-            return;
+            match self {
+                Self::Avx2 if greatest <= 8 => {
+                    return unsafe { compiled::<avx2::SmallBlocks>(panels, tile, to) };
+                }
+                Self::WideAvx2 => return unsafe { compiled::<avx2::WideInt8>(panels, tile, to) },
+                _ => {}
+            }
         }
         let mut sums = Sums::new();
         let blocks = a.chunks_exact(BLOCK_LANES * rows).zip(b.chunks_exact(BLOCK_LANES * columns));
