@@ -15,7 +15,7 @@ use cloze_ops::{
 use std::hint::black_box;
 use std::time::Instant;
 
-const SHAPES: [(&str, usize, usize, usize); 21] = [
+const SHAPES: [(&str, usize, usize, usize); 23] = [
     ("mini", 512, 256, 256),
     ("mini", 512, 256, 1024),
     ("mini", 512, 1024, 256),
@@ -26,6 +26,8 @@ const SHAPES: [(&str, usize, usize, usize); 21] = [
     ("mini", 8192, 256, 1024),
     ("tied", 307, 256, 8192),
     ("tied", 307, 256, 30_522),
+    ("base", 1, 768, 768),
+    ("base", 1, 768, 3072),
     ("base", 512, 768, 768),
     ("base", 512, 768, 3072),
     ("base", 512, 3072, 768),

@@ -150,12 +150,12 @@ impl Blocks for WideInt8 {
 }
 
 /// `to += Σ scale·(a·b)` over blocks of [`BLOCK`] lanes. `scales` and `to` are of [`COLUMNS`] numbers for each block and for
-/// each row.
+/// each row. With `HALVED`, the right panel's lanes lie two in one: the first in the low halves of its bytes, plus 8.
 ///
 /// # Safety
 /// The machine has AVX2 and FMA, and the caller is compiled for them; the panels have `n_blocks` blocks.
 #[inline(always)]
-pub(crate) unsafe fn multiply_blocks<B: Blocks>(
+pub(crate) unsafe fn multiply_blocks<B: Blocks, const HALVED: bool>(
     n_blocks: usize,
     a: *const u32,
     b: *const u32,
@@ -168,8 +168,8 @@ pub(crate) unsafe fn multiply_blocks<B: Blocks>(
         macro_rules! by_height {
             ($v:literal: $($r:literal)+) => {
                 match height {
-                    $($r => blocks::<B, $r, $v>(n_blocks, a, b, scales, to),)+
-                    _ => blocks::<B, ROWS, $v>(n_blocks, a, b, scales, to),
+                    $($r => blocks::<B, HALVED, $r, $v>(n_blocks, a, b, scales, to),)+
+                    _ => blocks::<B, HALVED, ROWS, $v>(n_blocks, a, b, scales, to),
                 }
             };
         }
@@ -181,7 +181,7 @@ pub(crate) unsafe fn multiply_blocks<B: Blocks>(
 }
 
 #[inline(always)]
-unsafe fn blocks<B: Blocks, const R: usize, const V: usize>(
+unsafe fn blocks<B: Blocks, const HALVED: bool, const R: usize, const V: usize>(
     n_blocks: usize,
     mut a: *const u32,
     mut b: *const u32,
@@ -192,8 +192,17 @@ unsafe fn blocks<B: Blocks, const R: usize, const V: usize>(
     unsafe {
         for _ in 0..n_blocks {
             let mut sums = [[_mm256_setzero_si256(); V]; R];
-            for _ in 0..BLOCK {
-                let columns: [_; V] = array::from_fn(|v| _mm256_loadu_si256(b.add(LANES * v).cast()));
+            for lane in 0..BLOCK {
+                let stored = if HALVED { lane / 2 } else { lane };
+                let mut columns = [_mm256_setzero_si256(); V];
+                for (v, columns) in columns.iter_mut().enumerate() {
+                    *columns = _mm256_loadu_si256(b.add(COLUMNS * stored + LANES * v).cast());
+                    if HALVED {
+                        let halves = if lane % 2 == 0 { *columns } else { _mm256_srli_epi16::<4>(*columns) };
+                        let low = _mm256_and_si256(halves, _mm256_set1_epi8(15));
+                        *columns = _mm256_sub_epi8(low, _mm256_set1_epi8(8));
+                    }
+                }
                 for (r, sums) in sums.iter_mut().enumerate() {
                     let row = _mm256_set1_epi32(a.add(r).read().cast_signed());
                     for (sum, columns) in sums.iter_mut().zip(columns) {
@@ -201,8 +210,8 @@ unsafe fn blocks<B: Blocks, const R: usize, const V: usize>(
                     }
                 }
                 a = a.add(ROWS);
-                b = b.add(COLUMNS);
             }
+            b = b.add(if HALVED { COLUMNS * BLOCK / 2 } else { COLUMNS * BLOCK });
             for (r, sums) in sums.into_iter().enumerate() {
                 for (v, sum) in sums.into_iter().enumerate() {
                     let to = to.add(r * COLUMNS + LANES * v);

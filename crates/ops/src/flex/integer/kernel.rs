@@ -270,8 +270,18 @@ impl Kernel {
 }
 
 impl Kernel {
+    /// Whether [`multiply_blocks`](Self::multiply_blocks) takes panels of 4 bits as they are stored, two lanes in one.
+    pub fn reads_halves(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => true,
+            _ => false,
+        }
+    }
+
     /// [`multiply`](Self::multiply) in blocks of [`BLOCK_LANES`] lanes, with a scale for each block and column: adds their
-    /// sums times their scales to `to`, in the order of the blocks. `greatest` is the greatest magnitude in `b`.
+    /// sums times their scales to `to`, in the order of the blocks. `greatest` is the greatest magnitude in `b`, which may be
+    /// halved if the kernel [reads halves](Self::reads_halves).
     ///
     /// # Panics
     /// If a panel is longer than the kernel needs, as with AMX.
@@ -286,19 +296,21 @@ impl Kernel {
         let n_blocks = scales.len() / columns;
         assert_eq!(self.step(), 1, "panels of whole blocks");
         assert_eq!(a.len(), n_blocks * BLOCK_LANES * rows, "as many blocks");
-        assert_eq!(b.len(), n_blocks * BLOCK_LANES * columns, "as many blocks");
+        let halved = self.reads_halves() && 2 * b.len() == n_blocks * BLOCK_LANES * columns;
+        assert!(halved || b.len() == n_blocks * BLOCK_LANES * columns, "as many blocks");
         #[cfg(target_arch = "x86_64")]
         {
             #[target_feature(enable = "avx2,fma")]
-            unsafe fn compiled<B: avx2::Blocks>(
+            unsafe fn compiled<B: avx2::Blocks, const HALVED: bool>(
                 (a, b, scales): (&[u32], &[u32], &[f32]),
                 tile: [usize; 2],
                 to: &mut ScaledSums,
             ) {
-                let (n_blocks, to) = (scales.len() / avx2::COLUMNS, to.0.as_mut_ptr());
+                let (n_blocks, scales, to) =
+                    (scales.len() / avx2::COLUMNS, scales.as_ptr(), to.0.as_mut_ptr());
                 // SAFETY: the caller's promise.
                 unsafe {
-                    avx2::multiply_blocks::<B>(n_blocks, a.as_ptr(), b.as_ptr(), scales.as_ptr(), tile, to);
+                    avx2::multiply_blocks::<B, HALVED>(n_blocks, a.as_ptr(), b.as_ptr(), scales, tile, to);
                 }
             }
             const { assert!(avx2::BLOCK == BLOCK_LANES) };
@@ -306,10 +318,13 @@ impl Kernel {
             // SAFETY: the machine was found to have AVX2; panels and scales are of as many blocks, and the sums as large
             // as a tile.
             match self {
-                Self::Avx2 if greatest <= 8 => {
-                    return unsafe { compiled::<avx2::SmallBlocks>(panels, tile, to) };
+                Self::Avx2 if halved => {
+                    return unsafe { compiled::<avx2::SmallBlocks, true>(panels, tile, to) };
                 }
-                Self::WideAvx2 => return unsafe { compiled::<avx2::WideInt8>(panels, tile, to) },
+                Self::Avx2 if greatest <= 8 => {
+                    return unsafe { compiled::<avx2::SmallBlocks, false>(panels, tile, to) };
+                }
+                Self::WideAvx2 => return unsafe { compiled::<avx2::WideInt8, false>(panels, tile, to) },
                 _ => {}
             }
         }

@@ -134,15 +134,20 @@ impl PackedWeight {
         Self { kernel, d_out, lanes, panels: lines, halved, greatest: weight.greatest(), scaled }
     }
 
-    /// The panel of a tile's columns; unpacked into `whole` if it is halved.
-    fn panel<'a>(&'a self, j: usize, whole: &'a mut Vec<u32>) -> &'a [u32] {
+    /// The panel of a tile's columns, for so many panels of rows. If it is halved, several of these share what is unpacked into
+    /// `whole`, and for one alone the kernel unpacks it, if it can.
+    fn panel<'a>(&'a self, j: usize, n_left: usize, whole: &'a mut Vec<u32>) -> &'a [u32] {
         let [_, columns] = self.kernel.tile();
         let n = self.lanes * columns;
         if !self.halved {
             return &Line::lanes(&self.panels)[j * n..][..n];
         }
+        let halves = &Line::lanes(&self.panels)[j * n / 2..][..n / 2];
+        if n_left == 1 && self.kernel.reads_halves() {
+            return halves;
+        }
         whole.resize(n, 0);
-        unpack(&Line::lanes(&self.panels)[j * n / 2..][..n / 2], columns, whole);
+        unpack(halves, columns, whole);
         whole
     }
 }
@@ -383,7 +388,7 @@ pub(crate) fn sums(x: &[i8], d_in: usize, weight: &PackedWeight, bias: &[i32]) -
             let (mut sums, mut whole) = (Sums::new(), Vec::new());
             for j in 0..d_out.div_ceil(columns) {
                 let of = j * columns..d_out.min((j + 1) * columns);
-                let right = weight.panel(j, &mut whole);
+                let right = weight.panel(j, n_panels, &mut whole);
                 for (panel, y) in panels.chunks_exact(rows * lanes).zip(y.chunks_mut(rows * d_out)) {
                     kernel.multiply(panel, right, y.len() / d_out, of.len(), &mut sums);
                     for (y, sums) in y.chunks_exact_mut(d_out).zip(sums.0.chunks_exact(columns)) {
@@ -464,7 +469,7 @@ fn multiply(
                         let column = j * columns;
                         let of = column..d_out.min(column + columns);
                         let (width, bias) = (of.len(), &bias[of.clone()]);
-                        let right = weight.panel(j, &mut whole);
+                        let right = weight.panel(j, n_left, &mut whole);
                         for i in i..n_left.min(i + task_rows) {
                             let height = rows.min(n_tokens - i * rows);
                             let left = &panels[i * lanes * rows..][..lanes * rows];
@@ -621,6 +626,18 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_token_alone_has_the_bits_that_it_has_among_others() {
+        let (n_tokens, d_in, d_out) = (40, 416, 50);
+        let x = floats(n_tokens * d_in, 5);
+        for bits in [Bits::Eight, Bits::Four] {
+            let weight = PackedWeight::new(&in_blocks([d_in, d_out], bits, 7), &[]);
+            let product = |x: &[f32]| multiply(x, d_in, (&weight, &TokenRounding::default()), None);
+            let alone: Vec<f32> = x.chunks_exact(d_in).flat_map(product).collect();
+            assert_eq!(alone, product(&x));
         }
     }
 
