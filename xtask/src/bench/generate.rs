@@ -238,29 +238,23 @@ impl Bench<'_> {
         ] {
             let work = format!("GPT-2, {layers} layers, greedy, {precision}");
             eprintln!("{work}");
-            let (mut a, mut b) = (Vec::new(), Vec::new());
-            for _ in 0..self.rounds {
-                a.push(self.token(&folder, options)?);
-                let arguments = [
-                    "gpt2",
-                    &model,
-                    "--new",
-                    &new,
-                    "--prompt",
-                    PROMPT,
-                    "--precision",
-                    precision,
-                    "--converted",
-                    &converted,
-                ];
-                if let Some(mut theirs) = self.peer(&arguments) {
-                    b.push(measure::value(&mut theirs, "ms")?);
-                }
-            }
-            let ours = measure::median(a.into_iter()).unwrap_or(f64::NAN);
+            let arguments = [
+                "gpt2",
+                &model,
+                "--new",
+                &new,
+                "--prompt",
+                PROMPT,
+                "--precision",
+                precision,
+                "--converted",
+                &converted,
+            ];
+            let [ours, theirs] = self.tokens(&folder, options, &arguments)?;
+            let ours = ours.unwrap_or(f64::NAN);
             let limit = bandwidth / (bytes * width);
             limits.push(format!("{precision} {:.0} ({:.0} %)", limit, 100.0 * 1e3 / ours / limit));
-            rows.push(Row { work, ours, peer, theirs: measure::median(b.into_iter()), floor });
+            rows.push(Row { work, ours, peer, theirs, floor });
         }
         Ok(format!(
             "A token of a continuation, without loading:\n\n{}\n\nMemory is read at {:.1} GB/s, which limits tokens a second, \
@@ -297,17 +291,9 @@ impl Bench<'_> {
         ] {
             let work = format!("Llama, {layers} layers, greedy, {bits}");
             eprintln!("{work}");
-            let file = path_text(file)?;
-            let (mut a, mut b) = (Vec::new(), Vec::new());
-            for _ in 0..self.rounds {
-                a.push(self.token(folder, options)?);
-                let arguments = ["llama.cpp", &file, "--new", &new, "--prompt", PROMPT];
-                if let Some(mut theirs) = self.peer(&arguments) {
-                    b.push(measure::value(&mut theirs, "ms")?);
-                }
-            }
-            let ours = measure::median(a.into_iter()).unwrap_or(f64::NAN);
-            rows.push(Row { work, ours, peer: "llama.cpp", theirs: measure::median(b.into_iter()), floor });
+            let arguments = ["llama.cpp", &path_text(file)?, "--new", &new, "--prompt", PROMPT];
+            let [ours, theirs] = self.tokens(folder, options, &arguments)?;
+            rows.push(Row { work, ours: ours.unwrap_or(f64::NAN), peer: "llama.cpp", theirs, floor });
         }
         Ok(format!(
             "A token of a continuation from integers, without loading:\n\n{}\n\nFrom 4 bits, ours is {:.2} × as fast as from 8, \
@@ -323,11 +309,18 @@ impl Bench<'_> {
         measure::output(command.args(arguments).arg(model).arg("--out").arg(out)).map(drop)
     }
 
-    /// The milliseconds of a further token, by the program.
-    fn token(&self, folder: &Path, options: &[&str]) -> Result<f64> {
-        let [short, long] =
-            [self.generate(folder, options, NEW[0])?, self.generate(folder, options, NEW[1])?];
-        Ok((long - short) / f64::from(NEW[1] - NEW[0]))
+    /// The milliseconds of a further token, by the program and by the peer with these arguments: medians of the rounds.
+    fn tokens(&self, folder: &Path, options: &[&str], arguments: &[&str]) -> Result<[Option<f64>; 2]> {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..self.rounds {
+            let [short, long] =
+                [self.generate(folder, options, NEW[0])?, self.generate(folder, options, NEW[1])?];
+            ours.push((long - short) / f64::from(NEW[1] - NEW[0]));
+            if let Some(mut peer) = self.peer(arguments) {
+                theirs.push(measure::value(&mut peer, "ms")?);
+            }
+        }
+        Ok([ours, theirs].map(|times| measure::median(times.into_iter())))
     }
 
     /// The milliseconds of the program that continues the prompt by this many tokens.
