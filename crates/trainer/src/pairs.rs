@@ -5,6 +5,7 @@ use crate::engine::{Advance, ModelFormat, share_out};
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use cloze_data::parallel::PairBatch;
+use cloze_model::blocks::SampledSoftmax;
 use cloze_model::seq2seq::{AnyEncoderDecoder, AnyEncoderDecoderConfig, EncoderDecoder};
 use cloze_model::{ParamInit, Sequences, weights};
 use cloze_ops::CrossEntropy;
@@ -26,6 +27,8 @@ pub(crate) struct PairLoss {
     pub begin: u32,
     /// The training loss.
     pub training: CrossEntropy,
+    /// How pieces are drawn in training; none: the softmax is over the whole vocabulary, as it always is in evaluation.
+    pub sampled: Option<SampledSoftmax>,
 }
 
 impl PairLoss {
@@ -36,24 +39,14 @@ impl PairLoss {
 
     /// The sum of a batch's losses.
     pub fn sums<M: EncoderDecoder>(&self, model: &M, batch: &PairBatch, device: &Device) -> Vec<Tensor<1>> {
-        vec![self.losses(model, batch, &self.training, device).0.sum()]
-    }
-
-    /// The loss of each target token of a batch, and its logits.
-    fn losses<M: EncoderDecoder>(
-        &self,
-        model: &M,
-        batch: &PairBatch,
-        loss: &CrossEntropy,
-        device: &Device,
-    ) -> (Tensor<1>, Tensor<2>) {
         let (source, target) = inputs(batch, self.begin);
-        let logits = model.logits(&source, &target, device);
-        let labels = Tensor::<1, Int>::from_data(
-            TensorData::new(batch.target.ids.clone(), [batch.target.ids.len()]),
-            device,
-        );
-        (loss.forward(logits.clone(), labels), logits)
+        let next = &batch.target.ids;
+        let losses = match self.sampled {
+            Some(sampled) => model.sampled_losses(sampled, &source, &target, next, device),
+            None if self.training == CrossEntropy::default() => model.losses(&source, &target, next, device),
+            None => self.training.forward(model.logits(&source, &target, device), labels(next, device)),
+        };
+        vec![losses.sum()]
     }
 
     /// Evaluates a model on batches.
@@ -98,14 +91,20 @@ impl PairLoss {
         batch: &PairBatch,
         device: &Device,
     ) -> (f64, usize) {
-        let plain = CrossEntropy::default();
-        let (losses, logits) =
-            cloze_ops::on_awake_cores(device, || self.losses(model, batch, &plain, device));
+        let (source, target) = inputs(batch, self.begin);
+        let (losses, logits) = cloze_ops::on_awake_cores(device, || {
+            let logits = model.logits(&source, &target, device);
+            (cloze_ops::cross_entropy(logits.clone(), labels(&batch.target.ids, device)), logits)
+        });
         let loss = losses.into_data().iter::<f64>().sum();
         let predicted = logits.argmax(1).into_data();
         let right = predicted.iter::<i32>().zip(&batch.target.ids).filter(|(a, b)| a == *b).count();
         (loss, right)
     }
+}
+
+fn labels(ids: &[i32], device: &Device) -> Tensor<1, Int> {
+    Tensor::from_data(TensorData::new(ids.to_vec(), [ids.len()]), device)
 }
 
 /// A model's inputs for a batch: the sources, and the targets after the first token of decoding, without their

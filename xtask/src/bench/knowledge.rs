@@ -47,6 +47,9 @@ pub struct Args {
     /// Train and ask anew what is kept.
     #[arg(long)]
     again: bool,
+    /// Put the table into benches/README.md.
+    #[arg(long)]
+    write: bool,
 }
 
 /// What a model knows, in percent.
@@ -105,14 +108,15 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let header =
         ["model", "BLiMP", "CATs", "both right", "both wrong", "ParaRel, P@1", "most frequent object"];
-    println!(
+    let text = format!(
         "{}\n\nIn percent, after {} steps each. Objects of facts are ranked among those of their relation. Published: Warstadt et \
          al. 2020. {}.",
         report::table(header, rows),
         args.steps,
         report::machine(None)
     );
-    Ok(())
+    println!("{text}");
+    if args.write { report::write_class("knowledge", &text) } else { Ok(()) }
 }
 
 /// The models that are asked for.

@@ -199,15 +199,34 @@ fn rows(report: &QuantizeReport, before: u64) -> Vec<(&'static str, String)> {
     rows
 }
 
+/// The paths of linear maps, those of several layers together: "`h.*.attn.c_attn` (12)".
+fn of_layers(paths: &[String]) -> String {
+    let mut patterns: Vec<(String, usize)> = Vec::new();
+    for path in paths {
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let parts = path.split('.').map(|part| if is_number(part) { "*" } else { part });
+        let pattern = parts.collect::<Vec<_>>().join(".");
+        match patterns.iter_mut().find(|(known, _)| *known == pattern) {
+            Some((_, n)) => *n += 1,
+            None => patterns.push((pattern, 1)),
+        }
+    }
+    let listed = patterns.iter().map(|(pattern, n)| match pattern.contains('*') {
+        true => format!("`{pattern}` ({n})"),
+        false => format!("`{pattern}`"),
+    });
+    listed.collect::<Vec<_>>().join(", ")
+}
+
 fn warn(report: &QuantizeReport, args: &Args) {
-    let list = |paths: &[String]| format!("`{}`", paths.join("`, `"));
     if !report.uneven.is_empty() {
-        say(format_args!("left in FP16, because 32 does not divide their inputs: {}", list(&report.uneven)));
+        let listed = of_layers(&report.uneven);
+        say(format_args!("left in FP16, because 32 does not divide their inputs: {listed}"));
     }
     if !report.saved.kept.is_empty() {
         say(format_args!(
             "left as floats, because the file of this family holds them in another form: {}",
-            list(&report.saved.kept)
+            of_layers(&report.saved.kept)
         ));
     }
     if report.n_silent > 0 {
@@ -219,5 +238,19 @@ fn warn(report: &QuantizeReport, args: &Args) {
     if let Some(path) = args.calibrate.as_ref().filter(|_| report.n_texts < FEW) {
         let n = report.n_texts;
         say(format_args!("{}: {n} texts are few to calibrate with; a thousand are better", path.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_of_several_layers_are_listed_once() {
+        let paths = ["h.0.attn.c_attn", "h.0.mlp.c_fc", "h.1.attn.c_attn", "h.1.mlp.c_fc", "lm_head"];
+        assert_eq!(
+            of_layers(&paths.map(String::from)),
+            "`h.*.attn.c_attn` (2), `h.*.mlp.c_fc` (2), `lm_head`"
+        );
     }
 }

@@ -82,6 +82,14 @@ impl Linear {
         Self { weight: selected(self.weight, 1, outputs), bias, inference: None, ..self }
     }
 
+    /// The weights of these output features, one a row.
+    ///
+    /// # Shapes
+    /// - `outputs`: `[n]`; returns `[n, d_in]`
+    pub(crate) fn rows(&self, outputs: Tensor<1, Int>) -> Tensor<2> {
+        self.weight.val().select(1, outputs).transpose()
+    }
+
     /// The integers that are multiplied in place of the weight, if they were read from a file.
     pub fn integers(&self) -> Option<&Arc<QuantizedTensor>> {
         self.inference.as_ref()?.integers()

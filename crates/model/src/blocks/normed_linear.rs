@@ -1,7 +1,7 @@
 use super::InferenceWeight;
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 
 /// A linear map of the last axis whose weight is [normalised](ops::weight_norm), `x·(g · V / ‖V‖) + b`:
 /// each output feature has a direction and a length (Salimans & Kingma 2016, "Weight Normalization", eq.
@@ -34,6 +34,14 @@ impl NormedLinear {
     /// The weight from directions and lengths, `[d_in, d_out]`.
     pub fn weight(&self) -> Tensor<2> {
         ops::weight_norm(self.v.val(), self.g.val())
+    }
+
+    /// The weights of these output features, one a row; no others are normalised.
+    ///
+    /// # Shapes
+    /// - `outputs`: `[n]`; returns `[n, d_in]`
+    pub(crate) fn rows(&self, outputs: Tensor<1, Int>) -> Tensor<2> {
+        ops::weight_norm(self.v.val().select(1, outputs.clone()), self.g.val().select(0, outputs)).transpose()
     }
 
     /// # Shapes

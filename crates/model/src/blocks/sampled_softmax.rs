@@ -107,6 +107,19 @@ impl SampledSoftmax {
         drawn.losses(states, next, rows, bias)
     }
 
+    /// [`losses`](Self::losses) from the logits of the whole vocabulary, for an output layer whose rows cannot be looked up.
+    ///
+    /// # Shapes
+    /// - `logits`: `[n, vocab_size]`; `next`: `n` ids below `vocab_size`; returns `[n]`
+    ///
+    /// # Panics
+    /// Those of [`losses`](Self::losses).
+    pub fn losses_of(&self, logits: Tensor<2>, next: &[i32]) -> Tensor<1> {
+        let [_, vocab_size] = logits.dims();
+        self.validate(vocab_size).unwrap_or_else(|error| panic!("{error}"));
+        self.draw(vocab_size, seed_of(&logits.device())).losses_of(logits, next)
+    }
+
     /// Draws the pieces of a batch.
     fn draw(&self, vocab_size: usize, seed: u64) -> Drawn {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
@@ -154,13 +167,10 @@ impl Drawn {
         rows: impl FnOnce(Tensor<1, Int>) -> Tensor<2>,
         bias: Option<Tensor<1>>,
     ) -> Tensor<1> {
-        let ([n, _], device, m) = (states.dims(), states.device(), self.ids.len());
+        let (n, m) = (states.dims()[0], self.ids.len());
         assert_eq!(next.len(), n, "the ids that follow, and the states");
         // One lookup, whose gradient is one matrix.
-        let all: Vec<i32> = next.iter().chain(&self.ids).copied().collect();
-        let corrections: Vec<f32> = all.iter().map(|id| -self.log_count(*id)).collect();
-        let corrections = Tensor::<1>::from_data(TensorData::new(corrections, [n + m]), &device);
-        let all = Tensor::<1, Int>::from_data(TensorData::new(all, [n + m]), &device);
+        let (all, corrections) = self.corrected(next, &states.device());
         let added = match bias {
             Some(bias) => bias.select(0, all.clone()) + corrections,
             None => corrections,
@@ -169,6 +179,37 @@ impl Drawn {
         let own = (states.clone() * rows.clone().narrow(0, 0, n)).sum_dim(1);
         let own = own + added.clone().narrow(0, 0, n).reshape([n, 1]);
         let drawn = ops::linear_tied(states, rows.narrow(0, n, m), Some(added.narrow(0, n, m)));
+        self.among(own, drawn, next)
+    }
+
+    /// See [`SampledSoftmax::losses_of`].
+    fn losses_of(&self, logits: Tensor<2>, next: &[i32]) -> Tensor<1> {
+        let (n, m) = (logits.dims()[0], self.ids.len());
+        assert_eq!(next.len(), n, "the ids that follow, and the logits");
+        let (all, corrections) = self.corrected(next, &logits.device());
+        let own = logits.clone().gather(1, all.clone().narrow(0, 0, n).reshape([n, 1]));
+        let own = own + corrections.clone().narrow(0, 0, n).reshape([n, 1]);
+        let drawn = logits.select(1, all.narrow(0, n, m));
+        self.among(own, drawn + corrections.narrow(0, n, m).reshape([1, m]), next)
+    }
+
+    /// The tokens' own pieces and the drawn ones, and what corrects their logits, `[n + m]`.
+    fn corrected(&self, next: &[i32], device: &Device) -> (Tensor<1, Int>, Tensor<1>) {
+        let all: Vec<i32> = next.iter().chain(&self.ids).copied().collect();
+        let corrections: Vec<f32> = all.iter().map(|id| -self.log_count(*id)).collect();
+        let n = all.len();
+        (
+            Tensor::<1, Int>::from_data(TensorData::new(all, [n]), device),
+            Tensor::<1>::from_data(TensorData::new(corrections, [n]), device),
+        )
+    }
+
+    /// The cross-entropy of each token's own piece among it and the drawn ones.
+    ///
+    /// # Shapes
+    /// - `own`: corrected logits, `[n, 1]`; `drawn`: those of the drawn pieces, `[n, m]`; returns `[n]`
+    fn among(&self, own: Tensor<2>, drawn: Tensor<2>, next: &[i32]) -> Tensor<1> {
+        let (n, device) = (next.len(), own.device());
         // A token's own piece among the drawn ones is taken out.
         let hits = next.iter().map(|id| self.ids.binary_search(id));
         let (places, values): (Vec<i32>, Vec<f32>) =

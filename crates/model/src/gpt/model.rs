@@ -149,7 +149,7 @@ impl Gpt {
         let states = self.states(sequences, device);
         let vocab_size = self.tokens.weight.lazy_shape().dims::<2>()[0];
         let rows = |ids: Tensor<1, Int>| match &self.output {
-            Some(output) => output.weight.val().select(1, ids).transpose(),
+            Some(output) => output.rows(ids),
             None => self.tokens.weight.val().select(0, ids),
         };
         sampled.losses(states, next, vocab_size, rows, None)

@@ -5,7 +5,7 @@ use super::{
     EncoderDecoder, RecurrentDecoding, RecurrentEncoderDecoder, RecurrentEncoderDecoderConfig, Transformer,
     TransformerConfig, TransformerState,
 };
-use crate::blocks::{LinearMap, LinearMaps};
+use crate::blocks::{LinearMap, LinearMaps, SampledSoftmax};
 use crate::generate::{NextToken, StepOutput};
 use crate::huggingface::{
     FloatType, Format, SaveReport, check_published, load_published, model_type, save_published,
@@ -188,6 +188,29 @@ impl EncoderDecoder for AnyEncoderDecoder {
         }
     }
 
+    fn losses(&self, source: &Sequences, target: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
+        match self {
+            Self::Transformer(model) => model.losses(source, target, next, device),
+            Self::Recurrent(model) => model.losses(source, target, next, device),
+            Self::Convolutional(model) => model.losses(source, target, next, device),
+        }
+    }
+
+    fn sampled_losses(
+        &self,
+        sampled: SampledSoftmax,
+        source: &Sequences,
+        target: &Sequences,
+        next: &[i32],
+        device: &Device,
+    ) -> Tensor<1> {
+        match self {
+            Self::Transformer(model) => model.sampled_losses(sampled, source, target, next, device),
+            Self::Recurrent(model) => model.sampled_losses(sampled, source, target, next, device),
+            Self::Convolutional(model) => model.sampled_losses(sampled, source, target, next, device),
+        }
+    }
+
     fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> AnyState {
         match self {
             Self::Transformer(model) => AnyState::Transformer(model.begin(source, options, device)),
@@ -258,8 +281,107 @@ impl NextToken for AnyEncoderDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seq2seq::TiedEmbeddings;
+    use crate::blocks::AdaptiveSoftmaxConfig;
+    use crate::seq2seq::{OutputBias, TiedEmbeddings, Wiring};
     use crate::weights;
+    use burn::tensor::{TensorData, Tolerance};
+
+    /// A model of each kind, with tied embeddings and without.
+    fn of_each_kind() -> Vec<AnyEncoderDecoderConfig> {
+        let transformer = TransformerConfig::new(40, 1, 8).with_d_ff(8).with_dropout(0.0);
+        let recurrent = RecurrentEncoderDecoderConfig {
+            dropout: 0.0,
+            wiring: Wiring::Luong,
+            ..RecurrentEncoderDecoderConfig::new(40, 6, 8)
+        };
+        let convolutional = ConvolutionalEncoderDecoderConfig::new(40, 6, 8).with_dropout(0.0);
+        vec![
+            transformer.clone().with_tied(TiedEmbeddings::None).into(),
+            transformer.with_output_bias(OutputBias::Learned).into(),
+            RecurrentEncoderDecoderConfig { tied: TiedEmbeddings::None, ..recurrent.clone() }.into(),
+            recurrent.into(),
+            convolutional.clone().with_tied(TiedEmbeddings::SourceTarget).into(),
+            convolutional.into(),
+        ]
+    }
+
+    fn pairs() -> [Sequences; 2] {
+        let source = [&[5, 6, 2][..], &[7, 2]].into_iter().collect();
+        let target = [&[2, 9][..], &[2, 30, 31]].into_iter().collect();
+        [source, target]
+    }
+
+    /// The piece after each target token.
+    const NEXT: [i32; 5] = [9, 2, 30, 39, 2];
+
+    #[test]
+    fn losses_among_drawn_pieces_are_those_of_all_logits() {
+        let device = Device::flex();
+        let [source, target] = pairs();
+        let sampled = SampledSoftmax::new(12);
+        for config in of_each_kind() {
+            let mut model = config.init(&mut ParamInit::new(&device, 3));
+            // New biases are zero, and would not be missed.
+            if let AnyEncoderDecoder::Transformer(model) = &mut model
+                && model.output_bias.is_some()
+            {
+                model.output_bias = Some(ParamInit::new(&device, 4).uniform([1, 40], 1.0));
+            }
+            let logits = model.logits(&source, &target, &device);
+            device.seed(5);
+            let found = model.sampled_losses(sampled, &source, &target, &NEXT, &device).into_data();
+            device.seed(5);
+            let expected = sampled.losses_of(logits, &NEXT).into_data();
+            found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        }
+    }
+
+    #[test]
+    fn an_adaptive_output_has_probabilities_of_all_pieces() {
+        let device = Device::flex();
+        let [source, target] = pairs();
+        let folder = tempfile::tempdir().unwrap();
+        let output = AdaptiveSoftmaxConfig::new(vec![8, 20]).with_divisor(2.0);
+        for config in of_each_kind() {
+            let config: AnyEncoderDecoderConfig = match config {
+                AnyEncoderDecoderConfig::Transformer(config) => {
+                    config.with_output_bias(OutputBias::None).with_output(output.clone()).into()
+                }
+                AnyEncoderDecoderConfig::Recurrent(config) => config.with_output(output.clone()).into(),
+                AnyEncoderDecoderConfig::Convolutional(config) => config.with_output(output.clone()).into(),
+            };
+            config.check().unwrap();
+            let mut model = config.init(&mut ParamInit::new(&device, 3));
+            let log_probs = model.logits(&source, &target, &device);
+            let sums = log_probs.clone().exp().sum_dim(1).into_data();
+            assert!(sums.iter::<f32>().all(|sum| (sum - 1.0).abs() < 1e-5), "{sums}");
+            let losses = model.losses(&source, &target, &NEXT, &device).into_data();
+            let log_probs = log_probs.into_data();
+            let values: Vec<f32> = log_probs.iter().collect();
+            let expected: Vec<f32> =
+                NEXT.iter().enumerate().map(|(i, next)| -values[i * 40 + *next as usize]).collect();
+            losses.assert_approx_eq::<f32>(&TensorData::new(expected, [5]), Tolerance::absolute(1e-5));
+            config.save(&model, folder.path()).unwrap();
+            let (read, again) =
+                AnyEncoderDecoderConfig::load(folder.path(), &mut ParamInit::new(&device, 4)).unwrap();
+            assert_eq!(read, config);
+            assert_eq!(again.logits(&source, &target, &device).into_data(), log_probs);
+            assert!(model.linear_maps_mut().iter().any(|map| map.path.starts_with("adaptive.")));
+        }
+        let tied = RecurrentEncoderDecoderConfig {
+            output: Some(output.clone()),
+            ..RecurrentEncoderDecoderConfig::new(40, 8, 8)
+        };
+        let message = tied.validate().unwrap_err().to_string();
+        assert!(message.contains("`tied` is All, expected `source-target` or `none`"), "{message}");
+        let beyond = ConvolutionalEncoderDecoderConfig::new(20, 8, 8).with_output(output.clone());
+        let message = beyond.validate().unwrap_err().to_string();
+        assert!(message.contains("`output.cutoffs` is [8, 20]"), "{message}");
+        let biased =
+            TransformerConfig::new(40, 1, 8).with_output_bias(OutputBias::Learned).with_output(output);
+        let message = biased.validate().unwrap_err().to_string();
+        assert!(message.contains("`output_bias` is Learned, expected `none`"), "{message}");
+    }
 
     #[test]
     fn a_folder_says_what_kind_of_model_it_holds() {

@@ -159,6 +159,7 @@ fn tokenizer(config: &DenoisingRunConfig) -> Check {
 mod tests {
     use super::*;
     use crate::Place;
+    use crate::config::OutputSection;
     use crate::engine::FolderConfig;
     use cloze_data::NoiseConfig;
     use cloze_model::seq2seq::AnyEncoderDecoderConfig;
@@ -255,7 +256,7 @@ warmup_steps = 10
     #[test]
     fn a_bart_is_saved_as_transformers_has_it() {
         let config = resolve(FILE, &["model.n_decoder_layers=1"]).unwrap();
-        let special = crate::translation::VocabularySizes::unknown(true);
+        let special = crate::translation::VocabularySizes::unknown(true, &OutputSection::default());
         let AnyEncoderDecoderConfig::Transformer(bart) = config.model.config(special, config.max_len(), true)
         else {
             panic!("{:?}", config.model)

@@ -1,4 +1,4 @@
-//! The output layer of a language model.
+//! The output layer of a language model or a translation model.
 
 use super::validate::{Check, at_least};
 use cloze_model::blocks::{AdaptiveSoftmaxConfig, Proposal, SampledSoftmax};
@@ -95,7 +95,7 @@ impl OutputSection {
     }
 
     /// What is wrong with any vocabulary and is not checked with the model.
-    pub(super) fn check(&self) -> Check {
+    pub(crate) fn check(&self) -> Check {
         match self {
             Self::Sampled { samples, .. } => at_least(1, "model.output.samples", *samples),
             _ => Ok(()),

@@ -1,6 +1,6 @@
 //! Estimates the memory of a denoising run.
 
-use crate::config::{DenoisingRunConfig, TrainSection};
+use crate::config::{DenoisingRunConfig, OutputSection, TrainSection};
 use crate::memory::{FLOAT, Keys, MOMENTS, MemoryEstimate, product};
 use crate::{Result, memory};
 use cloze_model::seq2seq::{AnyEncoderDecoderConfig, TransformerConfig};
@@ -16,19 +16,21 @@ pub(super) struct Size {
     pub parameters: u64,
     /// Of source and target.
     pub vocab_size: usize,
+    /// Logits of a target token in training.
+    pub n_logits: usize,
     /// The network, if its layers' memory use is known.
     pub network: Option<TransformerConfig>,
 }
 
 impl Size {
     /// The size of a model of this crate with this many parameters.
-    pub fn new(parameters: u64, config: &AnyEncoderDecoderConfig) -> Self {
+    pub fn new(parameters: u64, config: &AnyEncoderDecoderConfig, output: &OutputSection) -> Self {
         let [_, vocab_size] = config.vocab_sizes();
         let network = match config {
             AnyEncoderDecoderConfig::Transformer(config) => Some(config.clone()),
             _ => None,
         };
-        Self { parameters, vocab_size, network }
+        Self { parameters, vocab_size, n_logits: output.n_logits(vocab_size), network }
     }
 
     /// The memory of a run with sources and targets of these mean lengths in tokens. For anything but a
@@ -52,7 +54,7 @@ impl Size {
                 + targets * decoder * of_target
                 + outside
         });
-        let kept = of_layers + targets * self.vocab_size as f64;
+        let kept = of_layers + targets * self.n_logits as f64;
         let parameters = product([self.parameters, FLOAT]);
         let in_memory = (train.accumulate + train.prefetch + train.workers) as u64;
         MemoryEstimate {
@@ -109,9 +111,9 @@ schedule.kind = "constant"
     }
 
     fn size(config: &DenoisingRunConfig, parameters: u64) -> Size {
-        let vocabulary = crate::translation::VocabularySizes::unknown(true);
+        let vocabulary = crate::translation::VocabularySizes::unknown(true, &OutputSection::default());
         let model = config.model.config(vocabulary, config.max_len(), true);
-        Size { vocab_size: 8192, ..Size::new(parameters, &model) }
+        Size { vocab_size: 8192, n_logits: 8192, ..Size::new(parameters, &model, config.model.output()) }
     }
 
     #[test]

@@ -12,14 +12,16 @@ mod tables;
 mod tokenizer;
 
 use crate::Result;
-use crate::config::{self, ConfigFile, DenoisingRun, DenoisingRunConfig, Pace, Run};
+use crate::config::{self, ConfigFile, DenoisingRun, DenoisingRunConfig, OutputSection, Pace, Run};
 use crate::engine::origin::{Input, inputs_of_text};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{ModelFormat, Outcome, RunOptions, train_in};
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
 use crate::pretraining::{TokenizerRequest, tokenizer_of};
+use crate::running_text::initial::check_sampled;
 use crate::runs::RunKind;
+use crate::translation::model::refusal;
 use crate::translation::{Vocabularies, VocabularySizes};
 use burn::tensor::Device;
 use cloze_data::derive_seed;
@@ -45,12 +47,13 @@ pub fn train_denoising(
     progress: &mut dyn RunProgress,
 ) -> Result<Outcome> {
     // With the smallest vocabulary: what is too large by itself is refused before one is trained.
-    let smallest = config.model.config(VocabularySizes::unknown(true), config.max_len(), true);
-    size(&smallest, &options.device)?.check(config, SHORTEST, options.memory)?;
+    let output = config.model.output();
+    let smallest = config.model.config(VocabularySizes::unknown(true, output), config.max_len(), true);
+    size(&smallest, output, &options.device)?.check(config, SHORTEST, options.memory)?;
     let make = |vocabularies: &Vocabularies, device: &Device| {
         let begins = first_piece(vocabularies, &config.denoising).is_some();
         let model = config.model.config(vocabularies.sizes(), config.max_len(), begins);
-        let size = size(&model, device)?;
+        let size = size(&model, output, device)?;
         size.check(config, SHORTEST, options.memory)?;
         let mut init = ParamInit::new(device, derive_seed(config.common.run.seed, &[INIT_STREAM]));
         Ok((model.init(&mut init), model, size))
@@ -72,16 +75,17 @@ pub fn train_denoising_model<M: EncoderDecoder, F: ModelFormat<M>>(
     let make = |vocabularies: &Vocabularies, device: &Device| {
         let (model, format) = make(vocabularies, device)?;
         let (parameters, vocab_size) = (n_parameters(&model), vocabularies.target.vocab_size());
-        Ok((model, format, Size { parameters, vocab_size, network: None }))
+        let n_logits = config.model.output().n_logits(vocab_size);
+        Ok((model, format, Size { parameters, vocab_size, n_logits, network: None }))
     };
     train(config, make, options, progress)
 }
 
 /// The size of a model, without allocating it.
-fn size(model: &AnyEncoderDecoderConfig, device: &Device) -> Result<Size> {
-    model.check()?;
+fn size(model: &AnyEncoderDecoderConfig, output: &OutputSection, device: &Device) -> Result<Size> {
+    model.check().map_err(refusal)?;
     let deferred = model.init(&mut ParamInit::new(device, 0).deferred());
-    Ok(Size::new(n_parameters(&deferred), model))
+    Ok(Size::new(n_parameters(&deferred), model, output))
 }
 
 fn train<M: EncoderDecoder, F: ModelFormat<M>>(
@@ -105,6 +109,7 @@ fn train<M: EncoderDecoder, F: ModelFormat<M>>(
         vocabularies.special.begin = vocabularies.special.pad;
     }
     // Whatever is wrong with the model is known before the corpus is prepared.
+    check_sampled(config.model.output(), vocabularies.target.vocab_size())?;
     let (model, format, size) = make(&vocabularies, &options.device.clone().autodiff())?;
     let splits = DenoisingSplits::prepare(config, &vocabularies, options, progress)?;
     if options.stop.load(Ordering::Relaxed) {

@@ -1,5 +1,6 @@
 //! `[model]` of a denoising run: BART, T5, or a translation model.
 
+use crate::config::OutputSection;
 use crate::config::validate::{Check, at_least, below_one, ensure, positive};
 use crate::translation::model::{complaint, tokens};
 use crate::translation::{
@@ -174,6 +175,17 @@ impl DenoisingModel {
         config
     }
 
+    /// How the next piece is predicted.
+    pub fn output(&self) -> &OutputSection {
+        const WHOLE: &OutputSection = &OutputSection::Whole {};
+        match self {
+            Self::Bart(_) | Self::T5(_) => WHOLE,
+            Self::Transformer(section) => &section.output,
+            Self::Recurrent(section) => &section.output,
+            Self::Convolutional(section) => &section.output,
+        }
+    }
+
     /// Whether targets begin with the padding piece, regardless of the vocabulary.
     pub(super) fn begins_with_padding(&self) -> bool {
         matches!(self, Self::T5(_))
@@ -197,7 +209,10 @@ impl DenoisingModel {
         };
         match of_translation {
             Some(model) => model.check(true, max_len),
-            None => self.config(VocabularySizes::unknown(true), max_len, true).check().map_err(complaint),
+            None => self
+                .config(VocabularySizes::unknown(true, self.output()), max_len, true)
+                .check()
+                .map_err(complaint),
         }
     }
 }
@@ -319,7 +334,7 @@ schedule.kind = "constant"
 
     #[test]
     fn a_t5_is_saved_as_transformers_has_it() {
-        let special = VocabularySizes::unknown(true);
+        let special = VocabularySizes::unknown(true, &OutputSection::default());
         let t5 = |sets: &[&str]| {
             let config = resolve(sets).unwrap();
             let again = DenoisingRunConfig::parse(&config.to_toml(), "run", &Place::argument(""), &[]);

@@ -154,7 +154,8 @@ impl<'a, M: EncoderDecoder> DenoisingRecipe<'a, M> {
         format: impl ModelFormat<M> + 'a,
         tokenizer_path: PathBuf,
     ) -> Self {
-        let loss = PairLoss { begin: vocabularies.special.begin, training: CrossEntropy::default() };
+        let (training, sampled) = (CrossEntropy::default(), config.model.output().sampled());
+        let loss = PairLoss { begin: vocabularies.special.begin, training, sampled };
         let (format, stats) = (Box::new(format), Mutex::new(DenoisingStats::default()));
         Self { config, splits, vocabularies, loss, format, tokenizer_path, stats }
     }

@@ -125,6 +125,18 @@ pub enum VocabularySection {
         #[serde(default)]
         lowercase: bool,
     },
+    /// The most frequent words and punctuation marks, in this order; other words are `<unk>`. Texts are cut at white space
+    /// and around punctuation, and written with spaces between the pieces.
+    TrainWords {
+        /// Vocabulary size, special tokens included.
+        vocab_size: usize,
+        /// Whether text is lower-cased. Default false.
+        #[serde(default)]
+        lowercase: bool,
+        /// How often a word must occur. Default 2.
+        #[serde(default = "defaults::min_frequency")]
+        min_frequency: u64,
+    },
     /// An existing tokenizer, a file or a folder, that ends texts with a piece such as `</s>`.
     Load {
         /// The file or folder, relative to the current directory.
@@ -263,6 +275,7 @@ mod defaults {
 mod tests {
     use super::*;
     use crate::config::FolderConfig;
+    use crate::config::OutputSection;
     use crate::engine::Averaging;
     use crate::runs::RunKind;
     use crate::translation::vocabulary::VocabularySizes;
@@ -337,7 +350,7 @@ every = 10
         for kind in PositionKind::ALL {
             let config = load(&[&*format!("model.positions={}", kind.name())]).unwrap();
             assert_eq!(self::load(&config.to_toml(), &[]).unwrap(), config);
-            let built = config.model.config(VocabularySizes::unknown(true), 64);
+            let built = config.model.config(VocabularySizes::unknown(true, &OutputSection::default()), 64);
             let AnyEncoderDecoderConfig::Transformer(built) = built else { panic!("{built:?}") };
             match kind {
                 // Its sines stand first, as in Marian's folders.
@@ -408,6 +421,25 @@ every = 10
         let sets = ["model={kind='convolutional', n_layers=2, d_embedding=8, d_model=16}", "model.kernel=0"];
         let message = load(FILE, &sets).unwrap_err().to_string();
         assert!(message.contains("`model.kernel` is 0; expected at least 1"), "{message}");
+        for (sets, expected) in [
+            (&["model.output={kind='sampled', samples=0}"][..], "`model.output.samples` is 0; expected"),
+            (
+                &["model.output={kind='adaptive', cutoffs=[40, 30]}"],
+                "`model.output.cutoffs` is [40, 30]; expected ascending numbers",
+            ),
+            (
+                &["model.output={kind='sampled', samples=9}", "train.label_smoothing=0.1"],
+                "`train.label_smoothing` is 0.1; expected 0",
+            ),
+            (
+                &["tokenizer={kind='train-words', vocab_size=4}"],
+                "`tokenizer.vocab_size` is 4; expected a whole number of 5 or more",
+            ),
+        ] {
+            let sets = [&["train.label_smoothing=0"], sets].concat();
+            let message = load(FILE, &sets).unwrap_err().to_string();
+            assert!(message.contains(expected), "{sets:?}: {message}");
+        }
         let none = of_file("batch_tokens = 4096", "");
         assert!(none.contains("`train.batch_tokens` is absent; expected it or `train.batch_size`"), "{none}");
         let unmeasured = FILE.replace("dev = { files = [\"dev.tsv\"] }", "");

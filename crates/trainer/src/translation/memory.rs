@@ -25,6 +25,8 @@ pub(super) struct Size {
     pub parameters: u64,
     /// The target's.
     pub vocab_size: usize,
+    /// Logits of a target token in training.
+    pub n_logits: usize,
 }
 
 impl Size {
@@ -37,7 +39,7 @@ impl Size {
             parameters,
             gradients: parameters,
             moments: product([parameters, MOMENTS]),
-            activations: product([targets, self.vocab_size as u64, FLOAT]),
+            activations: product([targets, self.n_logits as u64, FLOAT]),
             recomputed: u64::MAX,
             batches: 0,
             saving: parameters,
@@ -85,7 +87,7 @@ mod tests {
 
     #[test]
     fn what_surely_does_not_fit_is_refused_by_its_key() {
-        let size = Size { parameters: 10_000_000, vocab_size: 8_000 };
+        let size = Size { parameters: 10_000_000, vocab_size: 8_000, n_logits: 8_000 };
         assert_eq!(refused("batch_tokens = 8192", &size, 500_000_000), None);
         // 10 million targets of 8,000 logits, however many tokens are asked for.
         let message = refused("batch_tokens = 2000000000", &size, 8_000_000_000).unwrap();

@@ -1,6 +1,8 @@
 //! `[model]` of a translation run: the available networks, and their models for a vocabulary.
 
 use super::vocabulary::{TargetPieces, VocabularySizes};
+use crate::TrainerError;
+use crate::config::OutputSection;
 use crate::config::validate::{Check, Complaint, at_least, below_one, ensure, rotated_in_pairs};
 use cloze_model::ModelError;
 use cloze_model::blocks::{Activation, NormPlacement, PositionKind};
@@ -60,9 +62,12 @@ pub struct TransformerSection {
     #[serde(default)]
     pub norm: NormPlacement,
     /// Whether the output layer shares the target's embedding table, and with a shared vocabulary the source's
-    /// too. Default true.
+    /// too; an adaptive `output` has weights of its own. Default true.
     #[serde(default = "defaults::yes")]
     pub tied: bool,
+    /// How the next piece is predicted. Default by a softmax over the whole vocabulary.
+    #[serde(default, skip_serializing_if = "OutputSection::is_whole")]
+    pub output: OutputSection,
 }
 
 /// Lets runs from before this option existed resume.
@@ -104,9 +109,12 @@ pub struct RecurrentSection {
     #[serde(default = "defaults::recurrent_dropout")]
     pub dropout: f64,
     /// Whether the output layer shares the target's embedding table, and with a shared vocabulary the source's
-    /// too. Default true.
+    /// too; an adaptive `output` has weights of its own. Default true.
     #[serde(default = "defaults::yes")]
     pub tied: bool,
+    /// How the next piece is predicted. Default by a softmax over the whole vocabulary.
+    #[serde(default, skip_serializing_if = "OutputSection::is_whole")]
+    pub output: OutputSection,
 }
 
 /// A convolutional model.
@@ -134,9 +142,12 @@ pub struct ConvolutionalSection {
     #[serde(default = "defaults::convolutional_dropout")]
     pub dropout: f64,
     /// Whether the output layer shares the target's embedding table, and with a shared vocabulary the source's
-    /// too. Default true.
+    /// too; an adaptive `output` has weights of its own. Default true.
     #[serde(default = "defaults::yes")]
     pub tied: bool,
+    /// How the next piece is predicted. Default by a softmax over the whole vocabulary.
+    #[serde(default, skip_serializing_if = "OutputSection::is_whole")]
+    pub output: OutputSection,
 }
 
 impl TranslationModel {
@@ -149,12 +160,22 @@ impl TranslationModel {
         }
     }
 
+    /// How the next piece is predicted.
+    pub fn output(&self) -> &OutputSection {
+        match self {
+            Self::Transformer(section) => &section.output,
+            Self::Recurrent(section) => &section.output,
+            Self::Convolutional(section) => &section.output,
+        }
+    }
+
     /// Whether its values are consistent, for any vocabularies.
     pub(crate) fn check(&self, is_joint: bool, max_len: usize) -> Check {
         if let Self::Transformer(section) = self {
             section.check()?;
         }
-        self.config(VocabularySizes::unknown(is_joint), max_len).check().map_err(complaint)
+        self.output().check()?;
+        self.config(VocabularySizes::unknown(is_joint, self.output()), max_len).check().map_err(complaint)
     }
 }
 
@@ -169,6 +190,17 @@ pub(crate) fn complaint(error: ModelError) -> Complaint {
             found: "impossible to build".into(),
             expected: other.to_string(),
         },
+    }
+}
+
+/// A model error of a run that has its vocabulary, about its key in `[model]`.
+pub(crate) fn refusal(error: ModelError) -> TrainerError {
+    match error {
+        ModelError::Setting { .. } => {
+            let Complaint { key, found, expected } = complaint(error);
+            TrainerError::Setting { key, found, expected }
+        }
+        other => other.into(),
     }
 }
 
@@ -214,7 +246,11 @@ impl TransformerSection {
             Some(source) => config.with_source_vocab(source),
             None => config,
         };
-        config.with_tied(tied(self.tied, vocabulary.source.is_none()))
+        let config = config.with_tied(tied(self.tied, vocabulary.source.is_none()));
+        match self.output.adaptive() {
+            Some(output) => config.with_output(output),
+            None => config,
+        }
     }
 
     fn check(&self) -> Check {
@@ -235,7 +271,7 @@ impl TransformerSection {
 impl RecurrentSection {
     fn config(&self, vocabulary: VocabularySizes, max_len: usize) -> RecurrentEncoderDecoderConfig {
         let by_place = self.attention != Wiring::None && self.score == ScoreKind::Location;
-        RecurrentEncoderDecoderConfig {
+        let config = RecurrentEncoderDecoderConfig {
             source_vocab_size: vocabulary.source,
             tied: tied(self.tied, vocabulary.source.is_none()),
             cell: self.cell,
@@ -249,6 +285,10 @@ impl RecurrentSection {
             dropout: self.dropout,
             tokens: tokens(vocabulary.special),
             ..RecurrentEncoderDecoderConfig::new(vocabulary.target, self.d_embedding, self.d_model)
+        };
+        match self.output.adaptive() {
+            Some(output) => config.with_output(output),
+            None => config,
         }
     }
 }
@@ -266,7 +306,11 @@ impl ConvolutionalSection {
             Some(source) => config.with_source_vocab(source),
             None => config,
         };
-        config.with_tied(tied(self.tied, vocabulary.source.is_none()))
+        let config = config.with_tied(tied(self.tied, vocabulary.source.is_none()));
+        match self.output.adaptive() {
+            Some(output) => config.with_output(output),
+            None => config,
+        }
     }
 }
 

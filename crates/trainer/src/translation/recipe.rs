@@ -110,7 +110,8 @@ impl<'a, M: EncoderDecoder> TranslationRecipe<'a, M> {
         let loader_data = Arc::new(ParallelData::new(data.train.clone(), config.train.size(), seed));
         let training =
             CrossEntropy { label_smoothing: config.train.label_smoothing, ..CrossEntropy::default() };
-        let loss = PairLoss { begin: vocabularies.special.begin, training };
+        let sampled = config.model.output().sampled();
+        let loss = PairLoss { begin: vocabularies.special.begin, training, sampled };
         Self { config, data, vocabularies, loader_data, loss, format: Box::new(format) }
     }
 

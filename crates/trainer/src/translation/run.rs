@@ -2,6 +2,7 @@
 
 use super::config::{self, TranslationConfig, TranslationRun};
 use super::memory::Size;
+use super::model::refusal;
 use super::recipe::{TranslationData, TranslationRecipe};
 use super::vocabulary::{Vocabularies, run_vocabularies};
 use crate::Result;
@@ -11,6 +12,7 @@ use crate::engine::run_folder::RunFolder;
 use crate::engine::{ModelFormat, Outcome, Plan, RunOptions, train_in};
 use crate::memory::n_parameters;
 use crate::metrics::progress::RunProgress;
+use crate::running_text::initial::check_sampled;
 use crate::runs::RunKind;
 use burn::tensor::Device;
 use cloze_data::parallel::PairReport;
@@ -31,10 +33,9 @@ pub fn train_translation(
 ) -> Result<Outcome> {
     let make = |vocabularies: &Vocabularies, device: &Device| {
         let model = config.model.config(vocabularies.sizes(), config.parallel.max_len);
-        model.check()?;
+        model.check().map_err(refusal)?;
         let deferred = model.init(&mut ParamInit::new(device, 0).deferred());
-        let size = Size { parameters: n_parameters(&deferred), vocab_size: vocabularies.target.vocab_size() };
-        size.check(&config.train, None, options.memory)?;
+        size(config, vocabularies, n_parameters(&deferred)).check(&config.train, None, options.memory)?;
         Ok((model.init(&mut ParamInit::new(device, config.common.run.seed)), model))
     };
     train_translation_model(config, make, options, progress)
@@ -55,17 +56,27 @@ pub fn train_translation_model<M: EncoderDecoder, F: ModelFormat<M>>(
     folder.check_inputs(config.inputs()?)?;
     let vocabularies = run_vocabularies(config, &folder, options.resume, progress)?;
     // Whatever is wrong with the model is known before the pairs are prepared.
+    check_sampled(config.model.output(), vocabularies.target.vocab_size())?;
     let (model, format) = make(&vocabularies, &options.device.clone().autodiff())?;
     let (data, report) = TranslationData::prepare(config, &vocabularies, &options.cache, progress)?;
     if options.stop.load(Ordering::Relaxed) {
         return Ok(Outcome::Stopped { step: 0 });
     }
     let parameters = model.num_params();
-    let size = Size { parameters: parameters as u64, vocab_size: vocabularies.target.vocab_size() };
-    size.check(&config.train, Some((&report).into()), options.memory)?;
+    size(config, &vocabularies, parameters as u64).check(
+        &config.train,
+        Some((&report).into()),
+        options.memory,
+    )?;
     let recipe = TranslationRecipe::new(config, vocabularies.clone(), data, format);
     introduce(config, &vocabularies, &report, parameters, recipe.batches_an_epoch(), progress);
     train_in(&folder, &recipe, model, &config.run_settings(), options, progress)
+}
+
+/// The size of a run with this many parameters.
+fn size(config: &TranslationConfig, vocabularies: &Vocabularies, parameters: u64) -> Size {
+    let vocab_size = vocabularies.target.vocab_size();
+    Size { parameters, vocab_size, n_logits: config.model.output().n_logits(vocab_size) }
 }
 
 /// Prints information about the run before the first step.

@@ -68,6 +68,8 @@ pub(crate) fn vocabulary(key: &'static str, section: &VocabularySection) -> Chec
         | VocabularySection::TrainWordpiece { vocab_size, .. }
         | VocabularySection::TrainUnigram { vocab_size, .. } => at_least(32, key, vocab_size),
         VocabularySection::TrainByteBpe { vocab_size, .. } => at_least(261, key, vocab_size),
+        // Four special tokens, and a word.
+        VocabularySection::TrainWords { vocab_size, .. } => at_least(5, key, vocab_size),
         VocabularySection::Load { .. } => Ok(()),
     }
 }
@@ -86,7 +88,14 @@ fn train(config: &TranslationConfig) -> Check {
     within(1..=MOST, "train.accumulate", train.accumulate)?;
     within(1..=256, "train.workers", train.workers)?;
     within(1..=65_536, "train.prefetch", train.prefetch)?;
-    below_one("train.label_smoothing", train.label_smoothing)
+    below_one("train.label_smoothing", train.label_smoothing)?;
+    let output = config.model.output();
+    let expected = format!(
+        "0: targets are spread over the whole vocabulary, of which `model.output.kind` = \"{}\" computes a part",
+        output.kind()
+    );
+    let is_possible = output.is_whole() || train.label_smoothing == 0.0;
+    ensure(is_possible, "train.label_smoothing", train.label_smoothing, expected)
 }
 
 fn eval(config: &TranslationConfig) -> Check {

@@ -1,6 +1,7 @@
 //! A translation run's tokenizers: loaded, or trained on the training pairs.
 
 use super::config::{TranslationConfig, VocabularySection};
+use crate::config::OutputSection;
 use crate::engine::checkpoint::Checkpoints;
 use crate::engine::run_folder::RunFolder;
 use crate::metrics::progress::RunProgress;
@@ -10,7 +11,7 @@ use crate::{Result, TrainerError};
 use cloze_data::DataError;
 use cloze_data::parallel::sides;
 use cloze_evaluation::table;
-use cloze_tokenizer::train::{BpeTrainer, TrainProgress, UnigramTrainer, WordPieceTrainer};
+use cloze_tokenizer::train::{BpeTrainer, TrainProgress, UnigramTrainer, WordLevelTrainer, WordPieceTrainer};
 use cloze_tokenizer::{
     AddedToken, ByteLevel, Decoder, Metaspace, Normalizer, PostProcessor, PreTokenizer, Punctuation,
     SpecialToken, SplitBehavior, TemplatePiece, TemplateProcessing, TemplateSequence, Tokenizer,
@@ -59,10 +60,11 @@ pub struct VocabularySizes {
 }
 
 impl VocabularySizes {
-    /// Placeholder sizes of a vocabulary that is yet to be trained, for checks that do not depend on its size.
-    pub(crate) fn unknown(is_joint: bool) -> Self {
+    /// Placeholder sizes of a vocabulary that is yet to be trained and that this output fits, for checks that do not depend
+    /// on its size.
+    pub(crate) fn unknown(is_joint: bool, output: &OutputSection) -> Self {
         let special = TargetPieces { begin: 0, end: 2, pad: 1, bos: Some(0) };
-        Self { target: 32, source: (!is_joint).then_some(32), special }
+        Self { target: output.smallest_vocabulary().max(32), source: (!is_joint).then_some(32), special }
     }
 }
 
@@ -276,6 +278,15 @@ pub(crate) fn train_on(
             normalizer: Some(normalizer(lowercase)),
             pre_tokenizer: Some(words()),
             ..UnigramTrainer::default()
+        }
+        .train_with(texts, report)?,
+        VocabularySection::TrainWords { vocab_size, lowercase, min_frequency } => WordLevelTrainer {
+            vocab_size,
+            min_frequency,
+            special_tokens: special("<unk>"),
+            unk_token: "<unk>".into(),
+            normalizer: Some(normalizer(lowercase)),
+            ..WordLevelTrainer::default()
         }
         .train_with(texts, report)?,
         VocabularySection::Load { ref path } => return load(path),

@@ -11,6 +11,7 @@ use cloze_model::{ParamInit, Sequences, weights};
 use cloze_trainer::engine::{Outcome, OwnParameters, RunOptions};
 use cloze_trainer::metrics::progress::{RunProgress, Silent};
 use cloze_trainer::metrics::{METRICS_FILE, Record, jsonl};
+use cloze_trainer::translate::{TranslateConfig, Translator};
 use cloze_trainer::translation::{
     TranslationConfig, Vocabularies, load_vocabularies, read_translation_file, train_translation,
     train_translation_model,
@@ -195,6 +196,70 @@ fn transformers_learn_with_each_kind_of_positions() {
         let (first, last) = (losses[0], losses[losses.len() - 1]);
         assert!(losses.len() > 2 && last < 0.95 * first, "{name}: {losses:?}");
     }
+}
+
+/// Words are pieces, as outputs for large vocabularies want them.
+const WORDS: &str = "tokenizer={ kind = \"train-words\", vocab_size = 60, min_frequency = 1 }";
+const ADAPTIVE: &str = "model.output={ kind = \"adaptive\", cutoffs = [6, 12], divisor = 2.0 }";
+const SAMPLED: &str = "model.output={ kind = \"sampled\", samples = 10 }";
+
+#[test]
+fn outputs_for_large_vocabularies_learn_the_same_pairs() {
+    let _held = crate::generator();
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path());
+    let networks = [
+        "model={ kind = \"transformer\", n_layers = 1, d_model = 16, n_heads = 2, d_ff = 32, dropout = 0.0 }",
+        "model={ kind = \"recurrent\", d_embedding = 16, d_model = 16, dropout = 0.0 }",
+        "model={ kind = \"convolutional\", n_layers = 2, d_embedding = 16, d_model = 16, dropout = 0.0 }",
+    ];
+    let train = |name: &str, sets: &[&str], change: &dyn Fn(RunOptions<'static>) -> RunOptions<'static>| {
+        let mut all = vec![WORDS, "train.label_smoothing=0.0", "train.steps=60", "eval.every=60"];
+        all.extend(sets);
+        let path = folder.path().join(name);
+        let options = RunOptions::new(Device::flex(), &path).cache(folder.path().join("cache"));
+        train_translation(&config(folder.path(), &all), &change(options), &mut Silent)
+    };
+    for (place, network) in networks.into_iter().enumerate() {
+        let loss = |output: &str, sets: &[&str]| {
+            let done = train(&format!("{output}-{place}"), &[&[network], sets].concat(), &|options| options);
+            done.unwrap().figures("dev").unwrap().get("loss").unwrap()
+        };
+        let whole = loss("whole", &[]);
+        let untrained = loss("untrained", &["train.steps=1", "schedule.warmup_steps=1"]);
+        assert!(whole < 0.7 * untrained, "{network}: {whole} from {untrained}");
+        for (output, set) in [("adaptive", ADAPTIVE), ("sampled", SAMPLED)] {
+            // With what is drawn for it, each loss is also that of the whole vocabulary.
+            let found = loss(output, &[set]);
+            assert!(
+                found < 0.75 * untrained,
+                "{network}, {output}: {found}, and {whole} of the whole softmax"
+            );
+            let model = folder.path().join(format!("{output}-{place}/model"));
+            let translator = Translator::load(&model, TranslateConfig::default(), &Device::flex()).unwrap();
+            let written =
+                translator.translate(&["The dog runs.".into()], &[]).unwrap().next().unwrap().unwrap();
+            assert!(written[0].text.contains("Das"), "{network}, {output}: {written:?}");
+        }
+    }
+    // What is drawn is drawn again.
+    let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+    let sets = [networks[1], SAMPLED];
+    let options =
+        RunOptions::new(Device::flex(), folder.path().join("resumed")).cache(folder.path().join("cache"));
+    let mut all = vec![WORDS, "train.label_smoothing=0.0", "train.steps=60", "eval.every=60"];
+    all.extend(sets);
+    train_translation(&config(folder.path(), &all), &options.stop(stop), &mut StopAfter(23, stop)).unwrap();
+    train("resumed", &sets, &|options| options.resume(true)).unwrap();
+    assert_eq!(weights_of(&folder.path().join("resumed")), weights_of(&folder.path().join("sampled-1")));
+
+    let refused = |sets: &[&str]| {
+        train("refused", &[&[networks[1]], sets].concat(), &|options| options).unwrap_err().to_string()
+    };
+    let message = refused(&["model.output={ kind = \"sampled\", samples = 500 }"]);
+    assert!(message.starts_with("`model.output.samples` is 500; expected 1 to "), "{message}");
+    let message = refused(&["model.output={ kind = \"adaptive\", cutoffs = [5, 900] }"]);
+    assert!(message.contains("`model.output.cutoffs` is [5, 900]"), "{message}");
 }
 
 #[test]

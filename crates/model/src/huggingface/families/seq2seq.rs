@@ -37,6 +37,7 @@ pub(super) fn fits(config: &TransformerConfig) -> bool {
         && !config.output_dropout
         && !config.trained_padding
         && !config.scaled_output
+        && config.output.is_none()
 }
 
 /// The key of a field of [`TransformerConfig`] in these files.

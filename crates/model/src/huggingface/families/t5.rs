@@ -79,6 +79,7 @@ pub(super) fn fits(config: &TransformerConfig) -> bool {
         && !config.embedding_norm
         && config.trained_padding
         && config.output_bias == OutputBias::None
+        && config.output.is_none()
         && config.tied.joins_source()
         && [config.attention_dropout, config.activation_dropout] == [config.dropout; 2]
         && matches!(config.initial, InitialWeights::T5 { .. })

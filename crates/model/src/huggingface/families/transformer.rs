@@ -6,7 +6,7 @@ use super::super::published::Constant;
 use super::super::{Format, Published, TensorRule, TensorRules};
 use super::encoder_keys::BUCKETS;
 use super::{bart, marian, seq2seq, t5};
-use crate::seq2seq::{TiedEmbeddings, Transformer, TransformerConfig};
+use crate::seq2seq::{Transformer, TransformerConfig};
 use crate::{ModelError, ParamInit, Result};
 use serde_json::{Map, Value, json};
 
@@ -54,12 +54,7 @@ impl Format for TransformerConfig {
         &[OWN, marian::MODEL_TYPE, bart::MODEL_TYPE, t5::MODEL_TYPE, t5::MULTILINGUAL];
 
     fn untied(&self) -> Option<Self> {
-        let tied = match self.tied {
-            TiedEmbeddings::All => TiedEmbeddings::SourceTarget,
-            TiedEmbeddings::TargetOutput => TiedEmbeddings::None,
-            TiedEmbeddings::SourceTarget | TiedEmbeddings::None => return None,
-        };
-        Some(self.clone().with_tied(tied))
+        self.tied.joins_output().then(|| self.clone().with_tied(self.tied.without_output()))
     }
 
     fn read(fields: &Fields) -> Result<Self> {

@@ -1,5 +1,5 @@
 use super::{ConvolutionalDecoderLayer, ConvolutionalEncoderDecoder};
-use crate::blocks::{Embedding, GatedConvolution, NormedLinear};
+use crate::blocks::{AdaptiveSoftmaxConfig, Embedding, GatedConvolution, NormedLinear};
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
 use crate::sizes::check_sizes;
 use crate::{ModelError, ParamInit, Result};
@@ -46,6 +46,9 @@ pub struct ConvolutionalEncoderDecoderConfig {
     pub max_positions: usize,
     /// Dropout on the embeddings, on the convolutions' inputs, and before the output layer.
     pub dropout: f64,
+    /// An adaptive softmax, for large vocabularies, in place of the projection onto the vocabulary, which is then not tied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<AdaptiveSoftmaxConfig>,
     /// The ids of special tokens.
     pub tokens: SpecialTokens,
 }
@@ -67,6 +70,7 @@ impl ConvolutionalEncoderDecoderConfig {
             decoder_kernel: 3,
             max_positions: 1024,
             dropout: 0.1,
+            output: None,
             tokens: SpecialTokens::new(0, 2),
         }
     }
@@ -111,6 +115,12 @@ impl ConvolutionalEncoderDecoderConfig {
         self
     }
 
+    /// Sets an adaptive softmax as the output layer, which shares no table.
+    pub fn with_output(mut self, output: AdaptiveSoftmaxConfig) -> Self {
+        (self.output, self.tied) = (Some(output), self.tied.without_output());
+        self
+    }
+
     /// Sets the ids of special tokens.
     pub fn with_tokens(mut self, tokens: SpecialTokens) -> Self {
         self.tokens = tokens;
@@ -145,6 +155,7 @@ impl ConvolutionalEncoderDecoderConfig {
             let expected = "`target-output` or `none`: source and target have a vocabulary each";
             return Err(ModelError::setting("tied", format!("{:?}", self.tied), expected));
         }
+        self.tied.check_output(self.output.as_ref(), self.vocab_size, self.d_embedding)?;
         self.tokens.validate(self.vocab_size)
     }
 
@@ -182,7 +193,9 @@ impl ConvolutionalEncoderDecoderConfig {
             decoder_input,
             decoder,
             readout,
-            output: (!tied).then(|| NormedLinear::new(d_embedding, self.vocab_size, keep, init)),
+            output: (!tied && self.output.is_none())
+                .then(|| NormedLinear::new(d_embedding, self.vocab_size, keep, init)),
+            adaptive: self.output.as_ref().map(|output| output.init(self.vocab_size, d_embedding, init)),
             output_bias: tied.then(|| init.zeros([self.vocab_size])),
             dropout: self.dropout,
             inference_table: None,

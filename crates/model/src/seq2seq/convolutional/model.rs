@@ -2,8 +2,12 @@ use super::attention::ROOT_HALF;
 use super::attention::{AttendedSource, Encoded};
 use super::{ConvolutionalDecoderLayer, ConvolutionalDecoding};
 use crate::Sequences;
-use crate::blocks::{Embedding, GatedConvolution, InferenceWeight, LinearMap, LinearMaps, NormedLinear};
+use crate::blocks::{
+    AdaptiveSoftmax, Embedding, GatedConvolution, InferenceWeight, LinearMap, LinearMaps, NormedLinear,
+    SampledSoftmax,
+};
 use crate::ops;
+use crate::seq2seq::encoder_decoder::cross_entropy;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -60,8 +64,10 @@ pub struct ConvolutionalEncoderDecoder {
     /// Maps states to the output layer's input, `[d_model, d_embedding]`.
     pub readout: NormedLinear,
     /// `[d_embedding, vocab_size]`; `None` if it is the target's embedding table, which is not
-    /// normalised.
+    /// normalised, or the output is [adaptive](Self::adaptive).
     pub output: Option<NormedLinear>,
+    /// The adaptive softmax in place of a projection, if there is one.
+    pub adaptive: Option<AdaptiveSoftmax>,
     /// `[vocab_size]`: the bias of a tied output.
     pub output_bias: Option<Param<Tensor<1>>>,
     /// Dropout on the embeddings, on the convolutions' inputs, and before the output layer.
@@ -74,14 +80,17 @@ pub struct ConvolutionalEncoderDecoder {
 impl LinearMaps for ConvolutionalEncoderDecoder {
     fn linear_maps_mut(&mut self) -> Vec<LinearMap<'_>> {
         let Self { encoder_input, encoder, encoder_output, decoder_input, decoder, readout, .. } = self;
-        let Self { output, target_embedding, inference_table, .. } = self;
-        LinearMap::of("encoder_input", encoder_input)
+        let Self { output, adaptive, target_embedding, inference_table, .. } = self;
+        let maps = LinearMap::of("encoder_input", encoder_input)
             .chain(LinearMap::of("encoder", encoder))
             .chain(LinearMap::of("encoder_output", encoder_output))
             .chain(LinearMap::of("decoder_input", decoder_input))
             .chain(LinearMap::of("decoder", decoder))
-            .chain(LinearMap::of("readout", readout))
-            .chain(LinearMap::of_output(output, ("target_embedding", target_embedding), inference_table))
+            .chain(LinearMap::of("readout", readout));
+        if adaptive.is_some() {
+            return maps.chain(LinearMap::of("adaptive", adaptive)).collect();
+        }
+        maps.chain(LinearMap::of_output(output, ("target_embedding", target_embedding), inference_table))
             .collect()
     }
 }
@@ -139,23 +148,29 @@ impl ConvolutionalEncoderDecoder {
         ops::dropout(embedded, self.dropout)
     }
 
-    /// The logits of the highest layer's states.
+    /// The logits of the highest layer's states; their log-probabilities, if the output is [adaptive](Self::adaptive).
     ///
     /// # Shapes
     /// - `states`: `[n, d_model]`; returns `[n, vocab_size]`
     pub(super) fn project(&self, states: Tensor<2>) -> Tensor<2> {
-        let read = ops::dropout(self.readout.forward(states), self.dropout);
-        let bias = || self.output_bias.as_ref().map(Param::val);
+        let (read, bias) = (self.read_out(states), || self.output_bias.as_ref().map(Param::val));
+        if let Some(adaptive) = &self.adaptive {
+            return adaptive.log_probs(read);
+        }
         match (&self.output, &self.inference_table) {
             (Some(output), _) => output.forward(read),
             (None, Some(table)) => table.forward(read, bias()),
             (None, None) => ops::linear_tied(read, self.target_embedding.weight.val(), bias()),
         }
     }
-}
 
-impl EncoderDecoder for ConvolutionalEncoderDecoder {
-    fn logits(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
+    /// The output layer's input.
+    fn read_out(&self, states: Tensor<2>) -> Tensor<2> {
+        ops::dropout(self.readout.forward(states), self.dropout)
+    }
+
+    /// The highest layer's state at each target token, `[n_target_tokens, d_model]`.
+    fn teach(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
         assert_eq!(source.len(), target.len(), "as many sources as targets");
         self.check("target", target);
         let packing = target.packing();
@@ -170,7 +185,40 @@ impl EncoderDecoder for ConvolutionalEncoderDecoder {
                 |query| attended.contexts(query),
             );
         }
-        self.project(x)
+        x
+    }
+}
+
+impl EncoderDecoder for ConvolutionalEncoderDecoder {
+    fn logits(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
+        self.project(self.teach(source, target, device))
+    }
+
+    fn losses(&self, source: &Sequences, target: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
+        let states = self.teach(source, target, device);
+        match &self.adaptive {
+            Some(adaptive) => adaptive.losses(self.read_out(states), next),
+            None => cross_entropy(self.project(states), next),
+        }
+    }
+
+    fn sampled_losses(
+        &self,
+        sampled: SampledSoftmax,
+        source: &Sequences,
+        target: &Sequences,
+        next: &[i32],
+        device: &Device,
+    ) -> Tensor<1> {
+        assert!(self.adaptive.is_none(), "an adaptive output is not sampled");
+        let read = self.read_out(self.teach(source, target, device));
+        let table = &self.target_embedding.weight;
+        let rows = |ids| match &self.output {
+            Some(output) => output.rows(ids),
+            None => table.val().select(0, ids),
+        };
+        let bias = self.output.as_ref().map(|output| &output.bias).or(self.output_bias.as_ref());
+        sampled.losses(read, next, table.lazy_shape()[0], rows, bias.map(Param::val))
     }
 
     fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> ConvolutionalDecoding {

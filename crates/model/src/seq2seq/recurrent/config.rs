@@ -1,4 +1,5 @@
 use super::{BridgeKind, RecurrentEncoderDecoder};
+use crate::blocks::AdaptiveSoftmaxConfig;
 use crate::recurrent::{Cell, Reading, RecurrentConfig};
 use crate::scores::{ScoreConfig, ScoreKind};
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
@@ -76,6 +77,9 @@ pub struct RecurrentEncoderDecoderConfig {
     pub max_source_tokens: Option<usize>,
     /// Dropout on the embeddings, between layers, and before the output.
     pub dropout: f64,
+    /// An adaptive softmax, for large vocabularies, in place of the projection onto the vocabulary, which is then not tied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<AdaptiveSoftmaxConfig>,
     /// The ids of special tokens.
     pub tokens: SpecialTokens,
 }
@@ -100,8 +104,15 @@ impl RecurrentEncoderDecoderConfig {
             d_attention: None,
             max_source_tokens: None,
             dropout: 0.2,
+            output: None,
             tokens: SpecialTokens::new(0, 2),
         }
+    }
+
+    /// Sets an adaptive softmax as the output layer, which shares no table.
+    pub fn with_output(mut self, output: AdaptiveSoftmaxConfig) -> Self {
+        (self.output, self.tied) = (Some(output), self.tied.without_output());
+        self
     }
 
     /// The encoder.
@@ -158,6 +169,7 @@ impl RecurrentEncoderDecoderConfig {
             let expected = "`target-output` or `none`: source and target have separate vocabularies";
             return Err(ModelError::setting("tied", format!("{:?}", self.tied), expected));
         }
+        self.tied.check_output(self.output.as_ref(), self.vocab_size, self.d_readout())?;
         if self.bridge == BridgeKind::Copy && self.n_encoder_layers != self.n_decoder_layers {
             let expected = "the value of `n_encoder_layers`, whose states are copied";
             return Err(ModelError::setting("n_decoder_layers", self.n_decoder_layers, expected));

@@ -1,9 +1,10 @@
 use super::time_major::TimeMajor;
 use super::{Bridge, RecurrentEncoderDecoderConfig, Wiring};
-use crate::blocks::{Embedding, Linear, is_attention_observed};
+use crate::blocks::{AdaptiveSoftmax, Embedding, Linear, SampledSoftmax, is_attention_observed};
 use crate::ops::{self, AttentiveInput, AttentiveState, Direction, Packing};
 use crate::recurrent::{Recurrent, RecurrentLayer, RecurrentOutput, RecurrentState, padded, unpadded};
 use crate::scores::{AdditiveScore, AnyScore, Memory, Score, attend};
+use crate::seq2seq::encoder_decoder::cross_entropy;
 use crate::{ParamInit, Sequences, linear_maps};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -29,8 +30,10 @@ pub struct RecurrentEncoderDecoder<S: Score = AnyScore> {
     pub decoder: Vec<RecurrentLayer>,
     /// Computes the output layer's input.
     pub readout: Option<Linear>,
-    /// `[d_readout, vocab_size]`; none if it is the target's embedding table.
+    /// `[d_readout, vocab_size]`; none if it is the target's embedding table or the output is [adaptive](Self::adaptive).
     pub output: Option<Linear>,
+    /// The adaptive softmax in place of a projection, if there is one.
+    pub adaptive: Option<AdaptiveSoftmax>,
     /// `[vocab_size]`: the bias of a tied output.
     pub output_bias: Option<Param<Tensor<1>>>,
     /// Dropout on the embeddings, between layers, and before the output.
@@ -39,7 +42,7 @@ pub struct RecurrentEncoderDecoder<S: Score = AnyScore> {
     wiring: Wiring,
 }
 
-linear_maps!(RecurrentEncoderDecoder<S: Score> { readout, output; encoder, bridge, attention, decoder });
+linear_maps!(RecurrentEncoderDecoder<S: Score> { readout, output; encoder, bridge, attention, decoder, adaptive });
 
 impl RecurrentEncoderDecoderConfig {
     /// A new model with a custom score; none without attention.
@@ -75,6 +78,7 @@ impl RecurrentEncoderDecoderConfig {
             Wiring::Luong | Wiring::LuongInputFeeding => Some(Linear::uniform(2 * d, d_readout, init)),
         };
         let tied = self.tied.joins_output();
+        let is_whole = self.output.is_none();
         RecurrentEncoderDecoder {
             source_embedding,
             target_embedding,
@@ -83,7 +87,8 @@ impl RecurrentEncoderDecoderConfig {
             attention: score,
             decoder,
             readout,
-            output: (!tied).then(|| Linear::uniform(d_readout, self.vocab_size, init)),
+            output: (!tied && is_whole).then(|| Linear::uniform(d_readout, self.vocab_size, init)),
+            adaptive: self.output.as_ref().map(|output| output.init(self.vocab_size, d_readout, init)),
             output_bias: tied.then(|| init.zeros([self.vocab_size])),
             dropout: self.dropout,
             wiring: self.wiring,
@@ -161,17 +166,47 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         }
     }
 
+    /// The logits; the log-probabilities, if the output is [adaptive](Self::adaptive).
+    ///
     /// # Shapes
     /// - `read`: `[n, d_readout]`; returns `[n, vocab_size]`
     pub(super) fn logits_of(&self, read: Tensor<2>) -> Tensor<2> {
         let read = ops::dropout(read, self.dropout);
-        match &self.output {
-            Some(output) => output.forward(read),
-            None => {
+        match (&self.adaptive, &self.output) {
+            (Some(adaptive), _) => adaptive.log_probs(read),
+            (None, Some(output)) => output.forward(read),
+            (None, None) => {
                 let bias = self.output_bias.as_ref().map(Param::val);
                 ops::linear_tied(read, self.target_embedding.weight.val(), bias)
             }
         }
+    }
+
+    /// The cross-entropy of the id after each target token, `[n_target_tokens]`.
+    pub(super) fn losses_of(&self, read: Tensor<2>, next: &[i32]) -> Tensor<1> {
+        match &self.adaptive {
+            Some(adaptive) => adaptive.losses(ops::dropout(read, self.dropout), next),
+            None => cross_entropy(self.logits_of(read), next),
+        }
+    }
+
+    /// The same among pieces drawn for the batch.
+    pub(super) fn sampled_losses_of(
+        &self,
+        sampled: SampledSoftmax,
+        read: Tensor<2>,
+        next: &[i32],
+    ) -> Tensor<1> {
+        assert!(self.adaptive.is_none(), "an adaptive output is not sampled");
+        let read = ops::dropout(read, self.dropout);
+        let table = &self.target_embedding.weight;
+        let rows = |ids| match &self.output {
+            Some(output) => output.rows(ids),
+            None => table.val().select(0, ids),
+        };
+        let of_output = self.output.as_ref().and_then(|output| output.bias.as_ref());
+        let bias = of_output.or(self.output_bias.as_ref()).map(Param::val);
+        sampled.losses(read, next, table.lazy_shape()[0], rows, bias)
     }
 
     /// The context and the weights of one query per row.

@@ -1,6 +1,7 @@
 use super::RecurrentEncoderDecoder;
 use super::model::DecoderState;
 use crate::Sequences;
+use crate::blocks::SampledSoftmax;
 use crate::generate::{NextToken, StepOutput};
 use crate::scores::Score;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
@@ -49,6 +50,21 @@ impl<S: Score> NextToken for RecurrentEncoderDecoder<S> {
 impl<S: Score> EncoderDecoder for RecurrentEncoderDecoder<S> {
     fn logits(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
         self.logits_of(self.teach(source, target, device))
+    }
+
+    fn losses(&self, source: &Sequences, target: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
+        self.losses_of(self.teach(source, target, device), next)
+    }
+
+    fn sampled_losses(
+        &self,
+        sampled: SampledSoftmax,
+        source: &Sequences,
+        target: &Sequences,
+        next: &[i32],
+        device: &Device,
+    ) -> Tensor<1> {
+        self.sampled_losses_of(sampled, self.teach(source, target, device), next)
     }
 
     fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> Self::State {

@@ -1,8 +1,8 @@
 use super::{StackInput, Transformer};
 use crate::blocks::{
-    Activation, Decoder, Embedding, Encoder, EncoderLayerConfig, FeedForward, FeedForwardConfig, Linear,
-    MultiHeadAttention, MultiHeadAttentionConfig, Norm, NormKind, NormPlacement, PositionKind,
-    PositionsConfig, RelativeConfig, SinusoidOrder,
+    Activation, AdaptiveSoftmaxConfig, Decoder, Embedding, Encoder, EncoderLayerConfig, FeedForward,
+    FeedForwardConfig, Linear, MultiHeadAttention, MultiHeadAttentionConfig, Norm, NormKind, NormPlacement,
+    PositionKind, PositionsConfig, RelativeConfig, SinusoidOrder,
 };
 use crate::seq2seq::{SpecialTokens, TiedEmbeddings};
 use crate::sizes::check_sizes;
@@ -103,6 +103,9 @@ pub struct TransformerConfig {
     pub scaled_output: bool,
     /// The bias of the output layer.
     pub output_bias: OutputBias,
+    /// An adaptive softmax, for large vocabularies, in place of the projection onto the vocabulary, which is then not tied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<AdaptiveSoftmaxConfig>,
     /// How the weights are initialised.
     pub initial: InitialWeights,
     /// The ids of special tokens.
@@ -197,6 +200,7 @@ impl TransformerConfig {
             trained_padding: false,
             scaled_output: false,
             output_bias: OutputBias::None,
+            output: None,
             initial: InitialWeights::Xavier,
             tokens: SpecialTokens::new(1, 2),
         }
@@ -347,6 +351,12 @@ impl TransformerConfig {
         self
     }
 
+    /// Sets an adaptive softmax as the output layer, which shares no table.
+    pub fn with_output(mut self, output: AdaptiveSoftmaxConfig) -> Self {
+        (self.output, self.tied) = (Some(output), self.tied.without_output());
+        self
+    }
+
     /// Sets the initialisation.
     pub fn with_initial(mut self, initial: InitialWeights) -> Self {
         self.initial = initial;
@@ -402,6 +412,11 @@ impl TransformerConfig {
         if self.tied.joins_source() && self.source_vocab_size.is_some() {
             let expected = "a setting that does not tie the source, which has a separate vocabulary".into();
             return refuse("tied", format!("{:?}", self.tied), expected);
+        }
+        self.tied.check_output(self.output.as_ref(), self.vocab_size, self.d_model)?;
+        if self.output.is_some() && self.output_bias != OutputBias::None {
+            let expected = "`none`: an adaptive output has no bias".into();
+            return refuse("output_bias", format!("{:?}", self.output_bias), expected);
         }
         const MOST: usize = i32::MAX as usize / 4;
         match self.positions {
@@ -543,7 +558,7 @@ impl TransformerConfig {
                 final_norm: self.final_norm(init),
                 output_dropout,
             },
-            output: (!self.tied.joins_output()).then(|| {
+            output: (!self.tied.joins_output() && self.output.is_none()).then(|| {
                 let mut output = Linear::without_bias(self.d_model, self.vocab_size, init);
                 if let InitialWeights::T5 { factor } = self.initial {
                     output.weight = init.normal([self.d_model, self.vocab_size], factor);
@@ -551,6 +566,7 @@ impl TransformerConfig {
                 output
             }),
             output_bias: bias,
+            adaptive: self.output.as_ref().map(|output| output.init(self.vocab_size, self.d_model, init)),
             inference_table: None,
             config: self.clone(),
         }

@@ -1,10 +1,11 @@
 use super::{StackInput, TransformerConfig, TransformerState};
 use crate::Sequences;
 use crate::blocks::{
-    Attention, Decoder, Embedding, Encoder, EncoderTrace, InferenceWeight, LayerCache, Linear, LinearMap,
-    LinearMaps, MultiHeadAttention, is_recording,
+    AdaptiveSoftmax, Attention, Decoder, Embedding, Encoder, EncoderTrace, InferenceWeight, LayerCache,
+    Linear, LinearMap, LinearMaps, MultiHeadAttention, SampledSoftmax, is_recording,
 };
 use crate::ops::{self, AttentionMask, Packing, Queries};
+use crate::seq2seq::encoder_decoder::cross_entropy;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, Device, Int, Tensor};
@@ -26,10 +27,13 @@ pub struct Transformer {
     pub decoder_input: StackInput,
     /// The decoder, left to right.
     pub decoder: Decoder<MultiHeadAttention>,
-    /// The output layer's matrix, `[d_model, vocab_size]`; none if it is the target's embeddings.
+    /// The output layer's matrix, `[d_model, vocab_size]`; none if it is the target's embeddings or the output is
+    /// [adaptive](Self::adaptive).
     pub output: Option<Linear>,
     /// The output layer's bias, `[1, vocab_size]`.
     pub output_bias: Option<Param<Tensor<2>>>,
+    /// The adaptive softmax in place of a projection, if there is one.
+    pub adaptive: Option<AdaptiveSoftmax>,
     /// The target's embedding table as the output layer's matrix, stored for inference.
     #[module(skip)]
     pub(super) inference_table: Option<InferenceWeight>,
@@ -73,8 +77,11 @@ impl Batch {
 
 impl LinearMaps for Transformer {
     fn linear_maps_mut(&mut self) -> Vec<LinearMap<'_>> {
-        let Self { encoder, decoder, output, target_embeddings, inference_table, .. } = self;
+        let Self { encoder, decoder, output, adaptive, target_embeddings, inference_table, .. } = self;
         let layers = LinearMap::of("encoder", encoder).chain(LinearMap::of("decoder", decoder));
+        if adaptive.is_some() {
+            return layers.chain(LinearMap::of("adaptive", adaptive)).collect();
+        }
         layers
             .chain(LinearMap::of_output(output, ("target_embeddings", target_embeddings), inference_table))
             .collect()
@@ -141,26 +148,37 @@ impl Transformer {
         self.encoder.forward(x, &mask, EncoderTrace::default(), None).last_hidden_state
     }
 
-    /// The logits of states.
+    /// The logits of states; their log-probabilities, if the output is [adaptive](Self::adaptive).
     ///
     /// # Shapes
     /// - `states`: `[n, d_model]`; returns `[n, vocab_size]`
     pub fn project(&self, states: Tensor<2>) -> Tensor<2> {
-        let states = match self.config.scaled_output {
-            true => states.mul_scalar((self.config.d_model as f64).powf(-0.5)),
-            false => states,
-        };
-        let bias = self.output_bias.as_ref().map(|bias| bias.val().squeeze_dim::<1>(0));
+        let (states, bias) = (self.scaled(states), self.bias());
+        if let Some(adaptive) = &self.adaptive {
+            return adaptive.log_probs(states);
+        }
         match (&self.output, &self.inference_table) {
             (Some(output), _) => output.forward_plus(states, bias),
             (None, Some(table)) => table.forward(states, bias),
             (None, None) => ops::linear_tied(states, self.target_embeddings.weight.val(), bias),
         }
     }
-}
 
-impl EncoderDecoder for Transformer {
-    fn logits(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
+    /// States as the output layer takes them.
+    fn scaled(&self, states: Tensor<2>) -> Tensor<2> {
+        match self.config.scaled_output {
+            true => states.mul_scalar((self.config.d_model as f64).powf(-0.5)),
+            false => states,
+        }
+    }
+
+    /// `[vocab_size]`
+    fn bias(&self) -> Option<Tensor<1>> {
+        self.output_bias.as_ref().map(|bias| bias.val().squeeze_dim::<1>(0))
+    }
+
+    /// The decoder's state at each target token, `[n_target_tokens, d_model]`.
+    fn teach(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
         assert_eq!(source.len(), target.len(), "as many sources as targets");
         self.check("target", target);
         let from = self.source_batch(source, device);
@@ -181,7 +199,38 @@ impl EncoderDecoder for Transformer {
         mask.pad_mask = mask.pad_mask.filter(|_| is_recording());
         let mask = self.decoder_input.biased(mask, x.dims()[1], device);
         let decoded = self.decoder.forward(x, &mask, Some(memory), &memory_mask, None, false);
-        self.project(tokens_of(decoded.last_hidden_state, &to, target))
+        tokens_of(decoded.last_hidden_state, &to, target)
+    }
+}
+
+impl EncoderDecoder for Transformer {
+    fn logits(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2> {
+        self.project(self.teach(source, target, device))
+    }
+
+    fn losses(&self, source: &Sequences, target: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
+        let states = self.teach(source, target, device);
+        match &self.adaptive {
+            Some(adaptive) => adaptive.losses(self.scaled(states), next),
+            None => cross_entropy(self.project(states), next),
+        }
+    }
+
+    fn sampled_losses(
+        &self,
+        sampled: SampledSoftmax,
+        source: &Sequences,
+        target: &Sequences,
+        next: &[i32],
+        device: &Device,
+    ) -> Tensor<1> {
+        assert!(self.adaptive.is_none(), "an adaptive output is not sampled");
+        let states = self.scaled(self.teach(source, target, device));
+        let rows = |ids| match &self.output {
+            Some(output) => output.rows(ids),
+            None => self.target_embeddings.weight.val().select(0, ids),
+        };
+        sampled.losses(states, next, self.config.vocab_size, rows, self.bias())
     }
 
     fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> TransformerState {
