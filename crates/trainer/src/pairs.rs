@@ -27,7 +27,8 @@ pub(crate) struct PairLoss {
     pub begin: u32,
     /// The training loss.
     pub training: CrossEntropy,
-    /// How pieces are drawn in training; none: the softmax is over the whole vocabulary, as it always is in evaluation.
+    /// How pieces are drawn in training, whose loss is the plain one then; none: the softmax is over the whole vocabulary, as it
+    /// always is in evaluation.
     pub sampled: Option<SampledSoftmax>,
 }
 
@@ -41,10 +42,9 @@ impl PairLoss {
     pub fn sums<M: EncoderDecoder>(&self, model: &M, batch: &PairBatch, device: &Device) -> Vec<Tensor<1>> {
         let (source, target) = inputs(batch, self.begin);
         let next = &batch.target.ids;
-        let losses = match self.sampled {
-            Some(sampled) => model.sampled_losses(sampled, &source, &target, next, device),
-            None if self.training == CrossEntropy::default() => model.losses(&source, &target, next, device),
-            None => self.training.forward(model.logits(&source, &target, device), labels(next, device)),
+        let losses = match self.training == CrossEntropy::default() {
+            true => model.losses(&source, &target, next, self.sampled, device),
+            false => self.training.forward(model.logits(&source, &target, device), labels(next, device)),
         };
         vec![losses.sum()]
     }

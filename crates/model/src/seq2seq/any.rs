@@ -188,26 +188,18 @@ impl EncoderDecoder for AnyEncoderDecoder {
         }
     }
 
-    fn losses(&self, source: &Sequences, target: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
-        match self {
-            Self::Transformer(model) => model.losses(source, target, next, device),
-            Self::Recurrent(model) => model.losses(source, target, next, device),
-            Self::Convolutional(model) => model.losses(source, target, next, device),
-        }
-    }
-
-    fn sampled_losses(
+    fn losses(
         &self,
-        sampled: SampledSoftmax,
         source: &Sequences,
         target: &Sequences,
         next: &[i32],
+        sampled: Option<SampledSoftmax>,
         device: &Device,
     ) -> Tensor<1> {
         match self {
-            Self::Transformer(model) => model.sampled_losses(sampled, source, target, next, device),
-            Self::Recurrent(model) => model.sampled_losses(sampled, source, target, next, device),
-            Self::Convolutional(model) => model.sampled_losses(sampled, source, target, next, device),
+            Self::Transformer(model) => model.losses(source, target, next, sampled, device),
+            Self::Recurrent(model) => model.losses(source, target, next, sampled, device),
+            Self::Convolutional(model) => model.losses(source, target, next, sampled, device),
         }
     }
 
@@ -329,7 +321,7 @@ mod tests {
             }
             let logits = model.logits(&source, &target, &device);
             device.seed(5);
-            let found = model.sampled_losses(sampled, &source, &target, &NEXT, &device).into_data();
+            let found = model.losses(&source, &target, &NEXT, Some(sampled), &device).into_data();
             device.seed(5);
             let expected = sampled.losses_of(logits, &NEXT).into_data();
             found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
@@ -355,7 +347,7 @@ mod tests {
             let log_probs = model.logits(&source, &target, &device);
             let sums = log_probs.clone().exp().sum_dim(1).into_data();
             assert!(sums.iter::<f32>().all(|sum| (sum - 1.0).abs() < 1e-5), "{sums}");
-            let losses = model.losses(&source, &target, &NEXT, &device).into_data();
+            let losses = model.losses(&source, &target, &NEXT, None, &device).into_data();
             let log_probs = log_probs.into_data();
             let values: Vec<f32> = log_probs.iter().collect();
             let expected: Vec<f32> =

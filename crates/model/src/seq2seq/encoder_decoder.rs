@@ -1,8 +1,9 @@
+use super::output::cross_entropy;
+use crate::Sequences;
 use crate::blocks::SampledSoftmax;
 use crate::generate::NextToken;
-use crate::{Sequences, ops};
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 
 /// A model that reads a source and writes a target, left to right: `P(y | x) = Π_t P(y_t | y_<t, x)`. Recurrent,
 /// convolutional and Transformer models are all trained and decoded through it.
@@ -21,36 +22,31 @@ pub trait EncoderDecoder: Module + NextToken {
     /// If the numbers of sources and targets differ, or one is longer than the model's positions.
     fn logits(&self, source: &Sequences, target: &Sequences, device: &Device) -> Tensor<2>;
 
-    /// The cross-entropy of the token after each target token, `−log P(y_t | y_<t, x)`, in nats. Computes all
-    /// [`logits`](Self::logits), unless a model overrides it because its output layer needs fewer.
+    /// The cross-entropy of the token after each target token, `−log P(y_t | y_<t, x)`, in nats; with `sampled`, among pieces
+    /// drawn for the batch, for training with a large vocabulary.
+    ///
+    /// Computes all [`logits`](Self::logits). A model overrides it if its output layer needs fewer of them, which is what saves
+    /// time.
     ///
     /// # Shapes
     /// - `next`: the id after each target token, in the order of [`Sequences::ids`]; returns `[n_target_tokens]`
     ///
     /// # Panics
-    /// Those of [`logits`](Self::logits), and if the numbers of ids and target tokens differ.
-    fn losses(&self, source: &Sequences, target: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
-        cross_entropy(self.logits(source, target, device), next)
-    }
-
-    /// [`losses`](Self::losses) among pieces drawn for the batch, for training with a large vocabulary. Computes all
-    /// [`logits`](Self::logits), unless a model overrides it to look up the drawn pieces alone, which is what saves time.
-    ///
-    /// # Shapes
-    /// - as in [`losses`](Self::losses)
-    ///
-    /// # Panics
-    /// Those of [`losses`](Self::losses), and if `sampled` is not [valid](SampledSoftmax::validate) or does not suit the
-    /// model's output layer.
-    fn sampled_losses(
+    /// Those of [`logits`](Self::logits); if the numbers of ids and target tokens differ, or `sampled` is not
+    /// [valid](SampledSoftmax::validate) or does not suit the output layer.
+    fn losses(
         &self,
-        sampled: SampledSoftmax,
         source: &Sequences,
         target: &Sequences,
         next: &[i32],
+        sampled: Option<SampledSoftmax>,
         device: &Device,
     ) -> Tensor<1> {
-        sampled.losses_of(self.logits(source, target, device), next)
+        let logits = self.logits(source, target, device);
+        match sampled {
+            Some(sampled) => sampled.losses_of(logits, next),
+            None => cross_entropy(logits, next),
+        }
     }
 
     /// Reads the sources and returns a state of one row each, before any token is written.
@@ -63,14 +59,6 @@ pub trait EncoderDecoder: Module + NextToken {
     fn max_source_tokens(&self) -> Option<usize> {
         None
     }
-}
-
-/// The loss of each row of logits.
-pub(super) fn cross_entropy(logits: Tensor<2>, next: &[i32]) -> Tensor<1> {
-    assert_eq!(next.len(), logits.dims()[0], "the ids that follow, and the target tokens");
-    let next = TensorData::new(next.to_vec(), [next.len()]);
-    let next = Tensor::<1, Int>::from_data(next, &logits.device());
-    ops::cross_entropy(logits, next)
 }
 
 /// What decoding keeps besides the logits.

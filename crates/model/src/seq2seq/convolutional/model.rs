@@ -7,7 +7,7 @@ use crate::blocks::{
     SampledSoftmax,
 };
 use crate::ops;
-use crate::seq2seq::encoder_decoder::cross_entropy;
+use crate::seq2seq::output::OutputLayer;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -153,7 +153,12 @@ impl ConvolutionalEncoderDecoder {
     /// # Shapes
     /// - `states`: `[n, d_model]`; returns `[n, vocab_size]`
     pub(super) fn project(&self, states: Tensor<2>) -> Tensor<2> {
-        let (read, bias) = (self.read_out(states), || self.output_bias.as_ref().map(Param::val));
+        self.logits_of(self.read_out(states))
+    }
+
+    /// The output layer.
+    fn logits_of(&self, read: Tensor<2>) -> Tensor<2> {
+        let bias = || self.output_bias.as_ref().map(Param::val);
         if let Some(adaptive) = &self.adaptive {
             return adaptive.log_probs(read);
         }
@@ -194,31 +199,28 @@ impl EncoderDecoder for ConvolutionalEncoderDecoder {
         self.project(self.teach(source, target, device))
     }
 
-    fn losses(&self, source: &Sequences, target: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
-        let states = self.teach(source, target, device);
-        match &self.adaptive {
-            Some(adaptive) => adaptive.losses(self.read_out(states), next),
-            None => cross_entropy(self.project(states), next),
-        }
-    }
-
-    fn sampled_losses(
+    fn losses(
         &self,
-        sampled: SampledSoftmax,
         source: &Sequences,
         target: &Sequences,
         next: &[i32],
+        sampled: Option<SampledSoftmax>,
         device: &Device,
     ) -> Tensor<1> {
-        assert!(self.adaptive.is_none(), "an adaptive output is not sampled");
         let read = self.read_out(self.teach(source, target, device));
         let table = &self.target_embedding.weight;
-        let rows = |ids| match &self.output {
-            Some(output) => output.rows(ids),
-            None => table.val().select(0, ids),
-        };
         let bias = self.output.as_ref().map(|output| &output.bias).or(self.output_bias.as_ref());
-        sampled.losses(read, next, table.lazy_shape()[0], rows, bias.map(Param::val))
+        let output = OutputLayer {
+            adaptive: self.adaptive.as_ref(),
+            logits: |read| self.logits_of(read),
+            rows: |ids| match &self.output {
+                Some(output) => output.rows(ids),
+                None => table.val().select(0, ids),
+            },
+            bias: bias.map(Param::val),
+            vocab_size: table.lazy_shape()[0],
+        };
+        output.losses(read, next, sampled)
     }
 
     fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> ConvolutionalDecoding {

@@ -4,7 +4,7 @@ use crate::blocks::{AdaptiveSoftmax, Embedding, Linear, SampledSoftmax, is_atten
 use crate::ops::{self, AttentiveInput, AttentiveState, Direction, Packing};
 use crate::recurrent::{Recurrent, RecurrentLayer, RecurrentOutput, RecurrentState, padded, unpadded};
 use crate::scores::{AdditiveScore, AnyScore, Memory, Score, attend};
-use crate::seq2seq::encoder_decoder::cross_entropy;
+use crate::seq2seq::output::OutputLayer;
 use crate::{ParamInit, Sequences, linear_maps};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -171,7 +171,11 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
     /// # Shapes
     /// - `read`: `[n, d_readout]`; returns `[n, vocab_size]`
     pub(super) fn logits_of(&self, read: Tensor<2>) -> Tensor<2> {
-        let read = ops::dropout(read, self.dropout);
+        self.project(ops::dropout(read, self.dropout))
+    }
+
+    /// The output layer.
+    fn project(&self, read: Tensor<2>) -> Tensor<2> {
         match (&self.adaptive, &self.output) {
             (Some(adaptive), _) => adaptive.log_probs(read),
             (None, Some(output)) => output.forward(read),
@@ -182,31 +186,26 @@ impl<S: Score> RecurrentEncoderDecoder<S> {
         }
     }
 
-    /// The cross-entropy of the id after each target token, `[n_target_tokens]`.
-    pub(super) fn losses_of(&self, read: Tensor<2>, next: &[i32]) -> Tensor<1> {
-        match &self.adaptive {
-            Some(adaptive) => adaptive.losses(ops::dropout(read, self.dropout), next),
-            None => cross_entropy(self.logits_of(read), next),
-        }
-    }
-
-    /// The same among pieces drawn for the batch.
-    pub(super) fn sampled_losses_of(
+    /// See [`EncoderDecoder::losses`](crate::seq2seq::EncoderDecoder::losses).
+    pub(super) fn losses_of(
         &self,
-        sampled: SampledSoftmax,
         read: Tensor<2>,
         next: &[i32],
+        sampled: Option<SampledSoftmax>,
     ) -> Tensor<1> {
-        assert!(self.adaptive.is_none(), "an adaptive output is not sampled");
-        let read = ops::dropout(read, self.dropout);
         let table = &self.target_embedding.weight;
-        let rows = |ids| match &self.output {
-            Some(output) => output.rows(ids),
-            None => table.val().select(0, ids),
-        };
         let of_output = self.output.as_ref().and_then(|output| output.bias.as_ref());
-        let bias = of_output.or(self.output_bias.as_ref()).map(Param::val);
-        sampled.losses(read, next, table.lazy_shape()[0], rows, bias)
+        let output = OutputLayer {
+            adaptive: self.adaptive.as_ref(),
+            logits: |read| self.project(read),
+            rows: |ids| match &self.output {
+                Some(output) => output.rows(ids),
+                None => table.val().select(0, ids),
+            },
+            bias: of_output.or(self.output_bias.as_ref()).map(Param::val),
+            vocab_size: table.lazy_shape()[0],
+        };
+        output.losses(ops::dropout(read, self.dropout), next, sampled)
     }
 
     /// The context and the weights of one query per row.

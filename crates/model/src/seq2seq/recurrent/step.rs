@@ -52,19 +52,15 @@ impl<S: Score> EncoderDecoder for RecurrentEncoderDecoder<S> {
         self.logits_of(self.teach(source, target, device))
     }
 
-    fn losses(&self, source: &Sequences, target: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
-        self.losses_of(self.teach(source, target, device), next)
-    }
-
-    fn sampled_losses(
+    fn losses(
         &self,
-        sampled: SampledSoftmax,
         source: &Sequences,
         target: &Sequences,
         next: &[i32],
+        sampled: Option<SampledSoftmax>,
         device: &Device,
     ) -> Tensor<1> {
-        self.sampled_losses_of(sampled, self.teach(source, target, device), next)
+        self.losses_of(self.teach(source, target, device), next, sampled)
     }
 
     fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> Self::State {

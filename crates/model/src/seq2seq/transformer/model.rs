@@ -5,7 +5,7 @@ use crate::blocks::{
     Linear, LinearMap, LinearMaps, MultiHeadAttention, SampledSoftmax, is_recording,
 };
 use crate::ops::{self, AttentionMask, Packing, Queries};
-use crate::seq2seq::encoder_decoder::cross_entropy;
+use crate::seq2seq::output::OutputLayer;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, Device, Int, Tensor};
@@ -153,14 +153,19 @@ impl Transformer {
     /// # Shapes
     /// - `states`: `[n, d_model]`; returns `[n, vocab_size]`
     pub fn project(&self, states: Tensor<2>) -> Tensor<2> {
-        let (states, bias) = (self.scaled(states), self.bias());
+        self.logits_of(self.scaled(states))
+    }
+
+    /// The output layer.
+    fn logits_of(&self, read: Tensor<2>) -> Tensor<2> {
         if let Some(adaptive) = &self.adaptive {
-            return adaptive.log_probs(states);
+            return adaptive.log_probs(read);
         }
+        let bias = self.bias();
         match (&self.output, &self.inference_table) {
-            (Some(output), _) => output.forward_plus(states, bias),
-            (None, Some(table)) => table.forward(states, bias),
-            (None, None) => ops::linear_tied(states, self.target_embeddings.weight.val(), bias),
+            (Some(output), _) => output.forward_plus(read, bias),
+            (None, Some(table)) => table.forward(read, bias),
+            (None, None) => ops::linear_tied(read, self.target_embeddings.weight.val(), bias),
         }
     }
 
@@ -208,29 +213,26 @@ impl EncoderDecoder for Transformer {
         self.project(self.teach(source, target, device))
     }
 
-    fn losses(&self, source: &Sequences, target: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
-        let states = self.teach(source, target, device);
-        match &self.adaptive {
-            Some(adaptive) => adaptive.losses(self.scaled(states), next),
-            None => cross_entropy(self.project(states), next),
-        }
-    }
-
-    fn sampled_losses(
+    fn losses(
         &self,
-        sampled: SampledSoftmax,
         source: &Sequences,
         target: &Sequences,
         next: &[i32],
+        sampled: Option<SampledSoftmax>,
         device: &Device,
     ) -> Tensor<1> {
-        assert!(self.adaptive.is_none(), "an adaptive output is not sampled");
-        let states = self.scaled(self.teach(source, target, device));
-        let rows = |ids| match &self.output {
-            Some(output) => output.rows(ids),
-            None => self.target_embeddings.weight.val().select(0, ids),
+        let read = self.scaled(self.teach(source, target, device));
+        let output = OutputLayer {
+            adaptive: self.adaptive.as_ref(),
+            logits: |read| self.logits_of(read),
+            rows: |ids| match &self.output {
+                Some(output) => output.rows(ids),
+                None => self.target_embeddings.weight.val().select(0, ids),
+            },
+            bias: self.bias(),
+            vocab_size: self.config.vocab_size,
         };
-        sampled.losses(states, next, self.config.vocab_size, rows, self.bias())
+        output.losses(read, next, sampled)
     }
 
     fn begin(&self, source: &Sequences, options: DecodeOptions, device: &Device) -> TransformerState {
