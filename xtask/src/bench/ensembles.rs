@@ -56,7 +56,7 @@ struct System {
     name: String,
     /// Folders of models.
     models: Vec<PathBuf>,
-    /// How probabilities are combined.
+    /// How the probabilities of several models are combined.
     mean: &'static str,
     role: Role,
 }
@@ -197,7 +197,10 @@ fn translate(bench: &Bench, kept: &Kept, again: bool, system: &System) -> Result
     }
     eprintln!("{}: translated …", system.name);
     let mut command = Command::new(&bench.ours.program);
-    command.env("RAYON_NUM_THREADS", THREADS).args(["translate", "--beam", BEAMS, "--mean", system.mean]);
+    command.env("RAYON_NUM_THREADS", THREADS).args(["translate", "--beam", BEAMS]);
+    if let [_, _, ..] = system.models[..] {
+        command.args(["--mean", system.mean]);
+    }
     command.args(system.models.iter().flat_map(|folder| [Path::new("--model"), folder]));
     let milliseconds = measure::process(&mut command, &bench.data.test("en"), &hypotheses)?;
     let bleu = bench.ours.score("bleu", &bench.data.test("de"), &hypotheses)?;

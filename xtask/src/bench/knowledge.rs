@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::kept::{Kept, Key, target};
@@ -32,8 +31,8 @@ const MODELS: [Model; 6] = [
 /// What is trained, and what it is asked.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Each trained model and each finished table is kept in target/knowledge-bench, and a run that was interrupted goes on where it
-was. Needs the corpus that the configs name, and blimp, cats and pararel in the folder of data.")]
+Each trained model and the answers to each kind of question are kept in target/knowledge-bench, and a run that was interrupted
+goes on where it was. Needs the corpus that the configs name, and blimp, cats and pararel in the folder of data.")]
 pub struct Args {
     /// How many steps each model is trained.
     #[arg(long, default_value_t = 6_000, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -41,6 +40,9 @@ pub struct Args {
     /// Only these, such as bert,llama: beginnings of their names.
     #[arg(long, value_delimiter = ',', value_name = "MODELS")]
     models: Vec<String>,
+    /// How many facts of each relation are asked for.
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    facts: u64,
     /// The folder with the test suites.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -53,7 +55,7 @@ pub struct Args {
 }
 
 /// What a model knows, in percent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 struct Known {
     pairs: f64,
     choices: f64,
@@ -82,17 +84,25 @@ pub fn run(args: &Args) -> Result<()> {
             &sets.iter().map(String::as_str).collect::<Vec<_>>(),
             version.trim(),
         );
-        let known = match kept.read::<Known>(&key)?.filter(|_| !args.again) {
-            Some(known) => known,
-            None => {
-                let folder = kept.scratch(&key);
-                train(&program, &path, &sets, &folder, args.again)?;
-                eprintln!("{key}: asked …");
-                let known = ask(&program, &folder.join(model.folder), &data)?;
-                kept.write(&key, &known)?;
-                known
+        let folder = kept.scratch(&key);
+        train(&program, &path, &sets, &folder, args.again)?;
+        let asked = Asked { program: &program, model: &folder.join(model.folder), data: &data };
+        let answers = |kind: &str, more: &[&str], suite: &str| -> Result<Value> {
+            let key = Key::new(model.config, kind, 0, &key.to_string(), more, "");
+            if let Some(figures) = kept.read::<Value>(&key)?.filter(|_| !args.again) {
+                return Ok(figures);
             }
+            eprintln!("{key} …");
+            let figures = asked.figures(kind, more, suite)?;
+            kept.write(&key, &figures)?;
+            Ok(figures)
         };
+        let n_facts = args.facts.to_string();
+        let known = known(
+            &answers("pairs", &[], "blimp/BLiMP.zip")?,
+            &answers("choices", &[], "cats")?,
+            &answers("facts", &["--candidates", "objects", "--per-relation", &n_facts], "pararel")?,
+        )?;
         rows.push(row(model.name, &known));
     }
     let published = [
@@ -109,10 +119,11 @@ pub fn run(args: &Args) -> Result<()> {
     let header =
         ["model", "BLiMP", "CATs", "both right", "both wrong", "ParaRel, P@1", "most frequent object"];
     let text = format!(
-        "{}\n\nIn percent, after {} steps each. Objects of facts are ranked among those of their relation. Published: Warstadt et \
-         al. 2020. {}.",
+        "{}\n\nIn percent, after {} steps each. Of each relation, {} facts are asked for, and their objects ranked \
+         among all those of the relation. Published: Warstadt et al. 2020. {}.",
         report::table(header, rows),
         args.steps,
+        args.facts,
         report::machine(None)
     );
     println!("{text}");
@@ -130,11 +141,15 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Model>> {
     Ok(MODELS.iter().filter(wanted).collect())
 }
 
-/// Trains a model, or goes on with it.
+/// Trains a model, or goes on with it, unless it was trained.
 fn train(program: &Path, config: &Path, sets: &[String], folder: &Path, again: bool) -> Result<()> {
     if again && folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
+    if folder.join("result.json").exists() {
+        return Ok(());
+    }
+    eprintln!("{} …", folder.display());
     let mut command = Command::new(program);
     command.current_dir(step::root()).arg("train").arg(config).arg("--out").arg(folder);
     command.args(sets.iter().flat_map(|set| ["--set", set]));
@@ -144,19 +159,22 @@ fn train(program: &Path, config: &Path, sets: &[String], folder: &Path, again: b
     measure::output(&mut command).map(drop)
 }
 
-/// Asks a model.
-fn ask(program: &Path, model: &Path, data: &Path) -> Result<Known> {
-    let figures = |kind: &str, more: &[&str], suite: &str| -> Result<Value> {
-        let mut command = Command::new(program);
-        command.args(["knowledge", kind, "--json", "--on-bad-row", "skip", "--model"]).arg(model).args(more);
-        let printed = measure::output(command.arg(data.join(suite)))?;
+/// A model that is asked.
+struct Asked<'a> {
+    program: &'a Path,
+    model: &'a Path,
+    /// The folder with the test suites.
+    data: &'a Path,
+}
+
+impl Asked<'_> {
+    /// What `cloze knowledge` prints.
+    fn figures(&self, kind: &str, more: &[&str], suite: &str) -> Result<Value> {
+        let mut command = Command::new(self.program);
+        command.args(["knowledge", kind, "--json", "--on-bad-row", "skip", "--model"]).arg(self.model);
+        let printed = measure::output(command.args(more).arg(self.data.join(suite)))?;
         serde_json::from_str(&printed).with_context(|| format!("{command:?} printed no figures"))
-    };
-    known(
-        &figures("pairs", &[], "blimp/BLiMP.zip")?,
-        &figures("choices", &[], "cats")?,
-        &figures("facts", &["--candidates", "objects"], "pararel")?,
-    )
+    }
 }
 
 /// The figures of the table.

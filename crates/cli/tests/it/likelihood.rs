@@ -175,6 +175,13 @@ fn choices_facts_and_values_are_measured() {
         let mrr = ranks.iter().map(|rank| 1.0 / *rank as f64).sum::<f64>() / 8.0;
         assert!((figures["mrr"].as_f64().unwrap() - mrr).abs() < 1e-12);
     }
+    let found = relation(&["--model", &gpt2, "--candidates", "objects", "--per-relation", "2"]);
+    let items = fs::read_to_string(place.path().join("facts-out/items.jsonl")).unwrap();
+    // The second and the last, in two patterns, among all three objects.
+    assert_eq!(found["relations"][0]["facts"], json!(2));
+    let subjects = items.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["subject"].clone());
+    assert_eq!(subjects.collect::<Vec<_>>(), ["sailors", "the old", "sailors", "the old"]);
+    assert!(items.contains("\"rank\":3") || items.contains("\"rank\":2"));
     write("words.txt", "sea\nport\nthe\n");
     let found = relation(&["--model", &bert, "--candidates", "words.txt"]);
     assert_eq!(found["left_out"]["object that is no candidate"], json!(1));

@@ -1,10 +1,10 @@
 use super::{AwdLstmEncoder, AwdLstmOutput};
-use crate::blocks::{AdaptiveSoftmax, SampledSoftmax};
+use crate::blocks::{AdaptiveSoftmax, OutputLayer, SampledSoftmax};
 use crate::ops::{self, Packing};
 use crate::recurrent::RecurrentState;
 use crate::{HasBackbone, Sequences, linear_maps};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor};
 
 /// AWD-LSTM: `P(x) = Π_t P(x_t | x_<t)` by LSTM layers whose output layer is the embedding table (Merity et al. 2018).
 ///
@@ -62,10 +62,7 @@ impl AwdLstm {
     /// Those of [`losses`](Self::losses); with an [adaptive](Self::adaptive) output, and if `sampled` is not
     /// [valid](SampledSoftmax::validate).
     pub fn sampled_losses(&self, sampled: SampledSoftmax, states: Tensor<2>, next: &[i32]) -> Tensor<1> {
-        assert!(self.adaptive.is_none(), "an adaptive output is not sampled");
-        let table = &self.encoder.embedding.weight;
-        let vocab_size = table.lazy_shape().dims::<2>()[0];
-        sampled.losses(states, next, vocab_size, |ids| table.val().select(0, ids), self.bias())
+        self.losses_of(states, next, Some(sampled))
     }
 
     /// The cross-entropy of the token that follows each token, `−log P(x_t | x_<t)`, in nats.
@@ -77,13 +74,19 @@ impl AwdLstm {
     /// # Panics
     /// If the numbers of ids and states differ.
     pub fn losses(&self, states: Tensor<2>, next: &[i32]) -> Tensor<1> {
-        assert_eq!(next.len(), states.dims()[0], "the ids that follow, and the tokens");
-        if let Some(adaptive) = &self.adaptive {
-            return adaptive.losses(states, next);
-        }
-        let next = TensorData::new(next.to_vec(), [next.len()]);
-        let next = Tensor::<1, Int>::from_data(next, &states.device());
-        ops::cross_entropy(self.project(states), next)
+        self.losses_of(states, next, None)
+    }
+
+    fn losses_of(&self, states: Tensor<2>, next: &[i32], sampled: Option<SampledSoftmax>) -> Tensor<1> {
+        let table = &self.encoder.embedding.weight;
+        let output = OutputLayer {
+            adaptive: self.adaptive.as_ref(),
+            logits: |states| self.project(states),
+            rows: |ids| table.val().select(0, ids),
+            bias: self.bias(),
+            vocab_size: table.lazy_shape()[0],
+        };
+        output.losses(states, next, sampled)
     }
 }
 

@@ -2,7 +2,7 @@ use super::GptLayer;
 use crate::Sequences;
 use crate::blocks::{
     AdaptiveSoftmax, Embedding, InferenceWeight, LearnedPositions, Linear, LinearMap, LinearMaps, Norm,
-    SampledSoftmax, is_attention_observed, is_recording, recorded,
+    OutputLayer, SampledSoftmax, is_attention_observed, is_recording, recorded,
 };
 use crate::ops::{self, AttentionMask, Sight, TokenPositions};
 use burn::module::{Module, Param};
@@ -127,7 +127,7 @@ impl Gpt {
     /// Those of [`states`](Self::states), and if the numbers of ids and tokens differ.
     pub fn losses(&self, sequences: &Sequences, next: &[i32], device: &Device) -> Tensor<1> {
         assert_eq!(next.len(), sequences.n_tokens(), "the ids that follow, and the tokens");
-        self.losses_of(self.states(sequences, device), next)
+        self.losses_of(self.states(sequences, device), next, None)
     }
 
     /// [`losses`](Self::losses) among pieces drawn for the batch, for training with a large vocabulary.
@@ -145,24 +145,23 @@ impl Gpt {
         next: &[i32],
         device: &Device,
     ) -> Tensor<1> {
-        assert!(self.adaptive.is_none(), "an adaptive output is not sampled");
-        let states = self.states(sequences, device);
-        let vocab_size = self.tokens.weight.lazy_shape().dims::<2>()[0];
-        let rows = |ids: Tensor<1, Int>| match &self.output {
-            Some(output) => output.rows(ids),
-            None => self.tokens.weight.val().select(0, ids),
-        };
-        sampled.losses(states, next, vocab_size, rows, None)
+        assert_eq!(next.len(), sequences.n_tokens(), "the ids that follow, and the tokens");
+        self.losses_of(self.states(sequences, device), next, Some(sampled))
     }
 
     /// The cross-entropy of the token after each state.
-    fn losses_of(&self, states: Tensor<2>, next: &[i32]) -> Tensor<1> {
-        if let Some(adaptive) = &self.adaptive {
-            return adaptive.losses(states, next);
-        }
-        let next = TensorData::new(next.to_vec(), [next.len()]);
-        let next = Tensor::<1, Int>::from_data(next, &states.device());
-        ops::cross_entropy(self.project(states), next)
+    fn losses_of(&self, states: Tensor<2>, next: &[i32], sampled: Option<SampledSoftmax>) -> Tensor<1> {
+        let output = OutputLayer {
+            adaptive: self.adaptive.as_ref(),
+            logits: |states| self.project(states),
+            rows: |ids| match &self.output {
+                Some(output) => output.rows(ids),
+                None => self.tokens.weight.val().select(0, ids),
+            },
+            bias: None,
+            vocab_size: self.tokens.weight.lazy_shape()[0],
+        };
+        output.losses(states, next, sampled)
     }
 
     /// [`losses`](Self::losses) of some tokens; only their logits are computed.
@@ -183,7 +182,7 @@ impl Gpt {
         assert_eq!(next.len(), wanted.len(), "the ids that follow, and the wanted tokens");
         let vector =
             |ids: &[i32]| Tensor::<1, Int>::from_data(TensorData::new(ids.to_vec(), [ids.len()]), device);
-        self.losses_of(self.states(sequences, device).select(0, vector(wanted)), next)
+        self.losses_of(self.states(sequences, device).select(0, vector(wanted)), next, None)
     }
 
     /// The cross-entropy of the tokens after each sequence's prefix, `−log P(x_t | x_<t)` for `t > p`, in
@@ -216,7 +215,7 @@ impl Gpt {
             |values: Vec<i32>| Tensor::<1, Int>::from_data(TensorData::new(values, [wanted.len()]), device);
         let next: Vec<i32> = wanted.iter().map(|token| next[*token]).collect();
         let wanted = vector(wanted.iter().map(|token| *token as i32).collect());
-        self.losses_of(self.prefix_states(sequences, prefixes, device).select(0, wanted), &next)
+        self.losses_of(self.prefix_states(sequences, prefixes, device).select(0, wanted), &next, None)
     }
 
     /// The logits of states, `[n, d_model]` → `[n, vocab_size]`; the log-probabilities, if the output is

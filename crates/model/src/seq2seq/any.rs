@@ -306,6 +306,24 @@ mod tests {
     /// The piece after each target token.
     const NEXT: [i32; 5] = [9, 2, 30, 39, 2];
 
+    /// Replaces the biases of the output layer, which are zero at first and would not be missed.
+    fn give_output_biases(model: &mut AnyEncoderDecoder, init: &mut ParamInit) {
+        match model {
+            AnyEncoderDecoder::Transformer(model) => {
+                model.output_bias = model.output_bias.take().map(|_| init.uniform([1, 40], 1.0));
+            }
+            AnyEncoderDecoder::Recurrent(model) => {
+                model.output_bias = model.output_bias.take().map(|_| init.uniform([40], 1.0));
+            }
+            AnyEncoderDecoder::Convolutional(model) => {
+                model.output_bias = model.output_bias.take().map(|_| init.uniform([40], 1.0));
+                if let Some(output) = &mut model.output {
+                    output.bias = init.uniform([40], 1.0);
+                }
+            }
+        }
+    }
+
     #[test]
     fn losses_among_drawn_pieces_are_those_of_all_logits() {
         let device = Device::flex();
@@ -313,12 +331,7 @@ mod tests {
         let sampled = SampledSoftmax::new(12);
         for config in of_each_kind() {
             let mut model = config.init(&mut ParamInit::new(&device, 3));
-            // New biases are zero, and would not be missed.
-            if let AnyEncoderDecoder::Transformer(model) = &mut model
-                && model.output_bias.is_some()
-            {
-                model.output_bias = Some(ParamInit::new(&device, 4).uniform([1, 40], 1.0));
-            }
+            give_output_biases(&mut model, &mut ParamInit::new(&device, 4));
             let logits = model.logits(&source, &target, &device);
             device.seed(5);
             let found = model.losses(&source, &target, &NEXT, Some(sampled), &device).into_data();

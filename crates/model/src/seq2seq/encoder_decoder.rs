@@ -1,6 +1,5 @@
-use super::output::cross_entropy;
 use crate::Sequences;
-use crate::blocks::SampledSoftmax;
+use crate::blocks::{SampledSoftmax, cross_entropy};
 use crate::generate::NextToken;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};

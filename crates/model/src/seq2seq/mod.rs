@@ -3,7 +3,6 @@
 mod any;
 mod convolutional;
 mod encoder_decoder;
-mod output;
 pub(crate) mod recurrent;
 mod tied;
 mod tokens;

@@ -195,7 +195,7 @@ impl EncodedSentence {
     pub fn n_tokens(&self) -> usize {
         match &self.input {
             Input::Blanks(text) => text.ids.len() * text.blanks.len(),
-            Input::Running { ids, .. } => ids.len(),
+            Input::Running(running) => running.ids.len(),
             Input::Pair { source, target } => source.len() + target.len(),
         }
     }
@@ -204,16 +204,27 @@ impl EncodedSentence {
 #[derive(Debug, Clone)]
 enum Input {
     Blanks(BlankText),
-    /// The tokens after the first `done` are predicted.
-    Running {
-        ids: Vec<i32>,
-        done: usize,
-    },
+    Running(Running),
     /// The target begins with the first token of decoding.
     Pair {
         source: Vec<i32>,
         target: Vec<i32>,
     },
+}
+
+/// A text that a left-to-right model reads.
+#[derive(Debug, Clone)]
+struct Running {
+    ids: Vec<i32>,
+    /// The place of the first token that is predicted, at least 1.
+    done: usize,
+}
+
+/// The number of tokens of a text that are read, and of those that are predicted.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    read: usize,
+    predicted: usize,
 }
 
 impl Likelihood {
@@ -314,13 +325,11 @@ impl Likelihood {
             }
             Scorer::LeftToRight(scorer) => {
                 let encoding = scorer.tokenizer.encode(text, false)?;
-                let begin = scorer.begin.into_iter();
-                let ids: Vec<i32> = begin.chain(encoding.ids.iter().map(|id| *id as i32)).collect();
-                self.check_len(ids.len().saturating_sub(1), scorer.model.max_tokens())?;
+                let running = self.running(scorer, &encoding.ids)?;
                 let first = usize::from(scorer.begin.is_none());
                 let pieces =
                     (first..encoding.len()).map(|at| piece(&scorer.tokenizer, &encoding, at)).collect();
-                (Input::Running { ids, done: 1 }, pieces)
+                (Input::Running(running), pieces)
             }
             Scorer::EncoderDecoder(scorer) => {
                 let source = scorer.source.encode_ids(source.unwrap_or_default(), true)?;
@@ -335,14 +344,7 @@ impl Likelihood {
             }
         };
         if pieces.is_empty() || text.trim().is_empty() {
-            let expected = match self.scorer {
-                Scorer::LeftToRight(ref scorer) if scorer.begin.is_none() => {
-                    "two words or more: the first piece is only read"
-                }
-                _ => "words",
-            };
-            let problem = format!("the sentence has no piece to predict; expected {expected}");
-            return Err(TrainerError::BadInput { problem });
+            return Err(nothing_to_predict("words"));
         }
         Ok(EncodedSentence { input, pieces, words: text.split_whitespace().count(), bytes: text.len() })
     }
@@ -368,18 +370,27 @@ impl Likelihood {
                 permutation::blank_log_probs(model, &texts, self.batch_tokens, &self.device, done)?
             }
             Scorer::LeftToRight(scorer) => {
-                let running = |sentence: &EncodedSentence| match &sentence.input {
-                    Input::Running { ids, .. } => ids.len(),
+                let running = |sentence| match sentence {
+                    &EncodedSentence { input: Input::Running(ref running), .. } => running,
                     _ => panic!("{ANOTHER}"),
                 };
-                self.in_batches(sentences, running, done, &|batch| scorer.log_probs(batch, &self.device))?
+                self.running_log_probs(scorer, &sentences.iter().map(running).collect::<Vec<_>>(), done)?
             }
             Scorer::EncoderDecoder(scorer) => {
-                let both = |sentence: &EncodedSentence| match &sentence.input {
-                    Input::Pair { source, target } => source.len() + target.len(),
+                let pair = |sentence| match sentence {
+                    &EncodedSentence { input: Input::Pair { ref source, ref target }, .. } => {
+                        (&source[..], &target[..])
+                    }
                     _ => panic!("{ANOTHER}"),
                 };
-                self.in_batches(sentences, both, done, &|batch| scorer.log_probs(batch, &self.device))?
+                let pairs: Vec<(&[i32], &[i32])> = sentences.iter().map(pair).collect();
+                let sizes = pairs.iter().map(|(source, target)| Size {
+                    read: source.len() + target.len(),
+                    predicted: target.len() - 1,
+                });
+                self.in_batches(&sizes.collect::<Vec<_>>(), done, &|batch| {
+                    scorer.log_probs(batch.iter().map(|at| pairs[*at]), &self.device)
+                })?
             }
         };
         let scores = sentences.iter().zip(log_probs).map(|(sentence, log_probs)| {
@@ -392,39 +403,67 @@ impl Likelihood {
         Ok(scores.collect())
     }
 
-    /// The log-probabilities of sentences that are read once each, sentences of similar length together.
+    /// The log-probabilities of the predicted tokens of texts that a left-to-right model reads.
+    fn running_log_probs(
+        &self,
+        scorer: &LeftToRight,
+        texts: &[&Running],
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Vec<f64>>> {
+        let size = |text: &&Running| Size { read: text.ids.len(), predicted: text.ids.len() - text.done };
+        let sizes: Vec<Size> = texts.iter().map(size).collect();
+        self.in_batches(&sizes, done, &|batch| {
+            scorer.log_probs(batch.iter().map(|at| texts[*at]), &self.device)
+        })
+    }
+
+    /// The log-probabilities of texts that are read once each, texts of similar length together. `log_probs` are those of the
+    /// texts of these numbers.
     fn in_batches(
         &self,
-        sentences: &[EncodedSentence],
-        len: impl Fn(&EncodedSentence) -> usize,
+        sizes: &[Size],
         done: &mut dyn FnMut(usize),
-        log_probs: &dyn Fn(&[&EncodedSentence]) -> Vec<f64>,
+        log_probs: &dyn Fn(&[usize]) -> Vec<f64>,
     ) -> Result<Vec<Vec<f64>>> {
-        let mut order: Vec<usize> = (0..sentences.len()).collect();
-        order.sort_by_key(|at| len(&sentences[*at]));
-        let mut found = vec![Vec::new(); sentences.len()];
+        let len = |text: &usize| sizes[*text].read;
+        let mut order: Vec<usize> = (0..sizes.len()).filter(|text| sizes[*text].predicted > 0).collect();
+        order.sort_by_key(len);
+        let mut found = vec![Vec::new(); sizes.len()];
         let mut rest = &order[..];
         while let Some(first) = rest.first() {
-            // Lengths ascend, so that the newest sentence is the longest.
+            // Lengths ascend, so that the newest text is the longest.
             let mut n = 1;
-            while n < rest.len() && (n + 1) * len(&sentences[rest[n]]) <= self.batch_tokens {
+            while n < rest.len() && (n + 1) * len(&rest[n]) <= self.batch_tokens {
                 n += 1;
             }
-            debug_assert!(len(&sentences[*first]) <= len(&sentences[rest[n - 1]]));
+            debug_assert!(len(first) <= len(&rest[n - 1]));
             let (now, later) = rest.split_at(n);
             rest = later;
-            let batch: Vec<&EncodedSentence> = now.iter().map(|at| &sentences[*at]).collect();
-            let all = log_probs(&batch);
+            let all = log_probs(now);
             if all.iter().any(|log_prob| !log_prob.is_finite()) {
                 return Err(TrainerError::OutputNotFinite);
             }
             done(all.len());
             let mut all = all.into_iter();
             for at in now {
-                found[*at] = all.by_ref().take(sentences[*at].pieces.len()).collect();
+                found[*at] = all.by_ref().take(sizes[*at].predicted).collect();
             }
         }
         Ok(found)
+    }
+
+    /// A text of these pieces, all of which are predicted that can be.
+    fn running(&self, scorer: &LeftToRight, pieces: &[u32]) -> Result<Running> {
+        let ids: Vec<i32> = scorer.begin.into_iter().chain(pieces.iter().map(|id| *id as i32)).collect();
+        self.check_len(ids.len().saturating_sub(1), scorer.model.max_tokens())?;
+        if ids.len() < 2 {
+            let expected = match scorer.begin {
+                None => "two words or more: the first piece is only read",
+                Some(_) => "words",
+            };
+            return Err(nothing_to_predict(expected));
+        }
+        Ok(Running { ids, done: 1 })
     }
 
     /// A sentence whose pieces are predicted in copies of it.
@@ -481,6 +520,10 @@ impl Likelihood {
 /// What is wrong with a sentence that another model encoded.
 const ANOTHER: &str = "the sentence was encoded by a model of another kind";
 
+fn nothing_to_predict(expected: &str) -> TrainerError {
+    TrainerError::BadInput { problem: format!("the sentence has no piece to predict; expected {expected}") }
+}
+
 fn blank_texts(sentences: &[EncodedSentence]) -> Vec<BlankText> {
     let text = |sentence: &EncodedSentence| match &sentence.input {
         Input::Blanks(text) => text.clone(),
@@ -535,11 +578,10 @@ impl LeftToRight {
         Ok(Self { model, tokenizer, begin })
     }
 
-    fn log_probs(&self, batch: &[&EncodedSentence], device: &Device) -> Vec<f64> {
+    fn log_probs<'a>(&self, batch: impl Iterator<Item = &'a Running>, device: &Device) -> Vec<f64> {
         let mut windows = Windows::default();
-        for sentence in batch {
-            let Input::Running { ids, done } = &sentence.input else { panic!("{ANOTHER}") };
-            windows.push(ids, *done);
+        for text in batch {
+            windows.push(&text.ids, text.done);
         }
         self.model.losses(&windows, device).into_iter().map(|loss| -loss).collect()
     }
@@ -560,10 +602,14 @@ impl Translating {
         Ok(Self { model, source: vocabularies.source, target: vocabularies.target, first })
     }
 
-    fn log_probs(&self, batch: &[&EncodedSentence], device: &Device) -> Vec<f64> {
+    /// Of pairs of a source and a target.
+    fn log_probs<'a>(
+        &self,
+        batch: impl Iterator<Item = (&'a [i32], &'a [i32])>,
+        device: &Device,
+    ) -> Vec<f64> {
         let (mut sources, mut targets, mut labels) = (Sequences::new(), Sequences::new(), Vec::<i32>::new());
-        for sentence in batch {
-            let Input::Pair { source, target } = &sentence.input else { panic!("{ANOTHER}") };
+        for (source, target) in batch {
             sources.push(source);
             targets.push(&target[..target.len() - 1]);
             labels.extend(&target[1..]);

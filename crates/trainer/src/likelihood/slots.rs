@@ -1,7 +1,7 @@
 //! Words that fill a slot of a text, by their scores there.
 
 use super::blanks::BlankText;
-use super::{Likelihood, Scorer, SentenceScore, plain};
+use super::{LeftToRight, Likelihood, Running, Scorer, plain};
 use crate::fill_mask::FillMask;
 use crate::{Result, TrainerError};
 use cloze_tokenizer::{Encoding, Tokenizer};
@@ -159,12 +159,15 @@ impl Likelihood {
         pieces: &[Vec<u32>],
     ) -> Result<Vec<Vec<f64>>> {
         assert_eq!(words.len(), pieces.len(), "words, and their pieces");
+        if words.is_empty() {
+            return Ok(vec![Vec::new(); slots.len()]);
+        }
         let mut scores = Vec::with_capacity(slots.len());
-        for slots in slots.chunks((TEXTS / words.len().max(1)).max(1)) {
+        for slots in slots.chunks((TEXTS / words.len()).max(1)) {
             scores.extend(match &self.scorer {
                 Scorer::Masked(model) => self.masked_word_scores(model, slots, pieces)?,
                 Scorer::Permutation { tokenizer, .. } => self.filled_word_scores(tokenizer, slots, words)?,
-                Scorer::LeftToRight(_) => self.sentence_scores(slots, words)?,
+                Scorer::LeftToRight(scorer) => self.running_word_scores(scorer, slots, words)?,
                 Scorer::EncoderDecoder(_) => {
                     let problem = "an encoder–decoder has no source for a text with a slot; expected a left-to-right or masked \
                                    model";
@@ -175,12 +178,31 @@ impl Likelihood {
         Ok(scores)
     }
 
-    /// The score of the whole text with each word in each slot.
-    fn sentence_scores(&self, slots: &[Slot], words: &[String]) -> Result<Vec<Vec<f64>>> {
-        let all = slots.iter().flat_map(|slot| words.iter().map(|word| slot.filled(word)));
-        let encoded = all.map(|text| self.encode(&text, None)).collect::<Result<Vec<_>>>()?;
-        let sums: Vec<f64> = self.score(&encoded, &mut |_| ())?.iter().map(SentenceScore::sum).collect();
-        Ok(sums.chunks(words.len().max(1)).map(<[f64]>::to_vec).collect())
+    /// The score of the whole text with each word in each slot. The tokens with which all texts of a slot begin are predicted
+    /// in the first one alone.
+    fn running_word_scores(
+        &self,
+        scorer: &LeftToRight,
+        slots: &[Slot],
+        words: &[String],
+    ) -> Result<Vec<Vec<f64>>> {
+        let texts: Vec<String> =
+            slots.iter().flat_map(|slot| words.iter().map(|word| slot.filled(word))).collect();
+        let pieces = scorer.tokenizer.encode_ids_batch(&texts, false)?;
+        let mut all =
+            pieces.iter().map(|pieces| self.running(scorer, pieces)).collect::<Result<Vec<Running>>>()?;
+        for texts in all.chunks_mut(words.len()) {
+            let shared = shared_beginning(texts).max(1);
+            texts[1..].iter_mut().for_each(|text| text.done = shared);
+        }
+        let log_probs = self.running_log_probs(scorer, &all.iter().collect::<Vec<_>>(), &mut |_| ())?;
+        let of_slot = |(texts, log_probs): (&[Running], &[Vec<f64>])| {
+            let own = log_probs.iter().map(|log_probs| log_probs.iter().sum::<f64>());
+            let shared = texts.get(1).map_or(0, |text| text.done - 1);
+            let shared: f64 = log_probs[0][..shared].iter().sum();
+            own.enumerate().map(|(word, own)| if word == 0 { own } else { shared + own }).collect()
+        };
+        Ok(all.chunks(words.len()).zip(log_probs.chunks(words.len())).map(of_slot).collect())
     }
 
     /// A text with `n` masks in its slot, of which the first ones are filled with `known` pieces and the next is predicted.
@@ -255,7 +277,7 @@ impl Likelihood {
         }
         let mean = |log_probs: &Vec<f64>| log_probs.iter().sum::<f64>() / log_probs.len().max(1) as f64;
         let means: Vec<f64> = self.blank_log_probs(&texts)?.iter().map(mean).collect();
-        Ok(means.chunks(words.len().max(1)).map(<[f64]>::to_vec).collect())
+        Ok(means.chunks(words.len()).map(<[f64]>::to_vec).collect())
     }
 
     fn blank_log_probs(&self, texts: &[BlankText]) -> Result<Vec<Vec<f64>>> {
@@ -271,6 +293,14 @@ impl Likelihood {
             _ => unreachable!("a model that sees both sides"),
         }
     }
+}
+
+/// The number of tokens with which all texts begin.
+fn shared_beginning(texts: &[Running]) -> usize {
+    let Some((first, others)) = texts.split_first() else { return 0 };
+    others.iter().fold(first.ids.len(), |shared, text| {
+        first.ids[..shared].iter().zip(&text.ids).take_while(|(a, b)| a == b).count()
+    })
 }
 
 /// The pieces of the word in a slot.

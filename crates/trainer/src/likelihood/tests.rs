@@ -116,3 +116,30 @@ fn words_with_the_same_beginning_share_copies_and_have_the_scores_of_their_own()
     assert!(check(&slot("a [MASK] ", "")).unwrap_err().contains("has 1 masks of its own"));
     assert!(check(&slot(&"sea ".repeat(20), "")).unwrap_err().contains("takes at most 16"));
 }
+
+#[test]
+fn words_in_a_text_that_is_read_from_left_to_right_have_the_scores_of_the_whole_texts() {
+    let folder = left_to_right(32);
+    let model = load(folder.path(), None).unwrap();
+    let slot = |before: &str, after: &str| Slot { before: before.into(), after: after.into() };
+    let slots = [slot("to be ", " or not"), slot("", " to"), slot("not ", "")];
+    // Texts of a slot begin alike, one is the beginning of another, and one word stands twice.
+    for words in [&["or", "not", "note", "or"][..], &["to", "to be", "to bet"], &["be"]] {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let pieces: Vec<Vec<u32>> =
+            words.iter().map(|word| model.pieces_in(&slots[0], word).unwrap()).collect();
+        let found = model.word_scores(&slots, &words, &pieces).unwrap();
+        for (slot, row) in slots.iter().zip(&found) {
+            assert_eq!(row.len(), words.len());
+            for (word, score) in words.iter().zip(row) {
+                let sentence = model.encode(&slot.filled(word), None).unwrap();
+                let expected = model.score(&[sentence], &mut |_| ()).unwrap()[0].sum();
+                assert!((score - expected).abs() < 1e-4, "{word}: {score} is not {expected}");
+            }
+        }
+    }
+    let slots = [slot("", "")];
+    let error = model.word_scores(&slots, &["t".into()], &[vec![0]]).unwrap_err().to_string();
+    assert!(error.contains("expected two words or more"), "{error}");
+    assert_eq!(model.word_scores(&slots, &[], &[]).unwrap(), [Vec::<f64>::new()]);
+}

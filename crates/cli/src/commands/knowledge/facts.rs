@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -42,6 +43,9 @@ pub struct Args {
     /// words, one a line.
     #[arg(long, value_name = "WHAT", default_value = "vocabulary")]
     candidates: Candidates,
+    /// Rank only so many facts of each relation, spread evenly over its file. Candidates and objects stay those of all facts.
+    #[arg(long, value_name = "N")]
+    per_relation: Option<NonZeroUsize>,
     #[command(flatten)]
     common: Common,
 }
@@ -86,6 +90,8 @@ struct Ranked {
     left_out: BTreeMap<&'static str, u64>,
     /// Whether unusable lines are skipped.
     skips: bool,
+    /// How many facts of each relation are ranked; none for all.
+    per_relation: Option<NonZeroUsize>,
 }
 
 impl Ranked {
@@ -94,6 +100,14 @@ impl Ranked {
         self.n += 1;
         self.progress.show(self.n, None);
         self.items.write(item)
+    }
+
+    /// The facts of a relation that are ranked, spread evenly over all of them.
+    fn chosen<T>(&self, facts: Vec<T>) -> Vec<T> {
+        let n = facts.len();
+        let wanted = self.per_relation.map_or(n, |wanted| wanted.get().min(n));
+        let chosen = |at: usize| (at + 1) * wanted / n > at * wanted / n;
+        facts.into_iter().enumerate().filter(|(at, _)| chosen(*at)).map(|(_, fact)| fact).collect()
     }
 }
 
@@ -117,6 +131,7 @@ pub fn run(args: &Args) -> Result<()> {
         n: 0,
         left_out: BTreeMap::new(),
         skips: common.bad.skips(),
+        per_relation: args.per_relation,
     };
     let n_read: usize =
         relations.relations().values().map(|relation| relation.patterns.len() + relation.facts.len()).sum();
@@ -245,7 +260,7 @@ fn in_vocabulary(
         *ranked.left_out.entry("object of several pieces").or_default() += several.len() as u64;
     }
     let asked = vec![Asked::default(); relation.patterns.len()];
-    let single = that_fit(model, relations, relation, &asked, single)?;
+    let single = that_fit(model, relations, relation, &asked, ranked.chosen(single))?;
     for (at, pattern) in relation.patterns.iter().enumerate() {
         for facts in single.chunks(SLOTS) {
             let slots: Vec<(Slot, u32)> =
@@ -302,7 +317,7 @@ fn among_words(
         }
         asked.push((words, pieces));
     }
-    let facts = that_fit(model, relations, relation, &asked, facts)?;
+    let facts = that_fit(model, relations, relation, &asked, ranked.chosen(facts))?;
     for (at, (pattern, (words, pieces))) in relation.patterns.iter().zip(&asked).enumerate() {
         for facts in facts.chunks(SLOTS) {
             let known = |fact: &Fact| words.iter().position(|word| *word == fact.object);

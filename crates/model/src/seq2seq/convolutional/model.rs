@@ -4,10 +4,9 @@ use super::{ConvolutionalDecoderLayer, ConvolutionalDecoding};
 use crate::Sequences;
 use crate::blocks::{
     AdaptiveSoftmax, Embedding, GatedConvolution, InferenceWeight, LinearMap, LinearMaps, NormedLinear,
-    SampledSoftmax,
+    OutputLayer, SampledSoftmax,
 };
 use crate::ops;
-use crate::seq2seq::output::OutputLayer;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};

@@ -1,10 +1,9 @@
 use super::time_major::TimeMajor;
 use super::{Bridge, RecurrentEncoderDecoderConfig, Wiring};
-use crate::blocks::{AdaptiveSoftmax, Embedding, Linear, SampledSoftmax, is_attention_observed};
+use crate::blocks::{AdaptiveSoftmax, Embedding, Linear, OutputLayer, SampledSoftmax, is_attention_observed};
 use crate::ops::{self, AttentiveInput, AttentiveState, Direction, Packing};
 use crate::recurrent::{Recurrent, RecurrentLayer, RecurrentOutput, RecurrentState, padded, unpadded};
 use crate::scores::{AdditiveScore, AnyScore, Memory, Score, attend};
-use crate::seq2seq::output::OutputLayer;
 use crate::{ParamInit, Sequences, linear_maps};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};

@@ -2,10 +2,9 @@ use super::{StackInput, TransformerConfig, TransformerState};
 use crate::Sequences;
 use crate::blocks::{
     AdaptiveSoftmax, Attention, Decoder, Embedding, Encoder, EncoderTrace, InferenceWeight, LayerCache,
-    Linear, LinearMap, LinearMaps, MultiHeadAttention, SampledSoftmax, is_recording,
+    Linear, LinearMap, LinearMaps, MultiHeadAttention, OutputLayer, SampledSoftmax, is_recording,
 };
 use crate::ops::{self, AttentionMask, Packing, Queries};
-use crate::seq2seq::output::OutputLayer;
 use crate::seq2seq::{DecodeOptions, EncoderDecoder};
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, Device, Int, Tensor};

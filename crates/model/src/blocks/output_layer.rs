@@ -1,11 +1,12 @@
-//! The losses of an encoder–decoder's output layer, whichever kind it is.
+//! The losses of an output layer, whichever kind it is: a softmax over the vocabulary, whole or among drawn pieces, or an
+//! adaptive one.
 
-use crate::blocks::{AdaptiveSoftmax, SampledSoftmax};
+use super::{AdaptiveSoftmax, SampledSoftmax};
 use crate::ops;
 use burn::tensor::{Int, Tensor, TensorData};
 
 /// An output layer, as far as losses need it.
-pub(super) struct OutputLayer<'a, L, R> {
+pub(crate) struct OutputLayer<'a, L, R> {
     /// The adaptive softmax, if it is one; nothing else is used then.
     pub adaptive: Option<&'a AdaptiveSoftmax>,
     /// `[n, d]` → `[n, vocab_size]`
@@ -23,10 +24,14 @@ where
     L: FnOnce(Tensor<2>) -> Tensor<2>,
     R: FnOnce(Tensor<1, Int>) -> Tensor<2>,
 {
-    /// The cross-entropy of each piece, in nats; among drawn ones, if they are drawn.
+    /// The cross-entropy of each piece, `−log P`, in nats; among drawn ones, if they are drawn.
     ///
     /// # Shapes
     /// - `read`: the layer's input, `[n, d]`; `next`: `n` ids; returns `[n]`
+    ///
+    /// # Panics
+    /// If the numbers of ids and inputs differ, or `sampled` is not [valid](SampledSoftmax::validate) or beside an adaptive
+    /// softmax.
     pub fn losses(self, read: Tensor<2>, next: &[i32], sampled: Option<SampledSoftmax>) -> Tensor<1> {
         match (self.adaptive, sampled) {
             (Some(_), Some(_)) => panic!("an adaptive output is not sampled"),
@@ -38,8 +43,8 @@ where
 }
 
 /// The loss of each row of logits.
-pub(super) fn cross_entropy(logits: Tensor<2>, next: &[i32]) -> Tensor<1> {
-    assert_eq!(next.len(), logits.dims()[0], "the ids that follow, and the target tokens");
+pub(crate) fn cross_entropy(logits: Tensor<2>, next: &[i32]) -> Tensor<1> {
+    assert_eq!(next.len(), logits.dims()[0], "the ids that follow, and the tokens");
     let next = TensorData::new(next.to_vec(), [next.len()]);
     let next = Tensor::<1, Int>::from_data(next, &logits.device());
     ops::cross_entropy(logits, next)
