@@ -220,7 +220,7 @@ impl Bench<'_> {
         if self.args.again && out.exists() {
             fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
         }
-        eprintln!("{}, ours, {} seeds …", glue.task.name, self.args.seeds.len());
+        eprintln!("{}, ours, {} …", glue.task.name, report::seeds(self.args.seeds.len()));
         let seeds: Vec<String> = self.args.seeds.iter().map(u64::to_string).collect();
         let mut command = Command::new(&self.program);
         command.current_dir(step::root()).env("RAYON_NUM_THREADS", THREADS);

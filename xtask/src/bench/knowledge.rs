@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "MODELS")]
     models: Vec<String>,
     /// How many facts of each relation are asked for.
-    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     facts: u64,
     /// The folder with the test suites.
     #[arg(long, value_name = "DIR")]
@@ -122,7 +122,7 @@ pub fn run(args: &Args) -> Result<()> {
         "{}\n\nIn percent, after {} steps each. Of each relation, {} facts are asked for, and their objects ranked \
          among all those of the relation. Published: Warstadt et al. 2020. {}.",
         report::table(header, rows),
-        args.steps,
+        report::count(args.steps),
         args.facts,
         report::machine(None)
     );

@@ -88,12 +88,12 @@ pub fn run(args: &Args) -> Result<()> {
         .chain(names)
         .collect();
     let text = format!(
-        "{}\n\nEach pretrained for {} minutes of its own steps, {}, then fine-tuned with {} seeds: means ± standard \
+        "{}\n\nEach pretrained for {} minutes of its own steps, {}, then fine-tuned with {}: means ± standard \
          deviations, of the best epoch by development data or the last one by test data. {}.",
         report::table(header.iter().map(String::as_str), rows),
         args.minutes,
         args.precision,
-        args.seeds.len(),
+        report::seeds(args.seeds.len()),
         report::machine(None)
     );
     println!("{text}");
@@ -108,7 +108,7 @@ fn tasks() -> impl Iterator<Item = &'static Task> {
 fn row(objective: &Objective, run: &Pretrained, spreads: Vec<String>) -> Vec<String> {
     let facts = [
         objective.name.to_owned(),
-        report::short(run.steps as f64),
+        report::count(run.steps),
         report::short(run.tokens / 1e6),
         report::short(run.gflop_a_step.unwrap_or(f64::NAN) * run.steps as f64 / 1e6),
         report::short(run.seconds / 60.0),

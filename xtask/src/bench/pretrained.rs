@@ -131,7 +131,7 @@ impl Length {
     pub fn said(self) -> String {
         match self {
             Self::Minutes(minutes) => format!("{minutes} minutes of its own steps"),
-            Self::Steps(steps) => format!("{} steps", super::report::short(steps as f64)),
+            Self::Steps(steps) => format!("{} steps", super::report::count(steps)),
         }
     }
 }

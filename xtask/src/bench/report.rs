@@ -80,6 +80,16 @@ pub fn short(value: f64) -> String {
     }
 }
 
+/// A whole number, thousands in groups.
+pub fn count(value: u64) -> String {
+    if value < 1_000 { value.to_string() } else { short(value as f64) }
+}
+
+/// So many seeds.
+pub fn seeds(n: usize) -> String {
+    if n == 1 { "one seed".into() } else { format!("{n} seeds") }
+}
+
 /// Processor, cores and versions, in one line.
 pub fn machine(python: Option<&std::ffi::OsString>) -> String {
     let said = |command: &mut Command| {

@@ -174,7 +174,7 @@ impl Bench<'_> {
             // One target after another, so that the checkpoints of one alone lie on the disk; few sentences, as this is not yet
             // the comparison.
             for (target, _) in sources {
-                eprintln!("{target} from {} encoders, {} seeds …", sources.len() + 1, seeds.len());
+                eprintln!("{target} from {} encoders, {} …", sources.len() + 1, report::seeds(seeds.len()));
                 measure::output(&mut command(3, &|task| task == *target))?;
                 remove_checkpoints(&out)?;
             }

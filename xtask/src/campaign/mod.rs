@@ -308,10 +308,10 @@ impl Campaign<'_> {
             let ((slowest, by_slowest), (largest, by_largest)) = (tally.slowest, tally.largest);
             [
                 kind.name.to_owned(),
-                grouped(tally.tried),
-                grouped(tally.failed),
+                report::count(tally.tried),
+                report::count(tally.failed),
                 format!("{:.1} ({by_slowest})", slowest.as_secs_f64()),
-                format!("{} ({by_largest})", grouped(largest)),
+                format!("{} ({by_largest})", report::count(largest)),
             ]
         });
         let table = report::table(
@@ -321,7 +321,8 @@ impl Campaign<'_> {
         println!("\n{table}\n");
         let sum = |of: fn(&Tally) -> u64| state.tallies.iter().map(of).sum::<u64>();
         let (tried, failed) = (sum(|tally| tally.tried), sum(|tally| tally.failed));
-        let summary = format!("{} cases, {} failed; seed {}.", grouped(tried), grouped(failed), self.seed);
+        let summary =
+            format!("{} cases, {} failed; seed {}.", report::count(tried), report::count(failed), self.seed);
         println!("{summary}");
         if args.write {
             let text =
@@ -329,16 +330,16 @@ impl Campaign<'_> {
             report::write("campaign", &text)?;
         }
         if failed > 0 {
-            bail!("{} of {} cases failed: see {}", grouped(failed), grouped(tried), self.out.display());
+            bail!(
+                "{} of {} cases failed: see {}",
+                report::count(failed),
+                report::count(tried),
+                self.out.display()
+            );
         }
         if tried == 0 {
             bail!("nothing was tried");
         }
         Ok(())
     }
-}
-
-/// Thousands in groups.
-fn grouped(value: u64) -> String {
-    if value < 1_000 { value.to_string() } else { report::short(value as f64) }
 }

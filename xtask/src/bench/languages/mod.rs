@@ -190,10 +190,10 @@ impl Measured<'_> {
         let runs = self.bench.over_rows(self.encoders, &task)?;
         let text = format!(
             "{}\n\nPretrained on English, German and French captions, {precision}, then fine-tuned for parts of speech on {epochs} \
-             epochs of the English treebank with {} seeds: accuracy of words on the test data, means ± standard deviations. No \
+             epochs of the English treebank with {}: accuracy of words on the test data, means ± standard deviations. No \
              German or French sentence has a tag in training.",
             of_rows(&task, Some(self.encoders), &runs),
-            seeds.len(),
+            report::seeds(seeds.len()),
         );
         self.beside_pieces.push(("parts of speech", best(runs)));
         Ok(text)
@@ -307,7 +307,7 @@ fn spread(language: &str, runs: &[Figures]) -> String {
 fn facts(row: &Row, pretrained: &Pretrained) -> [String; 4] {
     let Pretrained { steps, tokens, seconds, loss } = *pretrained;
     let facts = [
-        report::short(steps as f64),
+        report::count(steps),
         report::short(tokens / 1e6),
         report::short(seconds / 60.0),
         format!("{loss:.3}"),

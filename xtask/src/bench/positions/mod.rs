@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> Result<()> {
         rows.push(Row { kind, pretrained, found, figures });
     }
     let text = format!(
-        "{}\n\nBERT-minis, each pretrained for {}, {}, then fine-tuned with {} seeds: means ± standard deviations, of the best \
+        "{}\n\nBERT-minis, each pretrained for {}, {}, then fine-tuned with {}: means ± standard deviations, of the best \
          epoch by development data or the last one by test data.\n\n{}\n\nProperties: 1 holds everywhere; without order, \
          monotonicity and symmetry are ½. Own: of the products of position vectors, or of what positions add to the first \
          layer's scores. Attention: of the first layer between identical words. Near: at distances up to {NEAR}. Losses: of \
@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<()> {
         quality(&rows, &tasks),
         bench.length.said(),
         options.precision,
-        options.seeds.len(),
+        report::seeds(options.seeds.len()),
         properties(&rows),
         published(&rows, &tasks),
         report::machine(None)
@@ -179,7 +179,7 @@ fn quality(rows: &[Row], tasks: &[&Task]) -> String {
     let cells = rows.iter().map(|row| {
         let facts = [
             row.kind.to_owned(),
-            report::short(row.pretrained.steps as f64),
+            report::count(row.pretrained.steps),
             report::short(row.pretrained.seconds / 60.0),
             format!("{:.3}", row.pretrained.value),
         ];

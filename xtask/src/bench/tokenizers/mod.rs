@@ -155,7 +155,7 @@ pub fn run(args: &Args) -> Result<()> {
     let speed = workshop.speed()?;
     let text = format!(
         "{}\n\nByte-level BPE of {VOCABULARY} pieces, those included that occur in no text; pieces that occur, tokens and Rényi efficiency \
-         (α = 2.5) of the corpus, {} MB. A BERT-mini with each, pretrained for {}, {}, then fine-tuned with {} seeds: means ± \
+         (α = 2.5) of the corpus, {} MB. A BERT-mini with each, pretrained for {}, {}, then fine-tuned with {}: means ± \
          standard deviations. Dropped: of the {FREQUENT} most frequent pieces that no other is made of, those {DROPPED} of \
          {DRAWS} draws without which the efficiency is highest.\n\n{}{}{}\n\nMedians of {ROUNDS} alternating rounds on the \
          corpus, from the start of the process to its end. {}.",
@@ -163,7 +163,7 @@ pub fn run(args: &Args) -> Result<()> {
         report::short(speed.megabytes),
         bench.length.said(),
         options.precision,
-        options.seeds.len(),
+        report::seeds(options.seeds.len()),
         correlations(&measured, &tasks)
             .map(|table| table + "\n\nSpearman's coefficient over the trained ones and characters.\n\n")
             .unwrap_or_default(),
@@ -364,7 +364,7 @@ fn table(rows: &[Measured], tasks: &[&Task]) -> String {
             report::short(tokens / 1e6),
             report::short(bytes_per_token),
             format!("{efficiency:.4}"),
-            report::short(measured.steps as f64),
+            report::count(measured.steps),
             report::short(measured.tokens / 1e6),
         ];
         let means = measured.means();

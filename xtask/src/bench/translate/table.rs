@@ -23,7 +23,7 @@ pub fn quality(rows: &[Row]) -> String {
                 shown(&|run| run.held_out_loss.map_or("–".into(), |loss| format!("{loss:.3}"))),
                 shown(&|run| format!("{:.1} M", run.parameters as f64 / 1e6)),
                 shown(&|run| format!("{:.1}", run.seconds / 60.0)),
-                shown(&|run| report::short(run.steps as f64)),
+                shown(&|run| report::count(run.steps)),
                 shown(&|run| report::short(run.per_s())),
             ]
         }),
