@@ -246,6 +246,9 @@ fn mistakes_are_told_before_training() {
     let unknown = glue(&["--tasks", "cola,snli"]);
     assert_eq!(unknown.status, 2);
     assert!(unknown.err.contains("expected one of cola, sst2, mrpc"), "{}", unknown.err);
+    let another = glue(&["--tasks", "cola", "--set", "rte:train.epochs=1"]);
+    let expected = "--set rte:train.epochs=1` is for a task that is not trained; expected one of the tasks that are: cola";
+    assert!(another.status != 0 && another.err.contains(expected), "{}", another.err);
     assert!(!Path::new(out).exists());
 
     // A label that the task does not have; the other task was not trained before.

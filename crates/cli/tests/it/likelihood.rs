@@ -179,12 +179,17 @@ fn choices_facts_and_values_are_measured() {
     let items = fs::read_to_string(place.path().join("facts-out/items.jsonl")).unwrap();
     // The second and the last, in two patterns, among all three objects.
     assert_eq!(found["relations"][0]["facts"], json!(2));
+    assert_eq!(found["relations"][0]["most_frequent"], json!(0.5));
     let subjects = items.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["subject"].clone());
     assert_eq!(subjects.collect::<Vec<_>>(), ["sailors", "the old", "sailors", "the old"]);
-    assert!(items.contains("\"rank\":3") || items.contains("\"rank\":2"));
     write("words.txt", "sea\nport\nthe\n");
     let found = relation(&["--model", &bert, "--candidates", "words.txt"]);
     assert_eq!(found["left_out"]["object that is no candidate"], json!(1));
+    write("words.txt", "boats\n");
+    let args = ["knowledge", "facts", "--model", &bert, "--candidates", "words.txt", "facts"];
+    let (code, _, err) = cloze(&args, place.path(), "");
+    assert!(code == Some(1) && err.contains("P36: left out, as none of its facts can be ranked"), "{err}");
+    assert!(err.contains("all facts were left out"), "{err}");
 
     write(
         "probes/wvs/en.csv",
@@ -206,6 +211,20 @@ fn choices_facts_and_values_are_measured() {
         let expected = if odds[0] > odds[1] { 1.0 } else { -1.0 };
         assert!((found["agreement"][0]["spearman"].as_f64().unwrap() - expected).abs() < 1e-9);
     }
+    // Scores of nothing that was asked are counted, and refused if all are.
+    let args = ["knowledge", "values", "--model", &bert, "--json", "--survey", "survey.csv", "probes"];
+    write("survey.csv", "language,question,score\nen,1,2\nxx,2,1\nen,Happiness,1\n");
+    let (code, _, err) = cloze(&args, place.path(), "");
+    let expected = "survey.csv:3: 2 of 3 scores are of nothing that was asked, the first of `2` in language `xx`; expected a \
+                    question's number or a dimension (social values";
+    assert!(code == Some(0) && err.contains(expected), "{err}");
+    write("survey.csv", "language,question,score\nxx,1,2\n");
+    let (code, _, err) = cloze(&args, place.path(), "");
+    assert!(code == Some(1) && err.contains("survey.csv:2: 1 of 1 scores are of nothing"), "{err}");
+    write("survey.csv", "language,question,score\nen,1,2\nen,1,3\n");
+    let (code, _, err) = cloze(&args, place.path(), "");
+    assert!(code == Some(1) && err.contains("survey.csv:3: a second score of `1` in language `en`"), "{err}");
+    write("survey.csv", "language,question,score\nen,1,2\nen,2,1\n");
     // Of two surveys, a score says which it is of.
     write("probes/hofstede/en.csv", "0\t1\tThe sea is [MASK]\told\tthe\n");
     let args = ["knowledge", "values", "--model", &bert, "--json", "--survey", "survey.csv", "probes"];

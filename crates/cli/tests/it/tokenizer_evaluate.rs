@@ -81,9 +81,12 @@ fn texts_are_counted_as_encodings_have_them() {
     let table = |_| evaluate(place.path(), &["--tokenizer", "large"], "the sea\n").done();
     assert_eq!(table(0), table(1));
     assert!(table(0).contains("tokens per word") && table(0).contains("Rényi efficiency (α = 2.5)"));
-    // Nothing to divide by.
-    let nothing = json(evaluate(place.path(), &["--tokenizer", "large", "nothing.txt", "--json"], ""));
-    assert!(nothing["tokenizers"][0]["text"]["tokens_per_word"].is_null());
+    let nothing = evaluate(place.path(), &["--tokenizer", "large", "nothing.txt"], "");
+    assert!(
+        nothing.error_line(1).contains("nothing.txt: there is no word; expected text"),
+        "{}",
+        nothing.err
+    );
 }
 
 #[test]
@@ -150,6 +153,13 @@ fn what_cannot_be_read_is_told() {
     fs::write(bad, b"fine\n\xff\n").unwrap();
     let ran = evaluate(place.path(), &["--tokenizer", "large", "bad.txt"], "");
     assert!(ran.error_line(1).contains("bad.txt:2: not UTF-8"), "{}", ran.err);
+    fs::write(place.path().join("blank.txt"), "\n \n").unwrap();
+    for args in [&["blank.txt"][..], &["--parallel", "en=blank.txt", "--parallel", "de=blank.txt"]] {
+        let ran = evaluate(place.path(), &[&["--tokenizer", "large"], args].concat(), "");
+        assert!(ran.error_line(1).contains("blank.txt: there is no word; expected text"), "{}", ran.err);
+    }
+    let nothing = evaluate(place.path(), &["--tokenizer", "large", "--morphemes", "nothing.txt"], "");
+    assert!(nothing.error_line(1).contains("nothing.txt: there is no word"), "{}", nothing.err);
 }
 
 #[cfg(target_os = "linux")]

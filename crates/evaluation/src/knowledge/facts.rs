@@ -15,6 +15,8 @@ pub struct FactTally {
 struct Tally {
     /// For each fact, its object, and the rank of it and what was predicted by each pattern.
     facts: BTreeMap<usize, (String, Vec<Predicted>)>,
+    /// How many facts have each object, of all facts of the relation; empty if all of them are ranked.
+    objects: BTreeMap<String, usize>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +42,7 @@ pub struct RelationFigures {
     pub p_at_10: f64,
     /// The mean of one over the rank.
     pub mrr: f64,
-    /// The share of facts whose object is the relation's most frequent one: P@1 of always predicting it.
+    /// The share of the relation's facts whose object is its most frequent one: P@1 of always predicting it.
     pub most_frequent: f64,
     /// The share of pairs of patterns that predict the same object of a fact (Elazar et al. 2021, "Measuring and Improving
     /// Consistency in Pretrained Language Models", eq. 1); none with one pattern.
@@ -57,9 +59,20 @@ impl FactTally {
         all.push(Predicted { pattern, rank, text: predicted.to_owned() });
     }
 
-    /// The figures of each relation, by name.
+    /// Tells the objects of all facts of a relation, where only some of them are ranked: the most frequent object is that of
+    /// all.
+    pub fn set_objects<'a>(&mut self, relation: &str, objects: impl IntoIterator<Item = &'a str>) {
+        let tally = self.relations.entry(relation.to_owned()).or_default();
+        tally.objects.clear();
+        for object in objects {
+            *tally.objects.entry(object.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// The figures of each relation that has a ranked fact, by name.
     pub fn relations(&self) -> Vec<RelationFigures> {
-        self.relations.iter().map(|(name, tally)| tally.figures(name)).collect()
+        let ranked = self.relations.iter().filter(|(_, tally)| !tally.facts.is_empty());
+        ranked.map(|(name, tally)| tally.figures(name)).collect()
     }
 
     /// The means over relations, as LAMA's figures are (Petroni et al. 2019); none without a fact.
@@ -125,8 +138,11 @@ impl Tally {
         let share = |n: usize, of: usize| n as f64 / of as f64;
         let within =
             |rank: usize| share(all.iter().filter(|predicted| predicted.rank <= rank).count(), all.len());
-        let mut objects: BTreeMap<&str, usize> = BTreeMap::new();
-        self.facts.values().for_each(|(object, _)| *objects.entry(object).or_default() += 1);
+        let mut objects: BTreeMap<&str, usize> =
+            self.objects.iter().map(|(object, n)| (&**object, *n)).collect();
+        if objects.is_empty() {
+            self.facts.values().for_each(|(object, _)| *objects.entry(object).or_default() += 1);
+        }
         let mut patterns: Vec<usize> = all.iter().map(|predicted| predicted.pattern).collect();
         patterns.sort_unstable();
         patterns.dedup();
@@ -145,7 +161,7 @@ impl Tally {
             p_at_1: within(1),
             p_at_10: within(10),
             mrr: all.iter().map(|predicted| 1.0 / predicted.rank as f64).sum::<f64>() / all.len() as f64,
-            most_frequent: share(objects.values().copied().max().unwrap_or_default(), self.facts.len()),
+            most_frequent: share(objects.values().copied().max().unwrap_or_default(), objects.values().sum()),
             consistency: (pairs > 0).then(|| share(same, pairs)),
             consistent_and_right: (pairs > 0).then(|| share(right, self.facts.len())),
         }
@@ -185,5 +201,10 @@ mod tests {
         assert!((overall.p_at_1 - 2.5 / 9.0).abs() < 1e-12 && overall.facts == 4);
         assert_eq!((overall.consistency, tally.relations()[0].consistency), (found.consistency, None));
         assert_eq!(tally.table().rows.len(), 3);
+        // The ranked ones are some of five. A relation without a ranked fact has no row.
+        tally.set_objects("P36", ["Paris", "Rome", "Rome", "Oslo", "Bern"]);
+        tally.set_objects("P2", ["Rome"]);
+        assert_eq!(tally.relations().len(), 2);
+        assert!((tally.relations()[1].most_frequent - 2.0 / 5.0).abs() < 1e-12);
     }
 }

@@ -68,7 +68,8 @@ const DATA: &str = "data";
 /// It always continues: what was done before with the same settings and files is not done again.
 ///
 /// # Errors
-/// [`TrainerError::GlueFolder`]; no task, or the diagnostic set without MNLI; those of [`train_seeds`].
+/// [`TrainerError::GlueFolder`]; no task, or the diagnostic set without MNLI; a setting for a task that is not among them;
+/// those of [`train_seeds`].
 pub fn run_glue(
     glue: &GlueOptions,
     options: &RunOptions<'_>,
@@ -117,6 +118,15 @@ fn check(glue: &GlueOptions) -> Result<()> {
     let has = |task| glue.tasks.contains(&task);
     if has(GlueTask::Ax) && !has(GlueTask::Mnli) {
         return refuse("ax without mnli", "mnli beside it, whose model answers the diagnostic set");
+    }
+    let for_another = |change: &&Override| change.task.is_some_and(|task| !has(task));
+    if let Some(Override { task: Some(task), set }) = glue.overrides.iter().find(for_another) {
+        let names: Vec<&str> = glue.tasks.iter().map(|task| task.name()).collect();
+        return Err(TrainerError::Setting {
+            key: format!("--set {}:{set}", task.name()),
+            found: "for a task that is not trained".into(),
+            expected: format!("one of the tasks that are: {}", names.join(", ")),
+        });
     }
     match glue.tasks.is_empty() {
         true => refuse("empty", "one task or more, such as cola,rte"),

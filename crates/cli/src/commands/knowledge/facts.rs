@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use clap::builder::RangedU64ValueParser;
 use cloze_data::knowledge::{Fact, FactPattern, Relation, Relations};
 use cloze_evaluation::knowledge::FactTally;
 use cloze_trainer::likelihood::{Kind, Likelihood, Slot};
@@ -43,9 +43,10 @@ pub struct Args {
     /// words, one a line.
     #[arg(long, value_name = "WHAT", default_value = "vocabulary")]
     candidates: Candidates,
-    /// Rank only so many facts of each relation, spread evenly over its file. Candidates and objects stay those of all facts.
-    #[arg(long, value_name = "N")]
-    per_relation: Option<NonZeroUsize>,
+    /// Rank only so many facts of each relation, spread evenly over its file. Candidates and the most frequent object stay those
+    /// of all facts.
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    per_relation: Option<usize>,
     #[command(flatten)]
     common: Common,
 }
@@ -91,7 +92,7 @@ struct Ranked {
     /// Whether unusable lines are skipped.
     skips: bool,
     /// How many facts of each relation are ranked; none for all.
-    per_relation: Option<NonZeroUsize>,
+    per_relation: Option<usize>,
 }
 
 impl Ranked {
@@ -103,9 +104,11 @@ impl Ranked {
     }
 
     /// The facts of a relation that are ranked, spread evenly over all of them.
-    fn chosen<T>(&self, facts: Vec<T>) -> Vec<T> {
+    fn chosen<'a>(&mut self, relation: &str, facts: Vec<FactPieces<'a>>) -> Vec<FactPieces<'a>> {
+        let Some(wanted) = self.per_relation else { return facts };
+        self.tally.set_objects(relation, facts.iter().map(|(_, fact, _)| &*fact.object));
         let n = facts.len();
-        let wanted = self.per_relation.map_or(n, |wanted| wanted.get().min(n));
+        let wanted = wanted.min(n);
         let chosen = |at: usize| (at + 1) * wanted / n > at * wanted / n;
         facts.into_iter().enumerate().filter(|(at, _)| chosen(*at)).map(|(_, fact)| fact).collect()
     }
@@ -148,6 +151,7 @@ pub fn run(args: &Args) -> Result<()> {
             say(format_args!("{name}: left out, as it has {missing}"));
             continue;
         }
+        let before = ranked.n;
         let rank = || match (&args.candidates, &words) {
             (Candidates::Vocabulary, _) => {
                 in_vocabulary(&model, &mut relations, (name, relation), &mut ranked)
@@ -157,12 +161,20 @@ pub fn run(args: &Args) -> Result<()> {
             }
         };
         common.scoring.compute.run(rank).with_context(|| name.clone())?;
+        if ranked.n == before {
+            say(format_args!("{name}: left out, as none of its facts can be ranked"));
+        }
     }
     ranked.progress.finish();
     let refused = relations.skipped().total() - unread;
     common.check_skipped(relations.skipped(), n_read.saturating_sub(refused as usize))?;
     for (reason, n) in &ranked.left_out {
         say(format_args!("{n} × {reason}: left out"));
+    }
+    if ranked.n == 0 && !ranked.left_out.is_empty() {
+        bail!(
+            "all facts were left out, so there is nothing to rank; expected objects that are asked for: see --candidates"
+        );
     }
     let figures = json!({
         "mean": ranked.tally.overall(),
@@ -260,7 +272,7 @@ fn in_vocabulary(
         *ranked.left_out.entry("object of several pieces").or_default() += several.len() as u64;
     }
     let asked = vec![Asked::default(); relation.patterns.len()];
-    let single = that_fit(model, relations, relation, &asked, ranked.chosen(single))?;
+    let single = that_fit(model, relations, relation, &asked, ranked.chosen(name, single))?;
     for (at, pattern) in relation.patterns.iter().enumerate() {
         for facts in single.chunks(SLOTS) {
             let slots: Vec<(Slot, u32)> =
@@ -317,7 +329,7 @@ fn among_words(
         }
         asked.push((words, pieces));
     }
-    let facts = that_fit(model, relations, relation, &asked, ranked.chosen(facts))?;
+    let facts = that_fit(model, relations, relation, &asked, ranked.chosen(name, facts))?;
     for (at, (pattern, (words, pieces))) in relation.patterns.iter().zip(&asked).enumerate() {
         for facts in facts.chunks(SLOTS) {
             let known = |fact: &Fact| words.iter().position(|word| *word == fact.object);

@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<()> {
     let files = common.suite(&["csv", "tsv"])?;
     let surveys: BTreeSet<String> = files.iter().map(SuiteFile::folder).collect();
     let survey = args.survey.as_deref().map(|path| scores(path, &common.bad, &surveys)).transpose()?;
-    let survey = survey.unwrap_or_default();
+    let (lines, survey): (Vec<u64>, Vec<SurveyScore>) = survey.unwrap_or_default().into_iter().unzip();
     let model = common.load()?;
     let mut items = common.items()?;
     let mut read = ValueProbes::new(files, &common.bad.source());
@@ -134,7 +134,8 @@ pub fn run(args: &Args) -> Result<()> {
         tally.add(answer);
     }
     let mut figures = json!({ "dimensions": tally.dimensions(), "questions": tally.answers() });
-    if args.survey.is_some() {
+    if let Some(path) = &args.survey {
+        check_matches(&path.display().to_string(), &tally, &lines, &survey)?;
         figures["agreement"] = json!(tally.agreement(&survey));
     }
     common.show("values", probes.len(), &tally.tables(&survey), &figures, items)
@@ -147,8 +148,8 @@ fn slot(probe: &ValueProbe) -> Slot {
 /// The scores of a table. Those without a survey are of the only one of the probes' `surveys`.
 ///
 /// # Errors
-/// A table that cannot be read or has no score; a score without a survey if there are several.
-fn scores(path: &Path, bad: &BadRowArgs, surveys: &BTreeSet<String>) -> Result<Vec<SurveyScore>> {
+/// A table that cannot be read or has no score; a score without a survey if there are several; a second score of the same.
+fn scores(path: &Path, bad: &BadRowArgs, surveys: &BTreeSet<String>) -> Result<Vec<(u64, SurveyScore)>> {
     let file = path.display().to_string();
     let mut source = bad.source();
     source.files = vec![file.clone()];
@@ -165,7 +166,7 @@ fn scores(path: &Path, bad: &BadRowArgs, surveys: &BTreeSet<String>) -> Result<V
         column("survey", false),
     ];
     let mut rows = records(&source, Path::new(""), columns).map_err(told)?;
-    let mut found = Vec::new();
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     while let Some(record) = rows.next().transpose().map_err(told)? {
         let text = |value: &Value| match value {
             Value::String(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
@@ -181,7 +182,13 @@ fn scores(path: &Path, bad: &BadRowArgs, surveys: &BTreeSet<String>) -> Result<V
                     Some(survey) => survey,
                     None => only(surveys).with_context(|| format!("{file}:{}", record.line))?,
                 };
-                found.push(SurveyScore { survey, language, name, score });
+                if !seen.insert((survey.clone(), language.clone(), name.clone())) {
+                    let problem =
+                        format!("a second score of `{name}` in language `{language}`; expected one");
+                    rows.refuse(record.line, "second score", problem).map_err(told)?;
+                    continue;
+                }
+                found.push((record.line, SurveyScore { survey, language, name, score }));
             }
             _ => {
                 let problem = "no score; expected a language, a question or a dimension, and a number in the column score";
@@ -196,6 +203,38 @@ fn scores(path: &Path, bad: &BadRowArgs, surveys: &BTreeSet<String>) -> Result<V
         ),
         _ => Ok(found),
     }
+}
+
+/// Tells how many scores are of nothing that was asked, with the first of them.
+///
+/// # Errors
+/// No score is of anything that was asked.
+fn check_matches(file: &str, tally: &ValueTally, lines: &[u64], survey: &[SurveyScore]) -> Result<()> {
+    let dimensions = tally.dimensions();
+    let questions = tally.answers().iter().map(|own| (&*own.survey, &*own.language, &*own.question));
+    let asked: BTreeSet<(&str, &str, &str)> = questions
+        .chain(dimensions.iter().map(|own| (&*own.survey, &*own.language, &*own.dimension)))
+        .collect();
+    let is_asked = |score: &SurveyScore| asked.contains(&(&*score.survey, &*score.language, &*score.name));
+    let mut others = lines.iter().zip(survey).filter(|(_, score)| !is_asked(score));
+    let Some((line, SurveyScore { language, name, .. })) = others.next() else { return Ok(()) };
+    let n = 1 + others.count();
+    let all = |names: BTreeSet<&str>| names.into_iter().collect::<Vec<_>>().join(", ");
+    let languages = all(asked.iter().map(|(_, language, _)| *language).collect());
+    let expected = match all(dimensions.iter().map(|own| &*own.dimension).collect()) {
+        names if names.is_empty() => "a question's number".to_owned(),
+        names => format!("a question's number or a dimension ({names})"),
+    };
+    let problem = format!(
+        "{n} of {} scores are of nothing that was asked, the first of `{name}` in language `{language}`; expected {expected} in a \
+         language of the probes ({languages})",
+        survey.len()
+    );
+    match n == survey.len() {
+        true => bail!("{file}:{line}: {problem}"),
+        false => say(format_args!("{file}:{line}: {problem}")),
+    }
+    Ok(())
 }
 
 /// The only survey of the probes.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use cloze_tokenizer::{PieceCounts, Tokenizer, split_words};
 
 use crate::chunks::Chunks;
@@ -19,6 +19,9 @@ pub struct Counts {
 
 /// Counts the pieces that each tokenizer makes of the lines of all files, or of standard input without a file. Every
 /// file is read once, and memory does not depend on its length.
+///
+/// # Errors
+/// Files that cannot be read, or without a word.
 pub fn files(tokenizers: &[Tokenizer], files: &[PathBuf], max_line_bytes: usize) -> Result<Counts> {
     let mut counter = Counter::new(tokenizers);
     let paths: Vec<Option<&Path>> = match files {
@@ -28,7 +31,13 @@ pub fn files(tokenizers: &[Tokenizer], files: &[PathBuf], max_line_bytes: usize)
     for path in paths {
         counter.lines(Lines::of(path, max_line_bytes)?)?;
     }
-    Ok(counter.finish())
+    let counts = counter.finish();
+    if counts.of_tokenizers.first().is_some_and(|counts| counts.words() == 0) {
+        let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+        let name = if names.is_empty() { "standard input".to_owned() } else { names.join(", ") };
+        bail!("{name}: there is no word; expected text");
+    }
+    Ok(counts)
 }
 
 /// Counts for each thread, because a copy for each chunk of text would take longer than the counting.

@@ -90,6 +90,9 @@ pub fn evaluate(tokenizers: &[Tokenizer], path: &Path) -> Result<Vec<MorphemeFig
         progress.show(n_words, None);
     }
     progress.finish();
+    if n_words == 0 {
+        bail!("{}: there is no word; expected a word, a tab and its morphemes in each line", path.display());
+    }
     let figures = |[all, spelt]: [BoundaryScore; 2]| MorphemeFigures {
         all: WordFigures::new(&all),
         spelt: WordFigures::new(&spelt),
