@@ -102,6 +102,12 @@ pub fn run(args: &Args) -> Result<()> {
     if unspelled > 0 {
         say(format_args!("{unspelled} × word without a piece: left out"));
     }
+    if let Some(path) = &args.survey {
+        // Before the model is asked, which takes long. Which dimensions there are depends on the questions alone.
+        let mut asked = ValueTally::default();
+        probes.iter().for_each(|probe| asked.add(answer(probe, 0.0)));
+        check_matches(&path.display().to_string(), &asked, &lines, &survey)?;
+    }
     let mut odds = vec![0.0; probes.len()];
     let mut progress = Progress::new("questions", false);
     let mut n = 0;
@@ -123,22 +129,21 @@ pub fn run(args: &Args) -> Result<()> {
     progress.finish();
     let mut tally = ValueTally::default();
     for (probe, log_odds) in probes.iter().zip(odds) {
-        let ValueProbe { survey, language, question, word, opposite, .. } = probe;
-        let answer = LogOdds {
-            survey: survey.clone(),
-            language: language.clone(),
-            question: question.clone(),
-            log_odds,
-        };
+        let ValueProbe { word, opposite, .. } = probe;
+        let answer = answer(probe, log_odds);
         items.write(&Item { answer: &answer, sentence: slot(probe).filled("[MASK]"), word, opposite })?;
         tally.add(answer);
     }
     let mut figures = json!({ "dimensions": tally.dimensions(), "questions": tally.answers() });
-    if let Some(path) = &args.survey {
-        check_matches(&path.display().to_string(), &tally, &lines, &survey)?;
+    if args.survey.is_some() {
         figures["agreement"] = json!(tally.agreement(&survey));
     }
     common.show("values", probes.len(), &tally.tables(&survey), &figures, items)
+}
+
+fn answer(probe: &ValueProbe, log_odds: f64) -> LogOdds {
+    let ValueProbe { survey, language, question, .. } = probe;
+    LogOdds { survey: survey.clone(), language: language.clone(), question: question.clone(), log_odds }
 }
 
 fn slot(probe: &ValueProbe) -> Slot {
@@ -209,9 +214,9 @@ fn scores(path: &Path, bad: &BadRowArgs, surveys: &BTreeSet<String>) -> Result<V
 ///
 /// # Errors
 /// No score is of anything that was asked.
-fn check_matches(file: &str, tally: &ValueTally, lines: &[u64], survey: &[SurveyScore]) -> Result<()> {
-    let dimensions = tally.dimensions();
-    let questions = tally.answers().iter().map(|own| (&*own.survey, &*own.language, &*own.question));
+fn check_matches(file: &str, asked: &ValueTally, lines: &[u64], survey: &[SurveyScore]) -> Result<()> {
+    let dimensions = asked.dimensions();
+    let questions = asked.answers().iter().map(|own| (&*own.survey, &*own.language, &*own.question));
     let asked: BTreeSet<(&str, &str, &str)> = questions
         .chain(dimensions.iter().map(|own| (&*own.survey, &*own.language, &*own.dimension)))
         .collect();
