@@ -75,11 +75,14 @@ fn split_any_chunk(text: &str, chunk: Range<usize>, words: &mut Vec<Range<usize>
         let link = if at == piece { link_len(rest) } else { 0 };
         let whole = link.max(repeated_len(rest));
         let (len, is_word) = match whole {
-            0 => {
-                let grapheme = rest.graphemes(true).next().unwrap_or(rest);
-                let (before, after) = (&text[chunk.start..at], &rest[grapheme.len()..]);
-                (grapheme.len(), !is_joined(before, grapheme, after))
-            }
+            0 => match letters_len(rest) {
+                0 => {
+                    let grapheme = first_grapheme(rest);
+                    let (before, after) = (&text[chunk.start..at], &rest[grapheme.len()..]);
+                    (grapheme.len(), !is_joined(before, grapheme, after))
+                }
+                letters => (letters, false),
+            },
             whole => (whole, true),
         };
         if is_word {
@@ -90,6 +93,20 @@ fn split_any_chunk(text: &str, chunk: Range<usize>, words: &mut Vec<Range<usize>
         at += len;
     }
     split_piece(text, piece..chunk.end, words);
+}
+
+/// The ASCII letters and digits at the beginning of a text but for the last one, which may bear a mark: graphemes that are
+/// part of a longer word.
+fn letters_len(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_alphanumeric).count().saturating_sub(1)
+}
+
+/// The first grapheme of a text without white space. Of two ASCII characters the first is one by itself.
+fn first_grapheme(text: &str) -> &str {
+    match text.as_bytes() {
+        [first, second, ..] if first.is_ascii() && second.is_ascii() => &text[..1],
+        _ => text.graphemes(true).next().unwrap_or(text),
+    }
 }
 
 /// Whether a grapheme may be part of a longer word, between what comes before it and after it.
@@ -342,6 +359,18 @@ mod tests {
             split_chunk(&chunk, 0..chunk.len(), &mut fast);
             split_any_chunk(&chunk, 0..chunk.len(), &mut slow);
             prop_assert_eq!(fast, slow);
+        }
+
+        #[test]
+        fn ascii_has_the_graphemes_of_any_text(
+            text in "([a-zA-Z0-9,.'-]|\u{301}|\u{200D}|\u{FE0F}|\u{0}|\u{7F}|\u{600}|é|日){1,8}",
+        ) {
+            let first = text.graphemes(true).next().unwrap();
+            prop_assert_eq!(first_grapheme(&text), first);
+            let letters = letters_len(&text);
+            let graphemes: Vec<&str> = text.graphemes(true).take(letters).collect();
+            prop_assert!(graphemes.iter().all(|grapheme| grapheme.len() == 1 && is_joined("", grapheme, "")));
+            prop_assert_eq!(graphemes.len(), letters);
         }
 
         /// Words are in order, hold all but white space, and are not split again if spaces separate them.
