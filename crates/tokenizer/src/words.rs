@@ -57,7 +57,7 @@ const BEFORE_NUMBERS: [&str; 6] = ["No", "Nos", "no", "nos", "p", "Vol"];
 fn split_chunk(text: &str, chunk: Range<usize>, words: &mut Vec<Range<usize>>) {
     // Fast path: most words are letters alone, or letters and a mark that is always a word at the end.
     let bytes = &text.as_bytes()[chunk.clone()];
-    let letters = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+    let letters = letters_len(bytes);
     match bytes[letters..] {
         [] => words.extend((letters > 0).then_some(chunk)),
         [b',' | b';' | b':' | b'!' | b'?' | b')'] if letters > 0 => {
@@ -75,7 +75,8 @@ fn split_any_chunk(text: &str, chunk: Range<usize>, words: &mut Vec<Range<usize>
         let link = if at == piece { link_len(rest) } else { 0 };
         let whole = link.max(repeated_len(rest));
         let (len, is_word) = match whole {
-            0 => match letters_len(rest) {
+            // All but the last letter, which may bear a mark: graphemes that are part of a longer word.
+            0 => match letters_len(rest.as_bytes()).saturating_sub(1) {
                 0 => {
                     let grapheme = first_grapheme(rest);
                     let (before, after) = (&text[chunk.start..at], &rest[grapheme.len()..]);
@@ -95,10 +96,9 @@ fn split_any_chunk(text: &str, chunk: Range<usize>, words: &mut Vec<Range<usize>
     split_piece(text, piece..chunk.end, words);
 }
 
-/// The ASCII letters and digits at the beginning of a text but for the last one, which may bear a mark: graphemes that are
-/// part of a longer word.
-fn letters_len(text: &str) -> usize {
-    text.bytes().take_while(u8::is_ascii_alphanumeric).count().saturating_sub(1)
+/// The number of ASCII letters and digits at the beginning of a text.
+fn letters_len(text: &[u8]) -> usize {
+    text.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count()
 }
 
 /// The first grapheme of a text without white space. Of two ASCII characters the first is one by itself.
@@ -367,7 +367,7 @@ mod tests {
         ) {
             let first = text.graphemes(true).next().unwrap();
             prop_assert_eq!(first_grapheme(&text), first);
-            let letters = letters_len(&text);
+            let letters = letters_len(text.as_bytes()).saturating_sub(1);
             let graphemes: Vec<&str> = text.graphemes(true).take(letters).collect();
             prop_assert!(graphemes.iter().all(|grapheme| grapheme.len() == 1 && is_joined("", grapheme, "")));
             prop_assert_eq!(graphemes.len(), letters);
