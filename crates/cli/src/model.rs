@@ -51,6 +51,19 @@ impl EnsembleArgs {
     }
 }
 
+/// The members of an ensemble, each of the folder of a `--model`.
+///
+/// # Errors
+/// Those of [`folder`] and of `load`; of several models, they name the folder that they are about.
+pub fn members<M>(models: &[String], load: impl Fn(&Path) -> Result<M>) -> Result<Vec<M>> {
+    let member = |model: &String| {
+        let folder = folder(model)?;
+        let member = load(&folder);
+        if models.len() > 1 { member.with_context(|| folder.display().to_string()) } else { member }
+    };
+    models.iter().map(member).collect()
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Mean {
     /// The mean of the log-probabilities, as in OpenNMT-py and Marian.

@@ -96,12 +96,17 @@ impl Progress {
 }
 
 fn message(unit: &str, done: usize, share: Option<f64>, elapsed: Duration) -> String {
+    if done == 0 {
+        return format!("0 {unit}");
+    }
     let pace = done as f64 / elapsed.as_secs_f64();
+    // Of slow work a whole number says little, or 0.
+    let pace = if pace < 10.0 { format!("{pace:.1}") } else { format!("{pace:.0}") };
     let left = share.filter(|share| *share > 0.0).map_or_else(String::new, |share| {
         let left = elapsed.mul_f64((1.0 - share).max(0.0) / share).as_secs_f64().round();
         format!(" · {:.0} % · {} left", 100.0 * share, HumanDuration(Duration::from_secs_f64(left)))
     });
-    format!("{} {unit} · {pace:.0} {unit}/s{left}", HumanCount(done as u64))
+    format!("{} {unit} · {pace} {unit}/s{left}", HumanCount(done as u64))
 }
 
 #[cfg(test)]
@@ -115,8 +120,10 @@ mod tests {
         assert_eq!(message("lines", 1_500, Some(0.0), elapsed), "1,500 lines · 150 lines/s");
         assert_eq!(
             message("sequences", 20, Some(0.25), elapsed),
-            "20 sequences · 2 sequences/s · 25 % · 30 seconds left"
+            "20 sequences · 2.0 sequences/s · 25 % · 30 seconds left"
         );
+        assert_eq!(message("pairs", 2, None, elapsed), "2 pairs · 0.2 pairs/s");
+        assert_eq!(message("pairs", 0, Some(0.0), elapsed), "0 pairs");
         assert!(message("lines", 20, Some(1.0), elapsed).ends_with("100 % · 0 seconds left"));
     }
 }

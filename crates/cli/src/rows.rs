@@ -202,13 +202,13 @@ impl BadRowArgs {
         self.0.max_line_bytes
     }
 
-    /// A source with these settings, whose messages name options.
+    /// A source with these settings, for a command without options for columns; messages name options.
     pub fn source(&self) -> LabelledSource {
         LabelledSource {
             on_bad_row: self.setting(),
             max_skipped: self.skips().then_some(self.0.max_skipped),
             max_line_bytes: self.max_line_bytes(),
-            named: Named::CommandLine,
+            named: Named::FixedColumns,
             ..LabelledSource::default()
         }
     }
@@ -324,6 +324,7 @@ impl RowArgs {
             delimiter,
             quoting: self.quoting,
             header: self.no_header.then_some(false),
+            named: Named::CommandLine,
             ..self.bad.source()
         })
     }

@@ -142,9 +142,9 @@ pub fn run(args: &Args) -> Result<()> {
     config.int8 = args.compute.int8;
     config.candidates.clone_from(&args.candidates);
     config.bidirectional_prompts = args.bidirectional_prompt;
-    let load =
-        |model: &String| Generator::load(&model::folder(model)?, config.clone(), &device).map_err(by_option);
-    let members: Vec<Generator> = args.model.iter().map(load).collect::<Result<_>>()?;
+    let members = model::members(&args.model, |folder| {
+        Generator::load(folder, config.clone(), &device).map_err(by_option)
+    })?;
     let generator = Generator::ensemble(members, mean)?;
     let mut output = Output::new();
     let (mut count, mut told) = (0, Told::default());

@@ -187,12 +187,10 @@ pub fn run(args: &Args) -> Result<()> {
     config.batch = args.batch;
     config.int8 = args.compute.int8;
     config.candidates.clone_from(&args.candidates);
-    let load = |model: &String| {
-        let folder = model::folder(model)?;
-        Translator::load_with(&folder, config.clone(), &device, |search| args.change(search))
+    let members = model::members(&args.model, |folder| {
+        Translator::load_with(folder, config.clone(), &device, |search| args.change(search))
             .map_err(by_option)
-    };
-    let members: Vec<Translator> = args.model.iter().map(load).collect::<Result<_>>()?;
+    })?;
     let translator = Translator::ensemble(members, mean)?;
     // The lines of texts, each with its number.
     let part = |texts: &[(usize, String, bool)]| {

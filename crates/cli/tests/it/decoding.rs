@@ -461,6 +461,12 @@ fn several_models_write_together() {
             "{line}"
         );
     }
+    // Of two models, the one that is of another kind is named.
+    let (first, second) = (translator(), language_model());
+    words(None).save(second.path()).unwrap();
+    let failed = run_together("translate", &[&first, &second], &[], SOURCES);
+    let line = failed.error_line(2);
+    assert!(line.contains(second.path().to_str().unwrap()), "{line}");
 }
 
 #[test]

@@ -285,6 +285,11 @@ fn what_cannot_be_used_is_told_in_a_line() {
             "expected all, or numbers and ranges",
         ),
         (words("words.txt").into_iter().chain(["--columns", "1"]).collect(), 2, "--columns is for tables"),
+        (
+            words("columns.csv").into_iter().chain(["--columns", "second"]).collect(),
+            1,
+            "no column `second` (the header has: first, word2, similarity); set `--columns COLUMN`",
+        ),
         (words("words.txt").into_iter().chain(["--per-word", "1"]).collect(), 2, "--contexts"),
     ] {
         let ran = lexicon(place.path(), &args);

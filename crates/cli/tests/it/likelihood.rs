@@ -224,6 +224,40 @@ fn choices_facts_and_values_are_measured() {
     write("survey.csv", "language,question,score\nen,1,2\nen,1,3\n");
     let (code, _, err) = cloze(&args, place.path(), "");
     assert!(code == Some(1) && err.contains("survey.csv:3: a second score of `1` in language `en`"), "{err}");
+    // The columns are fixed: no option can name others.
+    for (file, table, expected) in [
+        (
+            "survey.csv",
+            "language,question,rating\nen,1,2\n",
+            "survey.csv:1: no column `score` (the header has: language, question, rating); expected it",
+        ),
+        (
+            "survey.csv",
+            "language;question;score\nen;1;2\n",
+            "(the header has: language;question;score); expected it, and `,` between columns in place of `;`",
+        ),
+        (
+            "survey.tsv",
+            "\"language\"\n",
+            "(the header has: \"language\"); expected it without quotation marks",
+        ),
+        (
+            "survey.jsonl",
+            "{\"language\": \"en\"}\n",
+            "survey.jsonl:1: no column `score` (it has: language); expected it",
+        ),
+        (
+            "survey",
+            "en 1\n",
+            "survey: the file's extension does not tell the format; expected .csv, .tsv, .jsonl, .parquet or .xml",
+        ),
+    ] {
+        write(file, table);
+        let args = ["knowledge", "values", "--model", &bert, "--survey", file, "probes"];
+        let (code, _, err) = cloze(&args, place.path(), "");
+        assert!(code == Some(1) && err.contains(expected) && !err.contains("--columns"), "{err}");
+        fs::remove_file(place.path().join(file)).unwrap();
+    }
     write("survey.csv", "language,question,score\nen,1,2\nen,2,1\n");
     // Of two surveys, a score says which it is of.
     write("probes/hofstede/en.csv", "0\t1\tThe sea is [MASK]\told\tthe\n");

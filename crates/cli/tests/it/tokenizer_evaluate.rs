@@ -133,6 +133,10 @@ fn cuts_are_compared_with_morphemes() {
     assert!((figure("micro_recall") - hits as f64 / gold as f64).abs() < 1e-12);
     let missing = evaluate(place.path(), &["--tokenizer", "large", "--morphemes", "one.tsv"], "");
     assert!(missing.error_line(1).contains("one.tsv:2: "), "{}", missing.err);
+    fs::write(place.path().join("one.tsv"), "sailor\n").unwrap();
+    let narrow = evaluate(place.path(), &["--tokenizer", "large", "--morphemes", "one.tsv"], "");
+    let expected = "one.tsv:1: no column 2 (morphemes): there is 1 column";
+    assert!(narrow.error_line(1).contains(expected), "{}", narrow.err);
     let empty = evaluate(place.path(), &["--tokenizer", "large", "--morphemes", "empty.tsv"], "");
     let expected =
         "empty.tsv:1: the morphemes are missing; expected a word, a tab and its morphemes between \" @@\"";

@@ -113,7 +113,7 @@ impl CorpusConfig {
     /// A setting's name in messages.
     fn setting(&self, key: &str) -> String {
         match self.named {
-            Named::CommandLine => format!("--{}", key.replace('_', "-")),
+            Named::CommandLine | Named::FixedColumns => format!("--{}", key.replace('_', "-")),
             Named::Config | Named::TrainingData => format!("corpus.{key}"),
         }
     }
@@ -288,7 +288,7 @@ pub fn documents(config: &CorpusConfig, base: &Path) -> Result<DocumentStream> {
         check_no_spreadsheet(path)?;
         if config.format == Format::Auto && is_table(path) {
             let setting = match config.named {
-                Named::CommandLine => "give `--input-format lines`",
+                Named::CommandLine | Named::FixedColumns => "give `--input-format lines`",
                 Named::Config | Named::TrainingData => "set `corpus.format = \"text\"`",
             };
             return Err(DataError::TableAsText { path: path.clone(), setting });

@@ -56,6 +56,7 @@ pub struct Fact {
 
 /// A line of LAMA's or ParaRel's files: a pattern or a fact. Other keys are ignored.
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct FactLine {
     #[serde(alias = "template")]
     pattern: Option<String>,

@@ -25,6 +25,7 @@ pub struct MinimalPair {
 
 /// A line of BLiMP's files. Other keys are ignored.
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct BlimpLine {
     sentence_good: String,
     sentence_bad: String,
@@ -88,5 +89,10 @@ mod tests {
         let mut pairs = MinimalPairs::new(files, &source);
         assert_eq!(pairs.by_ref().map(Result::unwrap).count(), 3);
         assert_eq!(pairs.skipped().to_string(), "1 × equal sentences, 1 × no pair");
+        fs::write(&path, "\"Boats sail.\"\n").unwrap();
+        let files = suite_files(std::slice::from_ref(&path), &["jsonl"]).unwrap();
+        let error =
+            MinimalPairs::new(files, &LabelledSource::default()).next().unwrap().unwrap_err().to_string();
+        assert!(error.contains("expected an object"), "{error}");
     }
 }

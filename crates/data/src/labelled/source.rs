@@ -339,8 +339,11 @@ impl LabelledSource {
                 (_, "txt") if task == Task::Tags => DataFormat::Conll,
                 (Some(format), _) => format,
                 (None, _) => {
-                    let set = self.named.setting("format");
-                    let problem = format!("the file's extension does not tell the format; set {set}");
+                    let remedy = match self.named {
+                        Named::FixedColumns => "expected .csv, .tsv, .jsonl, .parquet or .xml".into(),
+                        named => format!("set {}", named.setting("format")),
+                    };
+                    let problem = format!("the file's extension does not tell the format; {remedy}");
                     return Err(DataError::LabelledFile { path: path.into(), line: None, problem });
                 }
             },

@@ -108,7 +108,7 @@ impl Passages {
     pub fn open(path: &Path, config: &PassageConfig) -> Result<Self> {
         let setting = match config.named {
             Named::Config | Named::TrainingData => "max_line_bytes",
-            Named::CommandLine => "--max-line-bytes",
+            Named::CommandLine | Named::FixedColumns => "--max-line-bytes",
         };
         let lines = Lines::open(path, config.max_line_bytes, setting);
         Ok(Self {

@@ -250,7 +250,7 @@ impl<M: TextClassifier> Texts<M> {
             };
             let found = format!("a field that rows of {} {does}", source.files.join(", "));
             let key = match source.named {
-                Named::CommandLine => "--columns pair=COLUMN",
+                Named::CommandLine | Named::FixedColumns => "--columns pair=COLUMN",
                 Named::Config | Named::TrainingData => "data.train.columns.pair",
             };
             return Err(bad_setting(key, found, expected.into()));

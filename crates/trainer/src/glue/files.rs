@@ -159,7 +159,7 @@ impl Finder<'_> {
             test.files.iter().map(|file| self.root.join(name).join(file)).find(|path| path.is_file())
         else {
             let files: Vec<String> = test.files.iter().map(|file| format!("{name}/{file}")).collect();
-            self.problems.push(format!("{} is missing", files.join(" or ")));
+            self.problems.push(format!("{} is missing; a submission needs it", files.join(" or ")));
             return None;
         };
         let mut columns = vec![test.text];
@@ -403,14 +403,14 @@ mod tests {
         let told = message.strip_prefix(&format!("{}: ", folder.path().display())).unwrap();
         let expected = [
             "CoLA/train.tsv:1: 3 columns; expected 4, without a header: source, label, mark, sentence",
-            "CoLA/test.tsv is missing",
+            "CoLA/test.tsv is missing; a submission needs it",
             "QQP/train.tsv:1: no column `is_duplicate` (it has: id, qid1, qid2, question1, question2)",
             "QQP/dev.tsv: is empty; expected rows",
-            "QQP/test.tsv is missing",
+            "QQP/test.tsv is missing; a submission needs it",
             "RTE/train.tsv:1: no column `sentence1`, `sentence2`, `label` (it has: index,sentence1,sentence2,label; \
              columns must be separated by tabs, not by `,`)",
             "RTE/dev.tsv is missing",
-            "RTE/test.tsv is missing",
+            "RTE/test.tsv is missing; a submission needs it",
         ];
         let told: Vec<&str> = told.split(" · ").collect();
         assert_eq!(&told[..expected.len()], expected);

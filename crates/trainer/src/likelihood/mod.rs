@@ -212,6 +212,34 @@ enum Input {
     },
 }
 
+/// # Panics
+/// If the input was made for a model of another kind.
+impl Input {
+    fn blanks(&self) -> &BlankText {
+        match self {
+            Self::Blanks(text) => text,
+            _ => panic!("{ANOTHER}"),
+        }
+    }
+
+    fn running(&self) -> &Running {
+        match self {
+            Self::Running(running) => running,
+            _ => panic!("{ANOTHER}"),
+        }
+    }
+
+    fn pair(&self) -> (&[i32], &[i32]) {
+        match self {
+            Self::Pair { source, target } => (source, target),
+            _ => panic!("{ANOTHER}"),
+        }
+    }
+}
+
+/// What is wrong with a sentence that another model encoded.
+const ANOTHER: &str = "the sentence was encoded by a model of another kind";
+
 /// A text that a left-to-right model reads.
 #[derive(Debug, Clone)]
 struct Running {
@@ -370,20 +398,13 @@ impl Likelihood {
                 permutation::blank_log_probs(model, &texts, self.batch_tokens, &self.device, done)?
             }
             Scorer::LeftToRight(scorer) => {
-                let running = |sentence| match sentence {
-                    &EncodedSentence { input: Input::Running(ref running), .. } => running,
-                    _ => panic!("{ANOTHER}"),
-                };
-                self.running_log_probs(scorer, &sentences.iter().map(running).collect::<Vec<_>>(), done)?
+                let texts: Vec<&Running> =
+                    sentences.iter().map(|sentence| sentence.input.running()).collect();
+                self.running_log_probs(scorer, &texts, done)?
             }
             Scorer::EncoderDecoder(scorer) => {
-                let pair = |sentence| match sentence {
-                    &EncodedSentence { input: Input::Pair { ref source, ref target }, .. } => {
-                        (&source[..], &target[..])
-                    }
-                    _ => panic!("{ANOTHER}"),
-                };
-                let pairs: Vec<(&[i32], &[i32])> = sentences.iter().map(pair).collect();
+                let pairs: Vec<(&[i32], &[i32])> =
+                    sentences.iter().map(|sentence| sentence.input.pair()).collect();
                 let sizes = pairs.iter().map(|(source, target)| Size {
                     read: source.len() + target.len(),
                     predicted: target.len() - 1,
@@ -517,19 +538,12 @@ impl Likelihood {
     }
 }
 
-/// What is wrong with a sentence that another model encoded.
-const ANOTHER: &str = "the sentence was encoded by a model of another kind";
-
 fn nothing_to_predict(expected: &str) -> TrainerError {
     TrainerError::BadInput { problem: format!("the sentence has no piece to predict; expected {expected}") }
 }
 
 fn blank_texts(sentences: &[EncodedSentence]) -> Vec<BlankText> {
-    let text = |sentence: &EncodedSentence| match &sentence.input {
-        Input::Blanks(text) => text.clone(),
-        _ => panic!("{ANOTHER}"),
-    };
-    sentences.iter().map(text).collect()
+    sentences.iter().map(|sentence| sentence.input.blanks().clone()).collect()
 }
 
 /// A text without blanks.

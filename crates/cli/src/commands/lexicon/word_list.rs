@@ -62,7 +62,7 @@ impl WordColumns {
         source.files = vec![file.to_owned()];
         source.header = self.no_header.then_some(false);
         let column = |name: &str, required| RecordColumn {
-            field: "word".into(),
+            field: "--columns".into(),
             column: match name.parse() {
                 Ok(number) => Column::Number(number),
                 Err(_) => Column::Name(name.into()),

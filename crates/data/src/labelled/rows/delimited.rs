@@ -146,17 +146,14 @@ impl Delimited {
                         (Some(_), Some(_)) => missing(format!("two columns have the name `{name}`")),
                         (None, _) if !wanted.required => Ok(None),
                         (None, _) => {
-                            let hint = self.hint(names, name);
+                            let remedy = self.remedy(names, name, &wanted.field);
                             // Of a header that another character separates, all names are absent for one reason.
                             let others = match names.len() {
                                 1 => String::new(),
                                 _ => also_absent(&self.wanted, wanted, |other| names.contains(other)),
                             };
                             let names = shown(names.iter().map(String::as_str));
-                            let column = self.named.column(&wanted.field);
-                            missing(format!(
-                                "no column `{name}` (the header has: {names}); set {hint}{column}{others}"
-                            ))
+                            missing(format!("no column `{name}` (the header has: {names}); {remedy}{others}"))
                         }
                     }
                 }
@@ -167,18 +164,32 @@ impl Delimited {
         Ok(())
     }
 
-    /// Other causes when a header lacks a column: the file uses a different delimiter, or the names are
-    /// quoted.
-    fn hint(&self, names: &[String], wanted: &str) -> String {
+    /// What to do when a header lacks the column of a field. There may be other causes: the file uses a different delimiter,
+    /// or the names are quoted.
+    fn remedy(&self, names: &[String], wanted: &str, field: &str) -> String {
         let of = |delimiter: char| names.iter().map(|name| name.matches(delimiter).count()).sum::<usize>();
         let others = DELIMITERS.into_iter().filter(|other| *other != self.delimiter);
         let best = others.max_by_key(|other| of(*other)).filter(|other| names.len() == 1 && of(*other) > 0);
+        let is_quoted = !self.quoting && names.iter().any(|name| name.trim_matches('"') == wanted);
+        let (remedy, column) = (self.named.remedy(field), self.named.column(field));
         match best {
-            Some(other) => format!("{} if that separates these, or ", self.named.delimiter(other)),
-            None if !self.quoting && names.iter().any(|name| name.trim_matches('"') == wanted) => {
-                format!("{} if fields are quoted, or ", self.named.quoting(true))
+            Some(other) if self.named == Named::FixedColumns => {
+                let [expected, found] = [self.delimiter, other].map(|separator| match separator {
+                    '\t' => "tabs".to_owned(),
+                    separator => format!("`{separator}`"),
+                });
+                format!("{remedy}, and {expected} between columns in place of {found}")
             }
-            None => String::new(),
+            Some(other) => {
+                format!("set {} if that separates these, or {column}", self.named.delimiter(other))
+            }
+            None if is_quoted && self.named == Named::FixedColumns => {
+                format!("{remedy} without quotation marks")
+            }
+            None if is_quoted => {
+                format!("set {} if fields are quoted, or {column}", self.named.quoting(true))
+            }
+            None => remedy,
         }
     }
 
@@ -263,10 +274,7 @@ impl Delimited {
                 None => {
                     // Perhaps the quotation mark was text, and the lines after it are rows of their own.
                     read.drain(1..).rev().for_each(|line| self.again.push_front(line));
-                    let detail = format!(
-                        "a quoted field is not closed; set {} if quotation marks are text in this file",
-                        self.named.quoting(false)
-                    );
+                    let detail = format!("a quoted field is not closed; {}", self.named.quote_as_text());
                     return Err(row_problem(Some(number), "unclosed quote", detail));
                 }
             };
@@ -279,9 +287,8 @@ impl Delimited {
             // Rows of their own, most likely, which the mark has swallowed; the lines before it are of the row's other cells.
             read.drain(swallowed..).rev().for_each(|line| self.again.push_front(line));
             let detail = format!(
-                "a quoted field is not closed: the next quotation mark is within the text of line {closed}; close it, or set {} \
-                 if quotation marks are text in this file",
-                self.named.quoting(false)
+                "a quoted field is not closed: the next quotation mark is within the text of line {closed}; close it, or {}",
+                self.named.quote_as_text()
             );
             return Err(row_problem(Some(opened), "unclosed quote", detail));
         }

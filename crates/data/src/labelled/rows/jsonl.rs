@@ -68,9 +68,9 @@ pub(super) fn row_of(
             None if !wanted.required => Ok(Value::Null),
             None => {
                 let names = shown(object.keys().map(String::as_str));
-                let column = wanted.named.column(&wanted.field);
+                let remedy = wanted.named.remedy(&wanted.field);
                 let others = also_absent(all, wanted, |other| object_cell(object, other).is_some());
-                let detail = format!("no column `{name}` (it has: {names}); set {column}{others}");
+                let detail = format!("no column `{name}` (it has: {names}); {remedy}{others}");
                 Err(row_problem(Some(line), "missing column", detail))
             }
         }

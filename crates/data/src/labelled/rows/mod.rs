@@ -41,6 +41,8 @@ pub enum Named {
     TrainingData,
     /// As options of a command line, such as `--on-bad-row`.
     CommandLine,
+    /// The same of a command line without options for columns and formats: the file has to be as the command expects it.
+    FixedColumns,
 }
 
 impl Named {
@@ -48,15 +50,24 @@ impl Named {
     fn section(self) -> &'static str {
         match self {
             Self::TrainingData => "data.train.",
-            Self::Config | Self::CommandLine => "",
+            Self::Config | Self::CommandLine | Self::FixedColumns => "",
         }
     }
 
     pub(super) fn column(self, field: &str) -> String {
         match self {
             Self::Config | Self::TrainingData => format!("`{}columns.{field}`", self.section()),
-            Self::CommandLine if field.starts_with("--") => format!("`{field} COLUMN`"),
+            Self::CommandLine | Self::FixedColumns if field.starts_with("--") => format!("`{field} COLUMN`"),
             Self::CommandLine => format!("`--columns {field}=COLUMN`"),
+            Self::FixedColumns => format!("`{field}`"),
+        }
+    }
+
+    /// What to do about a column that a file lacks.
+    pub(super) fn remedy(self, field: &str) -> String {
+        match self {
+            Self::FixedColumns if !field.starts_with("--") => "expected it".into(),
+            _ => format!("set {}", self.column(field)),
         }
     }
 
@@ -64,9 +75,9 @@ impl Named {
     pub(super) fn setting(self, key: &str) -> String {
         match (self, key) {
             (Self::Config | Self::TrainingData, _) => format!("`{}{key}`", self.section()),
-            (Self::CommandLine, "header") => "`--no-header`".into(),
-            (Self::CommandLine, "format") => "`--input-format`".into(),
-            (Self::CommandLine, _) => match key.strip_prefix("columns.") {
+            (_, "header") => "`--no-header`".into(),
+            (_, "format") => "`--input-format`".into(),
+            (Self::CommandLine | Self::FixedColumns, _) => match key.strip_prefix("columns.") {
                 Some(field) => format!("`--columns {field}=…`"),
                 None => format!("`--{}`", key.replace('_', "-")),
             },
@@ -79,15 +90,23 @@ impl Named {
             Self::Config | Self::TrainingData => {
                 format!("`{}delimiter = {:?}`", self.section(), delimiter.to_string())
             }
-            Self::CommandLine if delimiter == '\t' => "`--input-format tsv`".into(),
-            Self::CommandLine => format!("`--delimiter '{delimiter}'`"),
+            Self::CommandLine | Self::FixedColumns if delimiter == '\t' => "`--input-format tsv`".into(),
+            Self::CommandLine | Self::FixedColumns => format!("`--delimiter '{delimiter}'`"),
         }
     }
 
     fn quoting(self, quoting: bool) -> String {
         match self {
             Self::Config | Self::TrainingData => format!("`{}quoting = {quoting}`", self.section()),
-            Self::CommandLine => format!("`--quoting {quoting}`"),
+            Self::CommandLine | Self::FixedColumns => format!("`--quoting {quoting}`"),
+        }
+    }
+
+    /// What to do if a quotation mark is text.
+    fn quote_as_text(self) -> String {
+        match self {
+            Self::FixedColumns => "write a quotation mark that is text twice, within a quoted field".into(),
+            _ => format!("set {} if quotation marks are text in this file", self.quoting(false)),
         }
     }
 
@@ -95,7 +114,7 @@ impl Named {
         match self {
             Self::Config => "max_line_bytes",
             Self::TrainingData => "data.train.max_line_bytes",
-            Self::CommandLine => "--max-line-bytes",
+            Self::CommandLine | Self::FixedColumns => "--max-line-bytes",
         }
     }
 
@@ -106,7 +125,7 @@ impl Named {
                 "columns have no names if `{section}header = false`: set `{section}columns.{field}` to a number from 1",
                 section = self.section()
             ),
-            Self::CommandLine if field.starts_with("--") => {
+            Self::CommandLine | Self::FixedColumns if field.starts_with("--") => {
                 format!(
                     "columns have no names with `--no-header`, so `{field}` cannot name one; leave one of both out"
                 )
@@ -114,6 +133,7 @@ impl Named {
             Self::CommandLine => {
                 format!("columns have no names with `--no-header`: give `--columns {field}=NUMBER`, from 1")
             }
+            Self::FixedColumns => format!("without a header, no column is `{field}`"),
         }
     }
 }
@@ -158,6 +178,10 @@ impl RequestedColumn {
     pub fn place(&self) -> String {
         match &self.column {
             Column::Name(name) if *name == self.field => format!("{}", self.column),
+            // Where nothing names columns, a field says what its column holds.
+            column if self.named == Named::FixedColumns && !self.field.starts_with("--") => {
+                format!("{column} ({})", self.field)
+            }
             column => format!("{column} ({})", self.named.column(&self.field)),
         }
     }

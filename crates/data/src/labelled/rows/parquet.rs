@@ -98,9 +98,9 @@ fn name_of(wanted: &RequestedColumn, fields: &[Arc<Type>]) -> Result<Option<Stri
         Some(field) => Ok(Some(field.name().to_owned())),
         None if !wanted.required => Ok(None),
         None => {
-            let (column, set) = (&wanted.column, wanted.named.column(&wanted.field));
+            let (column, remedy) = (&wanted.column, wanted.named.remedy(&wanted.field));
             let names = shown(fields.iter().map(|field| field.name()));
-            let detail = format!("no {column} (the file has: {names}); set {set}");
+            let detail = format!("no {column} (the file has: {names}); {remedy}");
             Err(file_problem(None, "missing column", detail))
         }
     }

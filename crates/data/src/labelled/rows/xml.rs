@@ -47,9 +47,9 @@ fn row(document: &Document<'_>, element: Node<'_, '_>, wanted: &[RequestedColumn
                 let attributes = element.attributes().map(|attribute| attribute.name());
                 let inner = element.children().filter(Node::is_element).map(|child| child.tag_name().name());
                 let names = shown(attributes.chain(inner));
-                let (tag, column) = (element.tag_name().name(), wanted.named.column(&wanted.field));
+                let (tag, remedy) = (element.tag_name().name(), wanted.named.remedy(&wanted.field));
                 let detail =
-                    format!("<{tag}> has no attribute or element `{name}` (it has: {names}); set {column}");
+                    format!("<{tag}> has no attribute or element `{name}` (it has: {names}); {remedy}");
                 Err(row_problem(Some(line), "missing column", detail))
             }
         }
