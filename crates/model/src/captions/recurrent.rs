@@ -5,7 +5,7 @@ use crate::ops;
 use crate::recurrent::{Cell, RecurrentLayer, RecurrentState};
 use crate::scores::{AdditiveScore, Score};
 use crate::seq2seq::{DecodeOptions, TimeMajor};
-use crate::vision::{ImageStates, sinusoids};
+use crate::vision::ImageStates;
 use crate::{ParamInit, Sequences, linear_maps};
 use burn::module::Module;
 use burn::tensor::activation::{log_softmax, sigmoid};
@@ -118,12 +118,10 @@ impl RecurrentCaptionDecoder {
 
     /// The state before the first word, and what is looked at.
     fn start(&self, images: &ImageStates) -> (RecurrentState, Option<Places>) {
-        let mut states = images.places();
-        if self.positions {
-            let ([_, n, d], grid) = (states.dims(), images.grid);
-            let positions = TensorData::new(sinusoids(0, grid, d), [1, n, d]);
-            states = states.clone() + Tensor::from_data(positions, &states.device());
-        }
+        let states = match self.positions {
+            true => images.clone().with_positions().places(),
+            false => images.places(),
+        };
         let mean: Tensor<2> = states.clone().mean_dim(1).squeeze_dim(1);
         let hidden = self.initial_hidden.forward(mean.clone()).tanh();
         let cell = Some(self.initial_cell.forward(mean).tanh());

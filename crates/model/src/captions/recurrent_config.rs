@@ -38,8 +38,7 @@ pub struct RecurrentCaptionConfig {
     /// Whether the state decides how much of the image is let through, by the gate `β_t = σ(w·h_(t−1) + b)` (Xu et al. 2015,
     /// §4.2.1).
     pub gate: bool,
-    /// Whether sines and cosines of a place's column and row are added to its state, as Carion et al. (2020, "End-to-End Object
-    /// Detection with Transformers", appendix A.4) do: a convolutional encoder hardly says where a place is.
+    /// Whether sines and cosines of a place's column and row are added to its state (Carion et al. 2020, appendix A.4).
     #[serde(default)]
     pub positions: bool,
     /// Dropout of the embeddings, and of what the output layer sees.
@@ -53,6 +52,14 @@ with_fields!(RecurrentCaptionConfig {
     with_positions => positions: bool,
     with_dropout => dropout: f64,
 });
+
+/// Checks that states of `d_image` features can have positions, if they are to have some: sines and cosines of two coordinates.
+pub(super) fn check_positions(positions: bool, d_image: usize) -> Result<()> {
+    match positions && !d_image.is_multiple_of(4) {
+        true => Err(ModelError::setting("d_image", d_image, "a multiple of 4, for positions")),
+        false => Ok(()),
+    }
+}
 
 impl RecurrentCaptionConfig {
     /// Soft attention with a gate, without positions or dropout.
@@ -86,10 +93,7 @@ impl RecurrentCaptionConfig {
             let expected = "false: without attention, the mean of the places is all that it sees";
             return Err(ModelError::setting("positions", true, expected));
         }
-        if self.positions && !self.d_image.is_multiple_of(4) {
-            let expected = "a multiple of 4, for positions";
-            return Err(ModelError::setting("d_image", self.d_image, expected));
-        }
+        check_positions(self.positions, self.d_image)?;
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(ModelError::setting("dropout", self.dropout, "0 or more and below 1"));
         }

@@ -10,20 +10,26 @@ fn devices() -> [Device; 2] {
     [Device::flex(), Device::flex().autodiff().gradient_checkpointing()]
 }
 
-/// One of each kind, on states of 6 features.
+/// Features of the images' states.
+const D_IMAGE: usize = 8;
+
+/// One of each kind.
 fn decoders(device: &Device) -> Vec<AnyCaptionDecoder> {
     let init = &mut ParamInit::new(device, 3).with_std(0.4);
-    let recurrent = RecurrentCaptionConfig::new(11, 6, 5, 7);
+    let recurrent = RecurrentCaptionConfig::new(11, D_IMAGE, 5, 7);
     let gpt = GptConfig { n_heads: 2, d_head: 4, n_kv_heads: 2, ..GptConfig::gpt2(11, 2, 8) };
     let (embedding_dropout, hidden_dropout, attention_dropout) = (0.0, 0.0, 0.0);
     let gpt = GptConfig { embedding_dropout, hidden_dropout, attention_dropout, ..gpt };
     let gpt = GptConfig { d_ff: 12, max_positions: 9, ..gpt };
-    let configs: [AnyCaptionDecoderConfig; 5] = [
+    let transformer = TransformerCaptionConfig::new(gpt.clone(), D_IMAGE);
+    let configs: [AnyCaptionDecoderConfig; 7] = [
         recurrent.clone().into(),
         recurrent.clone().with_looking(Looking::Hard).with_gate(false).into(),
-        recurrent.with_looking(Looking::None).into(),
-        TransformerCaptionConfig::new(gpt.clone(), 6).into(),
-        TransformerCaptionConfig::new(GptConfig { tied: false, ..gpt }, 6).into(),
+        recurrent.clone().with_looking(Looking::None).into(),
+        recurrent.with_positions(true).into(),
+        transformer.clone().into(),
+        transformer.with_image_positions(true).into(),
+        TransformerCaptionConfig::new(GptConfig { tied: false, ..gpt }, D_IMAGE).into(),
     ];
     configs.iter().map(|config| config.init(init)).collect()
 }
@@ -31,7 +37,7 @@ fn decoders(device: &Device) -> Vec<AnyCaptionDecoder> {
 /// Three images of 2 × 2 places after one piece.
 fn images(device: &Device) -> ImageStates {
     device.seed(5);
-    let states = Tensor::<3>::random([3, 5, 6], Distribution::Normal(0.0, 1.0), device);
+    let states = Tensor::<3>::random([3, 5, D_IMAGE], Distribution::Normal(0.0, 1.0), device);
     ImageStates { n_pieces: 1, ..ImageStates::new(states, [2, 2]) }
 }
 
@@ -113,10 +119,48 @@ fn captions_of_different_lengths_do_not_change_one_another() {
     }
 }
 
+/// The gradients of the image's states are those of small changes.
+#[test]
+fn gradients_are_slopes() {
+    let device = Device::flex().autodiff();
+    // More images than one, so that rows change places, and an image with two captions.
+    let captions: Sequences = [&[1, 4][..], &[1, 7, 8, 2], &[1, 3, 9], &[1]].into_iter().collect();
+    let of = [0, 1, 1, 2];
+    let draws = Draws { places: vec![0.5; 10], expected: vec![true; 4] };
+    for decoder in decoders(&device) {
+        let states = images(&device).states;
+        let loss = |states: Tensor<3>| {
+            let images = ImageStates { n_pieces: 1, ..ImageStates::new(states, [2, 2]) }.select(&of);
+            let logits = decoder.teach(&images, &captions, Some(&draws)).logits;
+            let next: Vec<i32> = (0..10).map(|n| (5 * n + 2) % 11).collect();
+            crate::ops::cross_entropy(logits, Tensor::<1, Int>::from_data(next.as_slice(), &device)).sum() * 10.0
+        };
+        let leaf = states.clone().detach().require_grad();
+        let gradients = loss(leaf.clone()).backward();
+        let found: Vec<f32> = leaf.grad(&gradients).unwrap().into_data().iter().collect();
+        let values: Vec<f32> = states.into_data().iter().collect();
+        let at = |place: usize, change: f32| {
+            let mut values = values.clone();
+            values[place] += change;
+            let states = burn::tensor::TensorData::new(values, [3, 5, D_IMAGE]);
+            loss(Tensor::from_data(states, &device)).into_scalar::<f32>()
+        };
+        for place in 0..values.len() {
+            let slope = (at(place, 1e-2) - at(place, -1e-2)) / 2e-2;
+            assert!(
+                (found[place] - slope).abs() < 2e-3 + 0.02 * slope.abs(),
+                "{place}: {} {slope}",
+                found[place]
+            );
+        }
+        println!("{:?}", found.iter().fold(0f32, |m, x| m.max(x.abs())));
+    }
+}
+
 #[test]
 fn a_number_draws_the_place_where_the_sum_reaches_it() {
     let device = Device::flex();
-    let config = RecurrentCaptionConfig::new(11, 6, 5, 7).with_looking(Looking::Hard);
+    let config = RecurrentCaptionConfig::new(11, D_IMAGE, 5, 7).with_looking(Looking::Hard);
     let decoder = config.init(&mut ParamInit::new(&device, 3));
     let (images, caption) = (images(&device).select(&[0]), [&[1][..]].into_iter().collect::<Sequences>());
     let taught = |number: f32| {
@@ -143,7 +187,7 @@ fn a_number_draws_the_place_where_the_sum_reaches_it() {
 #[test]
 fn the_estimated_gradient_is_that_of_the_bound() {
     let device = Device::flex().autodiff();
-    let config = RecurrentCaptionConfig::new(5, 6, 3, 4).with_looking(Looking::Hard).with_gate(false);
+    let config = RecurrentCaptionConfig::new(5, D_IMAGE, 3, 4).with_looking(Looking::Hard).with_gate(false);
     let decoder = config.init(&mut ParamInit::new(&device, 3));
     // Two places, two words: four ways of looking.
     let places = images(&device).states.narrow(0, 0, 1).narrow(1, 0, 2) * 2.0;
@@ -168,7 +212,7 @@ fn the_estimated_gradient_is_that_of_the_bound() {
     let teach = |draws: &[f32]| {
         let n = draws.len() / 2;
         let captions: Sequences = std::iter::repeat_n(&words[..], n).collect();
-        let images = ImageStates::new(places.clone().expand([n, 2, 6]), [1, 2]);
+        let images = ImageStates::new(places.clone().expand([n, 2, D_IMAGE]), [1, 2]);
         let draws = Draws { places: draws.to_vec(), expected: vec![false; n] };
         (decoder.teach(&images, &captions, Some(&draws)), vec![2; n])
     };
@@ -235,9 +279,17 @@ fn positions_tell_places_apart() {
     let states = Tensor::<3>::random([1, 6, 8], Distribution::Normal(0.0, 1.0), &device);
     let swapped = states.clone().flip([1]);
     let captions = Sequences::from_iter([&[1, 4, 3][..]]);
-    for has_positions in [false, true] {
-        let config = RecurrentCaptionConfig::new(11, 8, 5, 7).with_positions(has_positions);
-        let decoder = config.init(&mut ParamInit::new(&device, 3));
+    let recurrent = |has| RecurrentCaptionConfig::new(11, 8, 5, 7).with_positions(has).into();
+    let gpt = GptConfig::gpt2(11, 1, 64);
+    let transformer = |has| TransformerCaptionConfig::new(gpt.clone(), 8).with_image_positions(has).into();
+    let configs: [(bool, AnyCaptionDecoderConfig); 4] = [
+        (false, recurrent(false)),
+        (true, recurrent(true)),
+        (false, transformer(false)),
+        (true, transformer(true)),
+    ];
+    for (has_positions, config) in configs {
+        let decoder = config.init(&mut ParamInit::new(&device, 3).with_std(0.3));
         let logits = |states: &Tensor<3>| {
             let images = ImageStates::new(states.clone(), [2, 3]);
             decoder.teach(&images, &captions, None).logits

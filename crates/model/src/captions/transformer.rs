@@ -31,6 +31,8 @@ pub struct TransformerCaptionDecoder {
     pub output: Option<Linear>,
     dropout: f64,
     max_positions: usize,
+    #[module(skip)]
+    image_positions: bool,
     /// The embedding table as the projection, stored for inference.
     #[module(skip)]
     inference_table: Option<InferenceWeight>,
@@ -53,7 +55,7 @@ impl LinearMaps for TransformerCaptionDecoder {
 
 impl TransformerCaptionDecoder {
     pub(super) fn new(config: &TransformerCaptionConfig, init: &mut ParamInit) -> Self {
-        let TransformerCaptionConfig { gpt, d_image } = config;
+        let TransformerCaptionConfig { gpt, d_image, image_positions } = config;
         let projection = (*d_image != gpt.d_model).then(|| Linear::new(*d_image, gpt.d_model, init));
         Self {
             projection,
@@ -63,15 +65,20 @@ impl TransformerCaptionDecoder {
             output: (!gpt.tied).then(|| Linear::without_bias(gpt.d_model, gpt.vocab_size, init)),
             dropout: gpt.embedding_dropout,
             max_positions: gpt.max_positions,
+            image_positions: *image_positions,
             inference_table: None,
         }
     }
 
     /// What the layers attend to, `[batch, pieces + places, d_model]`.
     fn memory(&self, images: &ImageStates) -> Tensor<3> {
+        let states = match self.image_positions {
+            true => images.clone().with_positions().states,
+            false => images.states.clone(),
+        };
         match &self.projection {
-            Some(map) => map.forward(images.states.clone()),
-            None => images.states.clone(),
+            Some(map) => map.forward(states),
+            None => states,
         }
     }
 

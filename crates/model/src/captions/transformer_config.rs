@@ -1,10 +1,12 @@
 use super::TransformerCaptionDecoder;
+use super::recurrent_config::check_positions;
 use crate::blocks::{
     Decoder, EncoderLayerConfig, FeedForwardConfig, Linear, MultiHeadAttention, MultiHeadAttentionConfig,
     Norm, NormKind, NormPlacement,
 };
 use crate::gpt::GptConfig;
 use crate::sizes::check_sizes;
+use crate::with_fields::with_fields;
 use crate::{ModelError, ParamInit, Result};
 
 /// The configuration of a [`TransformerCaptionDecoder`].
@@ -15,12 +17,19 @@ pub struct TransformerCaptionConfig {
     pub gpt: GptConfig,
     /// Features of the image encoder's states.
     pub d_image: usize,
+    /// Whether sines and cosines of a place's column and row are added to its state (Carion et al. 2020, appendix A.4).
+    /// transformers' class has none.
+    pub image_positions: bool,
 }
 
+with_fields!(TransformerCaptionConfig {
+    with_image_positions => image_positions: bool,
+});
+
 impl TransformerCaptionConfig {
-    /// A GPT-2 on states of `d_image` features.
+    /// A GPT-2 on states of `d_image` features, without positions.
     pub fn new(gpt: GptConfig, d_image: usize) -> Self {
-        Self { gpt, d_image }
+        Self { gpt, d_image, image_positions: false }
     }
 
     /// Checks that the values are consistent.
@@ -31,6 +40,7 @@ impl TransformerCaptionConfig {
         let gpt = &self.gpt;
         gpt.validate()?;
         check_sizes([("d_image", self.d_image)])?;
+        check_positions(self.image_positions, self.d_image)?;
         let only = |key, is_so: bool, found: String, expected: &str| match is_so {
             true => Ok(()),
             false => Err(ModelError::setting(key, found, expected)),

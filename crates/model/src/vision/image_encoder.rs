@@ -1,6 +1,7 @@
+use super::patch_positions::sinusoids;
 use crate::Backbone;
 use burn::module::ModuleDisplay;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Int, Tensor, TensorData};
 
 /// A network that turns images into states, on which heads and decoders are put: the trait to implement for a backbone of
 /// one's own.
@@ -44,6 +45,16 @@ impl ImageStates {
     /// The states of the places, `[batch, rows · columns, d_model]`.
     pub fn places(&self) -> Tensor<3> {
         self.states.clone().narrow(1, self.n_pieces, self.grid[0] * self.grid[1])
+    }
+
+    /// These states, with the sines and cosines of its column and row added to each place, as Carion et al. (2020, "End-to-End
+    /// Object Detection with Transformers", appendix A.4) do: a convolutional encoder hardly says where a place is.
+    pub(crate) fn with_positions(mut self) -> Self {
+        let [_, n, d] = self.states.dims();
+        let positions = TensorData::new(sinusoids(self.n_pieces, self.grid, d), [1, n, d]);
+        let positions = Tensor::from_data(positions, &self.states.device());
+        self.states = self.states + positions;
+        self
     }
 
     /// The states of these images, which may be named several times.

@@ -39,7 +39,6 @@ pub use image_encoder::{ImageEncoder, ImageStates, Summaries};
 pub use mae::{Mae, MaeConfig, MaeDecoder, MaeDecoderConfig, MaskedPatches};
 pub use patch_embeddings::{PatchEmbeddings, patches};
 pub use patch_positions::PatchPositions;
-pub(crate) use patch_positions::sinusoids;
 pub use resnet::{ConvolutionalStem, ResNet, ResNetClassifierConfig, ResNetConfig, ResidualBlock};
 pub use simclr::{SimClr, nt_xent};
 pub use vit::Vit;

@@ -170,6 +170,10 @@ pub enum CaptionDecoderSection {
         /// Inner width of the feed-forward. Default `4 · d_model`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         d_ff: Option<usize>,
+        /// Whether sines and cosines of a place's column and row are added to its state. A ViT has positions of its own, a
+        /// residual network knows of the borders alone. Default false.
+        #[serde(default)]
+        positions: bool,
         /// Dropout of the embeddings, of each sublayer's output, and of the attention probabilities. Default 0.
         #[serde(default)]
         dropout: f64,
@@ -195,7 +199,7 @@ impl CaptionDecoderSection {
                     .with_dropout(dropout)
                     .into()
             }
-            Self::Transformer { n_layers, d_model, n_heads, d_ff, dropout } => {
+            Self::Transformer { n_layers, d_model, n_heads, d_ff, positions, dropout } => {
                 let mut gpt = GptConfig::gpt2(vocab_size, n_layers, d_model);
                 (gpt.n_heads, gpt.n_kv_heads) = (n_heads, n_heads);
                 gpt.d_head = d_model / n_heads.max(1);
@@ -204,7 +208,7 @@ impl CaptionDecoderSection {
                 (gpt.begin_token_id, gpt.end_token_id) = (Some(tokens.decoder_start), Some(tokens.eos));
                 (gpt.embedding_dropout, gpt.hidden_dropout, gpt.attention_dropout) =
                     (dropout, dropout, dropout);
-                TransformerCaptionConfig::new(gpt, d_image).into()
+                TransformerCaptionConfig::new(gpt, d_image).with_image_positions(positions).into()
             }
         }
     }

@@ -24,6 +24,9 @@ const OWN: &str = "cloze-captioner";
 const RECURRENT: &str = "cloze-caption-lstm";
 const RECURRENT_KEY: &str = "caption_lstm";
 
+/// The key of a GPT-2 that says whether the image's places get positions, which transformers' class does not know.
+const POSITIONS_KEY: &str = "cloze_image_positions";
+
 /// One of the two parts' configurations, which is a map of the whole one.
 fn part<T>(fields: &Fields, key: &str, read: impl FnOnce(&Fields) -> Result<T>) -> Result<T> {
     let map = fields.typed(key, "the configuration of a model", |value| value.as_object().cloned())?;
@@ -55,7 +58,8 @@ fn read_decoder(fields: &Fields, d_image: usize) -> Result<AnyCaptionDecoderConf
         Some("gpt2") => {
             fields.fixed("add_cross_attention", true)?;
             let gpt = decoder::checked(fields, gpt2::read_sizes(fields)?)?;
-            Ok(TransformerCaptionConfig::new(gpt, d_image).into())
+            let positions = fields.flag(POSITIONS_KEY)?.unwrap_or(false);
+            Ok(TransformerCaptionConfig::new(gpt, d_image).with_image_positions(positions).into())
         }
         Some(RECURRENT) => {
             let config: RecurrentCaptionConfig =
@@ -153,14 +157,20 @@ impl Format for CaptionerConfig {
                 decoder.insert("model_type".into(), "gpt2".into());
                 decoder.insert("add_cross_attention".into(), true.into());
                 decoder.insert("is_decoder".into(), true.into());
+                if config.image_positions {
+                    decoder.insert(POSITIONS_KEY.into(), true.into());
+                }
             }
             AnyCaptionDecoderConfig::Recurrent(config) => {
                 own::insert(config, RECURRENT_KEY, "ClozeCaptionLstm", &mut decoder);
                 decoder.insert("model_type".into(), RECURRENT.into());
             }
         }
-        let is_gpt2 = matches!(self.decoder, AnyCaptionDecoderConfig::Transformer(_));
-        let (model_type, class) = match of_transformers && is_gpt2 {
+        let is_published = match &self.decoder {
+            AnyCaptionDecoderConfig::Transformer(config) => of_transformers && !config.image_positions,
+            AnyCaptionDecoderConfig::Recurrent(_) => false,
+        };
+        let (model_type, class) = match is_published {
             true => (PUBLISHED, "VisionEncoderDecoderModel"),
             false => (OWN, "ClozeCaptioner"),
         };
@@ -195,8 +205,8 @@ impl Format for CaptionerConfig {
         match &self.decoder {
             AnyCaptionDecoderConfig::Transformer(config) if config.gpt.tied => {
                 let gpt = GptConfig { tied: false, ..config.gpt.clone() };
-                let decoder = TransformerCaptionConfig::new(gpt, config.d_image).into();
-                Some(Self { decoder, ..self.clone() })
+                let decoder = TransformerCaptionConfig { gpt, ..(**config).clone() };
+                Some(Self { decoder: decoder.into(), ..self.clone() })
             }
             _ => None,
         }
@@ -262,16 +272,15 @@ mod tests {
         let vit = VitConfig::new(12, 4, 1, 8).with_n_heads(2);
         let gpt = GptConfig { n_heads: 2, n_kv_heads: 2, d_head: 3, d_ff: 9, ..GptConfig::gpt2(15, 1, 6) };
         let recurrent = RecurrentCaptionConfig::new(15, 8, 5, 6).with_d_attention(4);
+        let gpt = GptConfig { begin_token_id: Some(1), end_token_id: Some(2), ..gpt };
+        let transformer = TransformerCaptionConfig::new(gpt, 8);
         let tokens = SpecialTokens::new(0, 2).with_bos(1);
         for decoder in [
             AnyCaptionDecoderConfig::from(recurrent.clone()),
             recurrent.clone().with_looking(Looking::None).into(),
             recurrent.with_looking(Looking::Hard).with_gate(false).with_positions(true).into(),
-            TransformerCaptionConfig::new(
-                GptConfig { begin_token_id: Some(1), end_token_id: Some(2), ..gpt },
-                8,
-            )
-            .into(),
+            transformer.clone().into(),
+            transformer.with_image_positions(true).into(),
         ] {
             comes_back(&CaptionerConfig::new(vit.clone(), decoder.clone(), tokens.clone()));
             let other = vit.clone().with_positions(PatchPositions::Sinusoidal);
