@@ -18,11 +18,11 @@ use burn::tensor::{Int, Tensor, TensorData};
 /// e_ti = v·tanh(W·h_(t−1) + U·a_i),  α_t = softmax(e_t)
 /// z_t = β_t·Σ_i α_ti·a_i,  β_t = σ(w·h_(t−1) + b)       hard: z_t = β_t·a_s, s drawn by α_t
 /// h_t = LSTM([E·y_(t−1); z_t], h_(t−1))
-/// P(y_t) = softmax(L_o·tanh(E·y_(t−1) + L_h·h_t + L_z·z_t))
+/// P(y_t) = softmax(L_o·(E·y_(t−1) + L_h·h_t + L_z·z_t))
 /// ```
 ///
-/// With positions, `a_i` is the encoder's state and the sinusoids of its place. The `tanh` of the output is the authors' code's; the
-/// paper has none. Without attention there is neither `z` nor `L_z`.
+/// With positions, `a_i` is the encoder's state and the sinusoids of its place. On request, the output's sum passes a `tanh`, as in
+/// the authors' code. Without attention there is neither `z` nor `L_z`.
 #[derive(Module, Debug)]
 pub struct RecurrentCaptionDecoder {
     /// `E`, `[vocab_size, d_embedding]`
@@ -48,6 +48,8 @@ pub struct RecurrentCaptionDecoder {
     looking: Looking,
     #[module(skip)]
     positions: bool,
+    #[module(skip)]
+    output_tanh: bool,
 }
 
 linear_maps!(RecurrentCaptionDecoder {
@@ -108,6 +110,7 @@ impl RecurrentCaptionDecoder {
             dropout: config.dropout,
             looking: config.looking,
             positions: config.positions,
+            output_tanh: config.output_tanh,
         }
     }
 
@@ -170,7 +173,8 @@ impl RecurrentCaptionDecoder {
         if let Some((map, context)) = self.from_image.as_ref().zip(context) {
             sum = sum + map.forward(context);
         }
-        self.output.forward(ops::dropout(sum.tanh(), self.dropout))
+        let sum = if self.output_tanh { sum.tanh() } else { sum };
+        self.output.forward(ops::dropout(sum, self.dropout))
     }
 
     /// The next state, from the embedded token and what was seen.

@@ -41,6 +41,10 @@ pub struct RecurrentCaptionConfig {
     /// Whether sines and cosines of a place's column and row are added to its state (Carion et al. 2020, appendix A.4).
     #[serde(default)]
     pub positions: bool,
+    /// Whether the sum that the output layer sees passes a `tanh`, as in the authors' code. The paper has none (eq. 7), and
+    /// models learn much faster without it: it saturates while the grammar is learned, before anything of the image is.
+    #[serde(default = "in_older_folders")]
+    pub output_tanh: bool,
     /// Dropout of the embeddings, and of what the output layer sees.
     pub dropout: f64,
 }
@@ -50,8 +54,14 @@ with_fields!(RecurrentCaptionConfig {
     with_looking => looking: Looking,
     with_gate => gate: bool,
     with_positions => positions: bool,
+    with_output_tanh => output_tanh: bool,
     with_dropout => dropout: f64,
 });
+
+/// Folders from before there was a choice have the `tanh`.
+fn in_older_folders() -> bool {
+    true
+}
 
 /// Checks that states of `d_image` features can have positions, if they are to have some: sines and cosines of two coordinates.
 pub(super) fn check_positions(positions: bool, d_image: usize) -> Result<()> {
@@ -73,6 +83,7 @@ impl RecurrentCaptionConfig {
             looking: Looking::Soft,
             gate: true,
             positions: false,
+            output_tanh: false,
             dropout: 0.0,
         }
     }

@@ -26,7 +26,7 @@ fn decoders(device: &Device) -> Vec<AnyCaptionDecoder> {
         recurrent.clone().into(),
         recurrent.clone().with_looking(Looking::Hard).with_gate(false).into(),
         recurrent.clone().with_looking(Looking::None).into(),
-        recurrent.with_positions(true).into(),
+        recurrent.with_positions(true).with_output_tanh(true).into(),
         transformer.clone().into(),
         transformer.with_image_positions(true).into(),
         TransformerCaptionConfig::new(GptConfig { tied: false, ..gpt }, D_IMAGE).into(),
@@ -133,7 +133,8 @@ fn gradients_are_slopes() {
             let images = ImageStates { n_pieces: 1, ..ImageStates::new(states, [2, 2]) }.select(&of);
             let logits = decoder.teach(&images, &captions, Some(&draws)).logits;
             let next: Vec<i32> = (0..10).map(|n| (5 * n + 2) % 11).collect();
-            crate::ops::cross_entropy(logits, Tensor::<1, Int>::from_data(next.as_slice(), &device)).sum() * 10.0
+            crate::ops::cross_entropy(logits, Tensor::<1, Int>::from_data(next.as_slice(), &device)).sum()
+                * 10.0
         };
         let leaf = states.clone().detach().require_grad();
         let gradients = loss(leaf.clone()).backward();

@@ -155,6 +155,10 @@ pub enum CaptionDecoderSection {
         /// residual network knows of the borders alone. Default false.
         #[serde(default)]
         positions: bool,
+        /// Whether what the output layer sees passes a `tanh`, as in the authors' code. Default false, as in the paper: with it,
+        /// models learn much more slowly.
+        #[serde(default)]
+        output_tanh: bool,
         /// Dropout of the embeddings and of what the output layer sees. Default 0.
         #[serde(default)]
         dropout: f64,
@@ -190,15 +194,23 @@ impl CaptionDecoderSection {
         max_len: usize,
     ) -> cloze_model::captions::AnyCaptionDecoderConfig {
         match *self {
-            Self::Recurrent { d_embedding, d_model, d_attention, attention, gate, positions, dropout } => {
-                RecurrentCaptionConfig::new(vocab_size, d_image, d_embedding, d_model)
-                    .with_d_attention(d_attention.unwrap_or(d_model))
-                    .with_looking(attention)
-                    .with_gate(gate.unwrap_or(attention == Looking::Soft))
-                    .with_positions(positions)
-                    .with_dropout(dropout)
-                    .into()
-            }
+            Self::Recurrent {
+                d_embedding,
+                d_model,
+                d_attention,
+                attention,
+                gate,
+                positions,
+                output_tanh,
+                dropout,
+            } => RecurrentCaptionConfig::new(vocab_size, d_image, d_embedding, d_model)
+                .with_d_attention(d_attention.unwrap_or(d_model))
+                .with_looking(attention)
+                .with_gate(gate.unwrap_or(attention == Looking::Soft))
+                .with_positions(positions)
+                .with_output_tanh(output_tanh)
+                .with_dropout(dropout)
+                .into(),
             Self::Transformer { n_layers, d_model, n_heads, d_ff, positions, dropout } => {
                 let mut gpt = GptConfig::gpt2(vocab_size, n_layers, d_model);
                 (gpt.n_heads, gpt.n_kv_heads) = (n_heads, n_heads);

@@ -278,7 +278,12 @@ mod tests {
         for decoder in [
             AnyCaptionDecoderConfig::from(recurrent.clone()),
             recurrent.clone().with_looking(Looking::None).into(),
-            recurrent.with_looking(Looking::Hard).with_gate(false).with_positions(true).into(),
+            recurrent
+                .with_looking(Looking::Hard)
+                .with_gate(false)
+                .with_positions(true)
+                .with_output_tanh(true)
+                .into(),
             transformer.clone().into(),
             transformer.with_image_positions(true).into(),
         ] {
