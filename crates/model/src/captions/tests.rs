@@ -154,7 +154,7 @@ fn gradients_are_slopes() {
                 found[place]
             );
         }
-        println!("{:?}", found.iter().fold(0f32, |m, x| m.max(x.abs())));
+        assert!(found.iter().any(|found| found.abs() > 0.02), "tolerances above all gradients: {found:?}");
     }
 }
 
