@@ -270,6 +270,11 @@ impl TokenEmbedder {
         self.width
     }
 
+    /// The numbers of the layers that vectors are made of, in the order in which they are concatenated.
+    pub fn layers(&self) -> &[usize] {
+        &self.numbers
+    }
+
     /// The tokenizer, without truncation and padding.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer

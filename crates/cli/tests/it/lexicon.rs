@@ -161,6 +161,26 @@ fn special_tokens_are_part_of_the_mean_on_request() {
 }
 
 #[test]
+fn each_layer_has_files_of_its_own() {
+    let place = place();
+    for contexts in [&[][..], &["--contexts", "corpus.txt"]] {
+        let of = |more: &[&str]| build(place.path(), &[contexts, more].concat()).done();
+        let printed = of(&["--layers", "2,0,-1", "--each-layer", "--out", "out"]);
+        assert!(printed.contains("out-2.npy") && printed.contains("out-3.npy"), "{printed}");
+        assert!(!place.path().join("out.npy").exists() && !place.path().join("out-1.npy").exists());
+        for layer in ["0", "2", "3"] {
+            of(&["--layers", layer, "--out", "other"]);
+            for ending in ["npy", "words", "vec"] {
+                let read = |name: &str| fs::read(place.path().join(name).with_extension(ending)).unwrap();
+                assert_eq!(read(&format!("out-{layer}")), read("other"), "layer {layer}, {ending}");
+            }
+        }
+    }
+    build(place.path(), &["--each-layer", "--out", "made"]).done();
+    assert!((0..=3).all(|layer| place.path().join(format!("made-{layer}.vec")).exists()));
+}
+
+#[test]
 fn vectors_are_evaluated() {
     let place = place();
     build(place.path(), &["--out", "out"]).done();

@@ -11,9 +11,8 @@ use std::path::Path;
 /// Settings of a [`WordTypeEmbedder`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WordTypeConfig {
-    /// The layers whose states are averaged, where 0 is the embeddings and negative numbers count from the last layer,
-    /// −1; the embeddings and all layers if there are none.
-    pub layers: Vec<i32>,
+    /// The layers whose states are averaged or concatenated; default: the mean of the embeddings and all layers.
+    pub layers: Layers,
     /// Whether the special tokens around the text belong to the mean, too: "all" in the paper, which finds them
     /// harmful, else "nospec".
     pub special: bool,
@@ -28,7 +27,7 @@ pub struct WordTypeConfig {
 impl Default for WordTypeConfig {
     fn default() -> Self {
         let TokenEmbedConfig { language, batch_tokens, int8, .. } = TokenEmbedConfig::default();
-        Self { layers: Vec::new(), special: false, language, batch_tokens, int8 }
+        Self { layers: Layers::Mean(Vec::new()), special: false, language, batch_tokens, int8 }
     }
 }
 
@@ -41,7 +40,8 @@ pub struct WordContext {
     pub words: Vec<(usize, Range<usize>)>,
 }
 
-/// An encoder that computes a vector for each occurrence of a word: the mean over layers and over the word's pieces.
+/// An encoder that computes a vector for each occurrence of a word: the mean over the word's pieces of the states of
+/// [some layers](Layers).
 #[derive(Debug)]
 pub struct WordTypeEmbedder {
     embedder: TokenEmbedder,
@@ -56,14 +56,8 @@ impl WordTypeEmbedder {
     /// Those of [`TokenEmbedder::load`].
     pub fn load(folder: &Path, config: WordTypeConfig, device: &Device) -> Result<Self> {
         let WordTypeConfig { layers, special, language, batch_tokens, int8 } = config;
-        let config = TokenEmbedConfig {
-            layers: Layers::Mean(layers),
-            special,
-            language,
-            batch_tokens,
-            int8,
-            ..TokenEmbedConfig::default()
-        };
+        let config =
+            TokenEmbedConfig { layers, special, language, batch_tokens, int8, ..TokenEmbedConfig::default() };
         let embedder = TokenEmbedder::load(folder, config, device)?;
         let tokenizer = embedder.tokenizer();
         let unknown_id = tokenizer.model().unk_token().and_then(|token| tokenizer.token_to_id(token));
@@ -73,6 +67,11 @@ impl WordTypeEmbedder {
     /// Width of a vector.
     pub fn width(&self) -> usize {
         self.embedder.width()
+    }
+
+    /// The numbers of the layers, in the order in which they are concatenated if they are.
+    pub fn layers(&self) -> &[usize] {
+        self.embedder.layers()
     }
 
     /// The vectors of words that are read alone. Underscores between the parts of a word are read as spaces. None for a

@@ -6,7 +6,7 @@
 //! sentences ─ WordFinder ─► where the words occur ─ ContextSample ─► some of them ─ WordTypeEmbedder::in_contexts ─ WordMeans ─► vectors
 //! ```
 //!
-//! The vector of an occurrence is the mean over layers and over the word's pieces. [`cloze_evaluation::lexicon`] evaluates
+//! The vector of an occurrence is the mean over the word's pieces of the mean over layers, or of several layers side by side. [`cloze_evaluation::lexicon`] evaluates
 //! the vectors.
 
 mod contexts;

@@ -285,31 +285,32 @@ impl Bench<'_> {
         self.data.join("words").join(table).with_extension("csv").to_string_lossy().into_owned()
     }
 
-    /// The vectors of a layer, `NAME.npy` beside `NAME.words`; built if they are not there.
+    /// The vectors of a layer, `NAME.npy` beside `NAME.words`; if they are not there, those of all layers are built.
     fn build(&self, model: &Model, words: &Words, special: &str, layer: u64) -> Result<PathBuf> {
-        let layer = layer.to_string();
+        let last = model.rows(&self.args.layers).iter().map(|layers| layers.1).max().unwrap_or(layer);
+        let layers = format!("0-{last}");
         let options: Vec<&str> = words.options.iter().map(String::as_str).collect();
-        let sets = [&[&*model.hash, special, &layer], &options[..]].concat();
+        let sets = [&[&*model.hash, special, &layers], &options[..]].concat();
         let key = Key::new("vectors", &words.reading.to_string(), 0, "", &sets, &self.version);
-        let (path, partial) = (self.kept.scratch(&key), format!("partial-{key}"));
-        let (path, partial) = (path.with_extension("npy"), path.with_file_name(partial));
-        if path.exists() {
+        let folder = self.kept.scratch(&key);
+        let path = folder.join(format!("words-{layer}.npy"));
+        if folder.exists() {
             return Ok(path);
         }
-        eprintln!("{}, words {}, special {special}, layer {layer} …", model.name, words.reading);
+        eprintln!("{}, words {}, special {special}, layers {layers} …", model.name, words.reading);
+        // Whole or not at all.
+        let partial = folder.with_extension("partial");
+        fs::create_dir_all(&partial).with_context(|| format!("cannot make {}", partial.display()))?;
         let mut command = Command::new(&self.program);
         command.current_dir(step::root()).args(["lexicon", "build", "--model"]).arg(&model.folder);
-        command.args(&options).args(["--special", special, "--layers", &layer, "--out"]).arg(&partial);
-        measure::output(&mut command)?;
+        command.args(&options).args(["--special", special, "--layers", &layers, "--each-layer", "--out"]);
+        measure::output(command.arg(partial.join("words")))?;
         // The same as text, which nothing here reads.
-        let remove = partial.with_extension("vec");
-        fs::remove_file(&remove).with_context(|| format!("cannot remove {}", remove.display()))?;
-        // The vectors last: where they are, their words are too.
-        for ending in ["words", "npy"] {
-            let to = path.with_extension(ending);
-            fs::rename(partial.with_extension(ending), &to)
-                .with_context(|| format!("cannot write {}", to.display()))?;
+        for layer in 0..=last {
+            let text = partial.join(format!("words-{layer}.vec"));
+            fs::remove_file(&text).with_context(|| format!("cannot remove {}", text.display()))?;
         }
+        fs::rename(&partial, &folder).with_context(|| format!("cannot write {}", folder.display()))?;
         Ok(path)
     }
 

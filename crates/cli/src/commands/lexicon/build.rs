@@ -1,6 +1,7 @@
 //! `cloze lexicon build`.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
@@ -12,6 +13,7 @@ use cloze_trainer::TrainerError;
 use cloze_trainer::lexicon::{
     ContextSample, WordContext, WordFinder, WordMeans, WordTypeConfig, WordTypeEmbedder,
 };
+use cloze_trainer::token_vectors::Layers;
 
 use super::word_list::WordColumns;
 use crate::compute::Compute;
@@ -37,12 +39,13 @@ const NAMED: usize = 10;
 /// word occurs as written or capitalised. Words without a vector are named and left out.
 ///
 /// Writes NAME.npy, the vectors as 32-bit floats; NAME.words, a word per line in the same order; and NAME.vec, both as
-/// text in word2vec's format, with underscores for spaces.
+/// text in word2vec's format, with underscores for spaces. With --each-layer, NAME-0.npy and so on.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 More examples:
   cloze lexicon build --model MODEL --words simlex.csv --words analogies.csv --layers 0-4 --out words
   cloze lexicon build --model MODEL --words words.txt --contexts corpus.txt --per-word 10 --seed 2 --out words
+  cloze lexicon build --model MODEL --words words.txt --layers 0,6,-1 --each-layer --out words
   cloze lexicon build --model MODEL --words en-de.tsv --no-header --columns 1 --special all --out english")]
 pub struct Args {
     #[arg(long, value_name = "MODEL", help = model::HELP)]
@@ -67,7 +70,10 @@ pub struct Args {
     /// The layers that are averaged: numbers and ranges such as 0-4 or 0,6,-1, where 0 is the embeddings and -1 the
     /// last layer, or all.
     #[arg(long, value_name = "LAYERS", default_value = "all", value_parser = layers, allow_hyphen_values = true)]
-    layers: MeanLayers,
+    layers: LayerNumbers,
+    /// Write the vectors of each layer to files of its own, NAME-LAYER.npy, instead of their mean. The text is read once.
+    #[arg(long)]
+    each_layer: bool,
     /// Whether the special tokens around a text belong to the mean.
     #[arg(long, value_enum, default_value_t = Special::None)]
     special: Special,
@@ -89,9 +95,9 @@ pub struct Args {
     compute: Compute,
 }
 
-/// Layers to be averaged; all if there are none.
+/// Numbers of layers; all if there are none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct MeanLayers(Vec<i32>);
+struct LayerNumbers(Vec<i32>);
 
 /// Which tokens the mean is over.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -102,14 +108,14 @@ enum Special {
     All,
 }
 
-/// Parses layers to be averaged.
-fn layers(text: &str) -> Result<MeanLayers, String> {
+/// Parses numbers of layers.
+fn layers(text: &str) -> Result<LayerNumbers, String> {
     /// More layers than any model has.
     const MOST: i32 = 10_000;
     let expected =
         || "expected all, or numbers and ranges of layers between commas, such as 0-4 or 0,6,-1".to_owned();
     if text == "all" {
-        return Ok(MeanLayers(Vec::new()));
+        return Ok(LayerNumbers(Vec::new()));
     }
     let mut found = Vec::new();
     for part in text.split(',').map(str::trim) {
@@ -130,17 +136,21 @@ fn layers(text: &str) -> Result<MeanLayers, String> {
     once.sort_unstable();
     once.dedup();
     match once.len() == found.len() {
-        true => Ok(MeanLayers(found)),
+        true => Ok(LayerNumbers(found)),
         false => Err("a layer is named twice; expected each once".to_owned()),
     }
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let [npy, words_file, vec] = outputs(&args.out)?;
+    check_out(&args.out)?;
     let words = args.columns.read(&args.words)?;
     let device = args.compute.open()?;
     let config = WordTypeConfig {
-        layers: args.layers.0.clone(),
+        layers: match (args.each_layer, args.layers.0.clone()) {
+            (false, numbers) => Layers::Mean(numbers),
+            (true, numbers) if numbers.is_empty() => Layers::All,
+            (true, numbers) => Layers::Listed(numbers),
+        },
         special: args.special == Special::All,
         language: args.language.clone(),
         batch_tokens: args.batch_tokens,
@@ -185,32 +195,59 @@ pub fn run(args: &Args) -> Result<()> {
             named.escape_debug()
         ));
     }
-    save(args, &found, embedder.width(), [&npy, &words_file, &vec])?;
+    // Layers lie side by side in a vector.
+    let layers: Vec<Option<usize>> = match args.each_layer {
+        true => embedder.layers().iter().map(|layer| Some(*layer)).collect(),
+        false => vec![None],
+    };
+    let width = embedder.width() / layers.len();
+    let mut written = Vec::with_capacity(layers.len());
+    for (place, layer) in layers.into_iter().enumerate() {
+        let files = Files::of(&args.out, layer);
+        save(args, &found, place * width..(place + 1) * width, &files)?;
+        written.push(files.vectors.display().to_string());
+    }
     let facts = [
         ("words", grouped(words.len() as u64)),
         ("with a vector", grouped(found.len() as u64)),
-        ("features of a vector", grouped(embedder.width() as u64)),
+        ("features of a vector", grouped(width as u64)),
     ];
     let mut output = Output::new();
-    output.line(table::facts(&npy.display().to_string(), facts))?;
+    output.line(table::facts(&written.join(", "), facts))?;
     output.finish()
 }
 
-/// The files to write.
-fn outputs(out: &Path) -> Result<[PathBuf; 3]> {
-    let Some(name) = out.file_name() else {
+/// That files can be written beside `out`.
+fn check_out(out: &Path) -> Result<()> {
+    if out.file_name().is_none() {
         let error = anyhow!("--out {}: expected a name for files, such as vectors/words", out.display());
         return Err(WrongUsage::new(error).into());
-    };
+    }
     if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         bail!("--out {}: there is no folder {}; create it", out.display(), folder.display());
     }
-    let with = |extension: &str| {
-        let mut name = OsString::from(name);
-        name.push(extension);
-        out.with_file_name(name)
-    };
-    Ok([with(".npy"), with(".words"), with(".vec")])
+    Ok(())
+}
+
+/// The files to write.
+#[derive(Debug, PartialEq, Eq)]
+struct Files {
+    vectors: PathBuf,
+    words: PathBuf,
+    text: PathBuf,
+}
+
+impl Files {
+    /// Those of a layer, or of the mean of layers.
+    fn of(out: &Path, layer: Option<usize>) -> Self {
+        let layer = layer.map_or_else(String::new, |layer| format!("-{layer}"));
+        let with = |extension: &str| {
+            let mut name = OsString::from(out.file_name().unwrap_or_default());
+            name.push(format!("{layer}.{extension}"));
+            out.with_file_name(name)
+        };
+        Self { vectors: with("npy"), words: with("words"), text: with("vec") }
+    }
 }
 
 /// The vectors of words that are read alone.
@@ -312,14 +349,15 @@ fn each_sentence(
     Ok(())
 }
 
-/// Writes words and their vectors.
-fn save(args: &Args, found: &[(&str, &[f32])], width: usize, [npy, words, vec]: [&Path; 3]) -> Result<()> {
+/// Writes words and these features of their vectors.
+fn save(args: &Args, found: &[(&str, &[f32])], features: Range<usize>, files: &Files) -> Result<()> {
     let read = || args.words.iter().map(Path::new).chain(args.contexts.iter().map(PathBuf::as_path));
     let output = |path| Output::apart_from(Some(path), read());
-    let mut array = Npy::new(Element::F32, "vectors", output(npy)?)?;
-    let (mut list, mut text) = (output(words)?, output(vec)?);
-    text.line(format_args!("{} {width}", found.len()))?;
+    let mut array = Npy::new(Element::F32, "vectors", output(&files.vectors)?)?;
+    let (mut list, mut text) = (output(&files.words)?, output(&files.text)?);
+    text.line(format_args!("{} {}", found.len(), features.len()))?;
     for (word, vector) in found {
+        let vector = &vector[features.clone()];
         let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
         array.append(&bytes)?;
         list.line(word)?;
@@ -329,7 +367,7 @@ fn save(args: &Args, found: &[(&str, &[f32])], width: usize, [npy, words, vec]: 
     }
     text.finish()?;
     list.finish()?;
-    array.finish(Some(width))
+    array.finish(Some(features.len()))
 }
 
 #[cfg(test)]
@@ -351,11 +389,14 @@ mod tests {
 
     #[test]
     fn files_have_the_name_and_an_extension() {
-        let names = outputs(Path::new("a.b")).unwrap().map(|path| path.display().to_string());
-        assert_eq!(names, ["a.b.npy", "a.b.words", "a.b.vec"]);
-        assert!(outputs(Path::new("/")).is_err());
-        assert!(
-            outputs(Path::new("no/such/a")).unwrap_err().to_string().contains("there is no folder no/such")
-        );
+        let names = |layer| {
+            let files = Files::of(Path::new("a.b"), layer);
+            [files.vectors, files.words, files.text].map(|path| path.display().to_string())
+        };
+        assert_eq!(names(None), ["a.b.npy", "a.b.words", "a.b.vec"]);
+        assert_eq!(names(Some(12)), ["a.b-12.npy", "a.b-12.words", "a.b-12.vec"]);
+        assert!(check_out(Path::new("/")).is_err());
+        let error = check_out(Path::new("no/such/a")).unwrap_err().to_string();
+        assert!(error.contains("there is no folder no/such"), "{error}");
     }
 }
