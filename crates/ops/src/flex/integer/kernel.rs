@@ -95,14 +95,26 @@ impl Kernel {
         right.unwrap_or(Self::Plain)
     }
 
-    /// The best kernel with correct sums for weights of this magnitude; for whole rows, or for [blocks](Self::multiply_blocks).
-    pub fn best_for(greatest: u8, in_blocks: bool) -> Self {
+    /// The best kernel with correct sums for weights of this magnitude.
+    pub fn best_for(greatest: u8) -> Self {
         let fits = |kernel: &Self| {
-            kernel.greatest_weight().unsigned_abs() >= greatest.min(127)
-                && !Self::refused().contains(kernel)
-                && (!in_blocks || kernel.step() == 1)
+            kernel.greatest_weight().unsigned_abs() >= greatest.min(127) && !Self::refused().contains(kernel)
         };
         Self::available().find(fits).unwrap_or(Self::Plain)
+    }
+
+    /// The best kernel for so few rows of [blocks](Self::multiply_blocks), which reads the same panels of columns.
+    pub fn for_rows(self, n: usize) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            /// A tile of 16 rows takes as long as these in vectors.
+            const FEW: usize = 6;
+            let has_vnni = || avx512::has_vnni() && !Self::refused().contains(&Self::Vnni);
+            if self == Self::Amx && n <= FEW && has_vnni() {
+                return Self::Vnni;
+            }
+        }
+        self
     }
 
     /// Supported kernels with wrong sums: hopefully none.
@@ -142,7 +154,7 @@ impl Kernel {
         }
         let mut sums = Sums::new();
         let (left, right) = (&Line::lanes(&left)[..rows * lanes], &Line::lanes(&right)[..columns * lanes]);
-        self.set_up(|| self.multiply(left, right, rows, columns, &mut sums));
+        self.set_up(false, || self.multiply(left, right, rows, columns, &mut sums));
         (0..rows * columns).all(|place| {
             let (row, column) = (place / columns, place % columns);
             let steps = a[row * lanes * DEPTH..][..lanes * DEPTH].iter();
@@ -151,7 +163,7 @@ impl Kernel {
         })
     }
 
-    /// A panel's length is a multiple of this many lanes.
+    /// A panel's length is a multiple of this many lanes, unless it is of blocks.
     pub fn step(self) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -177,11 +189,16 @@ impl Kernel {
         [TASK[0] * ROWS / rows, TASK[1] * COLUMNS / columns]
     }
 
-    /// Runs a task on one thread with the machine set up for [`Self::multiply`].
-    pub fn set_up(self, work: impl FnOnce()) {
+    /// Runs a task on one thread with the machine set up for [`Self::multiply`], or for [blocks](Self::multiply_blocks).
+    pub fn set_up(self, in_blocks: bool, work: impl FnOnce()) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the machine was found to have tiles.
-        let _tiles = (self == Self::Amx).then(|| unsafe { Tiles::configured() });
+        let _tiles = (self == Self::Amx).then(|| unsafe {
+            match in_blocks {
+                true => Tiles::for_blocks(),
+                false => Tiles::configured(),
+            }
+        });
         work();
     }
 
@@ -274,17 +291,14 @@ impl Kernel {
     pub fn reads_halves(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => true,
+            Self::Vnni | Self::Avx2 => true,
             _ => false,
         }
     }
 
     /// [`multiply`](Self::multiply) in blocks of [`BLOCK_LANES`] lanes, with a scale for each block and column: adds their
     /// sums times their scales to `to`, in the order of the blocks. `greatest` is the greatest magnitude in `b`, which may be
-    /// halved if the kernel [reads halves](Self::reads_halves).
-    ///
-    /// # Panics
-    /// If a panel is longer than the kernel needs, as with AMX.
+    /// halved if the kernel [reads halves](Self::reads_halves). Call within [`Self::set_up`] for blocks.
     pub fn multiply_blocks(
         self,
         (a, b, scales): (&[u32], &[u32], &[f32]),
@@ -294,7 +308,6 @@ impl Kernel {
     ) {
         let [rows, columns] = self.tile();
         let n_blocks = scales.len() / columns;
-        assert_eq!(self.step(), 1, "panels of whole blocks");
         assert_eq!(a.len(), n_blocks * BLOCK_LANES * rows, "as many blocks");
         let halved = self.reads_halves() && 2 * b.len() == n_blocks * BLOCK_LANES * columns;
         assert!(halved || b.len() == n_blocks * BLOCK_LANES * columns, "as many blocks");
@@ -313,11 +326,24 @@ impl Kernel {
                     avx2::multiply_blocks::<B, HALVED>(n_blocks, a.as_ptr(), b.as_ptr(), scales, tile, to);
                 }
             }
-            const { assert!(avx2::BLOCK == BLOCK_LANES) };
+            const { assert!(avx2::BLOCK == BLOCK_LANES && avx512::BLOCK == BLOCK_LANES) };
             let (panels, tile) = ((a, b, scales), [height, width]);
-            // SAFETY: the machine was found to have AVX2; panels and scales are of as many blocks, and the sums as large
-            // as a tile.
+            // SAFETY: the machine was found to have the instructions; panels and scales are of as many blocks, and the sums as
+            // large as a tile.
             match self {
+                Self::Amx => {
+                    let (a, b, scales, to) = (a.as_ptr(), b.as_ptr(), scales.as_ptr(), to.0.as_mut_ptr());
+                    return unsafe { amx::multiply_blocks(n_blocks, a, b, scales, tile, to) };
+                }
+                Self::Vnni => {
+                    let (a, b, scales, to) = (a.as_ptr(), b.as_ptr(), scales.as_ptr(), to.0.as_mut_ptr());
+                    return match halved {
+                        true => unsafe { avx512::multiply_blocks::<true>(n_blocks, a, b, scales, tile, to) },
+                        false => unsafe {
+                            avx512::multiply_blocks::<false>(n_blocks, a, b, scales, tile, to)
+                        },
+                    };
+                }
                 Self::Avx2 if halved => {
                     return unsafe { compiled::<avx2::SmallBlocks, true>(panels, tile, to) };
                 }
@@ -383,7 +409,7 @@ mod tests {
         }
         let mut sums = Sums::new();
         let (left, right) = (&Line::lanes(&left)[..whole * rows], &Line::lanes(&right)[..whole * columns]);
-        kernel.set_up(|| kernel.multiply(left, right, height, width, &mut sums));
+        kernel.set_up(false, || kernel.multiply(left, right, height, width, &mut sums));
         sums
     }
 
@@ -417,55 +443,69 @@ mod tests {
         assert_eq!(Some(Kernel::best()), Kernel::available().next());
         for kernel in Kernel::available() {
             let greatest = kernel.greatest_weight().unsigned_abs();
-            assert!(Kernel::best_for(greatest, false).greatest_weight().unsigned_abs() >= greatest);
-            assert_eq!(Kernel::best_for(greatest, true).step(), 1);
+            assert!(Kernel::best_for(greatest).greatest_weight().unsigned_abs() >= greatest);
         }
         // −128, which a file may hold.
-        assert_eq!(Kernel::best_for(128, false).greatest_weight(), 127);
+        assert_eq!(Kernel::best_for(128).greatest_weight(), 127);
     }
 
     #[test]
     fn blocks_have_the_same_bits_with_every_kernel() {
-        let (n_blocks, height, width) = (5, 5, 13);
-        let lanes = n_blocks * BLOCK_LANES;
-        for greatest in [8, 127] {
-            let (a, b) = (bytes(32 * lanes * DEPTH, 3), signed(32 * lanes * DEPTH, greatest, 4));
-            let scale = |block: usize, column: usize| ((block * 7 + column) as f32).sin() * 0.01;
-            let mut results = Vec::new();
-            for kernel in Kernel::available().filter(|kernel| kernel.step() == 1) {
-                if kernel.greatest_weight() < greatest {
+        let scale = |block: usize, column: usize| ((block * 7 + column) as f32).sin() * 0.01;
+        let tiles = [[1, 1], [5, 13], [6, 16], [7, 17], [12, 32], [29, 31], [32, 32]];
+        for (kernel, n_blocks) in Kernel::available().flat_map(|kernel| [1, 2, 3, 4, 9].map(|n| (kernel, n)))
+        {
+            let ([rows, columns], lanes) = (kernel.tile(), n_blocks * BLOCK_LANES);
+            for (greatest, halved) in [(8, false), (8, true), (127, false)] {
+                if kernel.greatest_weight() < greatest || halved && !kernel.reads_halves() {
                     continue;
                 }
-                let [rows, columns] = kernel.tile();
+                let a = bytes(lanes * rows * DEPTH, 3);
+                // Of 4 bits are -8 to 7.
+                let b: Vec<i8> = signed(lanes * columns * DEPTH, greatest, 4)
+                    .into_iter()
+                    .map(|b| if greatest == 8 { b.min(7) } else { b })
+                    .collect();
                 let (mut left, mut right) = (Line::zeros(lanes * rows), Line::zeros(lanes * columns));
-                kernel.pack(&a[..lanes * rows * DEPTH], &mut Line::lanes_mut(&mut left)[..lanes * rows]);
-                for (c, column) in b.chunks_exact(lanes * DEPTH).enumerate().take(columns) {
+                kernel.pack(&a, &mut Line::lanes_mut(&mut left)[..lanes * rows]);
+                for (c, column) in b.chunks_exact(lanes * DEPTH).enumerate() {
                     for (lane, b) in column.as_chunks::<DEPTH>().0.iter().enumerate() {
-                        Line::lanes_mut(&mut right)[lane * columns + c] =
-                            u32::from_le_bytes(b.map(i8::cast_unsigned));
+                        let right = Line::lanes_mut(&mut right);
+                        match halved {
+                            true => {
+                                let bits = u32::from_le_bytes(b.map(|b| (b + 8).cast_unsigned()));
+                                right[lane / 2 * columns + c] |= bits << (4 * (lane % 2));
+                            }
+                            false => right[lane * columns + c] = u32::from_le_bytes(b.map(i8::cast_unsigned)),
+                        }
                     }
                 }
                 let scales: Vec<f32> =
                     (0..n_blocks * columns).map(|i| scale(i / columns, i % columns)).collect();
-                let mut to = ScaledSums([0.5; MOST_SUMS]);
-                let panels =
-                    (&Line::lanes(&left)[..lanes * rows], &Line::lanes(&right)[..lanes * columns], &*scales);
-                kernel.multiply_blocks(panels, greatest.unsigned_abs(), [height, width], &mut to);
-                let found: Vec<u32> =
-                    (0..height * width).map(|i| to.0[i / width * columns + i % width].to_bits()).collect();
-                results.push((kernel, found));
+                let stored = if halved { lanes / 2 } else { lanes };
+                let (left, right) =
+                    (&Line::lanes(&left)[..lanes * rows], &Line::lanes(&right)[..stored * columns]);
+                for [height, width] in tiles.map(|[height, width]| [height.min(rows), width.min(columns)]) {
+                    let mut to = ScaledSums([0.5; MOST_SUMS]);
+                    kernel.set_up(true, || {
+                        let panels = (left, right, &*scales);
+                        kernel.multiply_blocks(panels, greatest.unsigned_abs(), [height, width], &mut to);
+                    });
+                    for (row, column) in (0..height * width).map(|i| (i / width, i % width)) {
+                        let expected = (0..n_blocks).fold(0.5, |sum: f32, block| {
+                            let part = |of: usize| (of * lanes + block * BLOCK_LANES) * DEPTH;
+                            let products = (0..BLOCK_LANES * DEPTH)
+                                .map(|k| i32::from(a[part(row) + k]) * i32::from(b[part(column) + k]));
+                            (products.sum::<i32>() as f32).mul_add(scale(block, column), sum)
+                        });
+                        let found = to.0[row * columns + column];
+                        assert_eq!(
+                            found, expected,
+                            "{kernel:?}, halved {halved}, {n_blocks} blocks, {row}, {column}"
+                        );
+                    }
+                }
             }
-            for (i, found) in results[0].1.iter().enumerate() {
-                let (row, column) = (i / width, i % width);
-                let expected = (0..n_blocks).fold(0.5, |sum: f32, block| {
-                    let part = |of: usize| (of * lanes + block * BLOCK_LANES) * DEPTH;
-                    let products = (0..BLOCK_LANES * DEPTH)
-                        .map(|k| i32::from(a[part(row) + k]) * i32::from(b[part(column) + k]));
-                    (products.sum::<i32>() as f32).mul_add(scale(block, column), sum)
-                });
-                assert_eq!(f32::from_bits(*found), expected);
-            }
-            assert!(results.iter().all(|(_, found)| *found == results[0].1), "{results:?}");
         }
     }
 

@@ -71,15 +71,15 @@ enum Scaled {
 impl PackedWeight {
     /// For the best of the machine's kernels that is exact for the integers. The outputs that are `lost` become NaN.
     pub fn new(weight: &IntegerMatrix, lost: &[bool]) -> Self {
-        let in_blocks = matches!(weight.scales(), Scales::Blocks(_));
-        Self::packed(weight, lost, Kernel::best_for(weight.greatest(), in_blocks))
+        Self::packed(weight, lost, Kernel::best_for(weight.greatest()))
     }
 
     fn packed(weight: &IntegerMatrix, lost: &[bool], kernel: Kernel) -> Self {
         let ([d_out, d_in], [_, columns]) = (weight.dims(), kernel.tile());
-        let lanes = d_in.div_ceil(DEPTH).next_multiple_of(kernel.step());
+        let in_blocks = matches!(weight.scales(), Scales::Blocks(_));
+        let lanes = d_in.div_ceil(DEPTH).next_multiple_of(if in_blocks { 1 } else { kernel.step() });
         // Blocks of 4 bits stay halved; columns are quickest as bytes.
-        let halved = weight.bits() == Bits::Four && matches!(weight.scales(), Scales::Blocks(_));
+        let halved = weight.bits() == Bits::Four && in_blocks;
         let (stored, at) = match halved {
             true => (lanes / 2, 4),
             false => (lanes, 8),
@@ -134,16 +134,24 @@ impl PackedWeight {
         Self { kernel, d_out, lanes, panels: lines, halved, greatest: weight.greatest(), scaled }
     }
 
+    /// The kernel for so many rows.
+    fn kernel_for(&self, n: usize) -> Kernel {
+        match self.scaled {
+            Scaled::Columns { .. } => self.kernel,
+            Scaled::Blocks { .. } => self.kernel.for_rows(n),
+        }
+    }
+
     /// The panel of a tile's columns, for so many panels of rows. If it is halved, several of these share what is unpacked into
     /// `whole`, and for one alone the kernel unpacks it, if it can.
-    fn panel<'a>(&'a self, j: usize, n_left: usize, whole: &'a mut Vec<u32>) -> &'a [u32] {
-        let [_, columns] = self.kernel.tile();
+    fn panel<'a>(&'a self, kernel: Kernel, j: usize, n_left: usize, whole: &'a mut Vec<u32>) -> &'a [u32] {
+        let [_, columns] = kernel.tile();
         let n = self.lanes * columns;
         if !self.halved {
             return &Line::lanes(&self.panels)[j * n..][..n];
         }
         let halves = &Line::lanes(&self.panels)[j * n / 2..][..n / 2];
-        if n_left == 1 && self.kernel.reads_halves() {
+        if n_left == 1 && kernel.reads_halves() {
             return halves;
         }
         whole.resize(n, 0);
@@ -214,15 +222,23 @@ vectorised! {
         let mut poison = [0f32; LANES];
         let inverse = if range.scale > 0.0 { 1.0 / range.scale } else { 0.0 };
         let zero = f32::from(range.zero);
-        for (x, to) in x.chunks(LANES).zip(to.chunks_mut(LANES)) {
-            for ((x, to), poison) in x.iter().zip(to).zip(&mut poison) {
-                *poison += x * 0.0;
-                // Within a whole number's bits before it is rounded, however large it is.
-                let step = *x * inverse + zero;
-                let step = if step > 0.0 { step } else { 0.0 };
-                let step = if step < 255.0 { step } else { 255.0 };
-                *to = (step + ROUND).to_bits() as u8;
+        let step = |x: f32| {
+            // Within a whole number's bits before it is rounded, however large it is.
+            let step = x * inverse + zero;
+            let step = if step > 0.0 { step } else { 0.0 };
+            let step = if step < 255.0 { step } else { 255.0 };
+            (step + ROUND).to_bits() as u8
+        };
+        let ((whole, rest), (to_whole, to_rest)) = (x.as_chunks::<LANES>(), to.as_chunks_mut::<LANES>());
+        for (x, to) in whole.iter().zip(to_whole) {
+            for i in 0..LANES {
+                poison[i] += x[i] * 0.0;
+                to[i] = step(x[i]);
             }
+        }
+        for ((x, to), poison) in rest.iter().zip(to_rest).zip(&mut poison) {
+            *poison += x * 0.0;
+            *to = step(*x);
         }
         (range.scale + poison.iter().sum::<f32>(), i32::from(range.zero))
     }
@@ -301,8 +317,14 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn new(weight: &PackedWeight, rounding: &TokenRounding, x: &[f32], d_in: usize, parallel: bool) -> Self {
-        let (kernel, lanes) = (weight.kernel, weight.lanes);
+    fn new(
+        kernel: Kernel,
+        lanes: usize,
+        rounding: &TokenRounding,
+        x: &[f32],
+        d_in: usize,
+        parallel: bool,
+    ) -> Self {
         let [rows, _] = kernel.tile();
         let n_panels = (x.len() / d_in).div_ceil(rows);
         let mut lines = Line::zeros(n_panels * rows * lanes);
@@ -384,11 +406,11 @@ pub(crate) fn sums(x: &[i8], d_in: usize, weight: &PackedWeight, bias: &[i32]) -
             kernel.pack(&bytes, panel);
         }
         let panels = Line::lanes(&lines);
-        kernel.set_up(|| {
+        kernel.set_up(false, || {
             let (mut sums, mut whole) = (Sums::new(), Vec::new());
             for j in 0..d_out.div_ceil(columns) {
                 let of = j * columns..d_out.min((j + 1) * columns);
-                let right = weight.panel(j, n_panels, &mut whole);
+                let right = weight.panel(kernel, j, n_panels, &mut whole);
                 for (panel, y) in panels.chunks_exact(rows * lanes).zip(y.chunks_mut(rows * d_out)) {
                     kernel.multiply(panel, right, y.len() / d_out, of.len(), &mut sums);
                     for (y, sums) in y.chunks_exact_mut(d_out).zip(sums.0.chunks_exact(columns)) {
@@ -440,7 +462,7 @@ fn multiply(
     (weight, rounding): (&PackedWeight, &TokenRounding),
     bias: Option<&[f32]>,
 ) -> Vec<f32> {
-    let (kernel, d_out, lanes) = (weight.kernel, weight.d_out, weight.lanes);
+    let (d_out, lanes) = (weight.d_out, weight.lanes);
     let none = vec![0.0; if bias.is_some() { 0 } else { d_out }];
     let bias = bias.unwrap_or(&none);
     assert_eq!(bias.len(), d_out, "the bias has another width than the weight");
@@ -449,7 +471,9 @@ fn multiply(
         return bias.repeat(n_tokens);
     }
     let parallel = n_tokens * d_in * d_out >= PARALLEL;
-    let tokens = Tokens::new(weight, rounding, x, d_in, parallel);
+    let in_blocks = matches!(weight.scaled, Scaled::Blocks { .. });
+    let kernel = weight.kernel_for(n_tokens);
+    let tokens = Tokens::new(kernel, lanes, rounding, x, d_in, parallel);
     let [rows, columns] = kernel.tile();
     let (n_left, n_right) = (n_tokens.div_ceil(rows), d_out.div_ceil(columns));
     let [task_rows, task_columns] = task(kernel, n_left, n_right, parallel);
@@ -464,12 +488,12 @@ fn multiply(
                 // Of four kilobytes each: cleared for every tile, they would take a sixth of the time.
                 let (mut sums, mut scaled_sums) = (Sums::new(), ScaledSums::new());
                 let mut whole = Vec::new();
-                kernel.set_up(|| {
+                kernel.set_up(in_blocks, || {
                     for j in j..n_right.min(j + task_columns) {
                         let column = j * columns;
                         let of = column..d_out.min(column + columns);
                         let (width, bias) = (of.len(), &bias[of.clone()]);
-                        let right = weight.panel(j, n_left, &mut whole);
+                        let right = weight.panel(kernel, j, n_left, &mut whole);
                         for i in i..n_left.min(i + task_rows) {
                             let height = rows.min(n_tokens - i * rows);
                             let left = &panels[i * lanes * rows..][..lanes * rows];

@@ -61,8 +61,7 @@ fn is_permitted() -> bool {
     unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
 }
 
-/// The operand of LDTILECFG: all eight tiles in full size. Edges are zeros in the panels instead: another
-/// configuration would clear the tiles in the middle of a sum.
+/// The operand of LDTILECFG.
 #[repr(C, align(64))]
 #[allow(dead_code, reason = "read by the instruction")]
 struct Configuration {
@@ -73,28 +72,59 @@ struct Configuration {
     rows: [u8; 16],
 }
 
-static FULL: Configuration = {
-    let (mut row_bytes, mut rows, mut tile) = ([0; 16], [0; 16], 0);
-    while tile < 8 {
-        (row_bytes[tile], rows[tile]) = (64, 16);
-        tile += 1;
+impl Configuration {
+    /// Four tiles of sums, two of 16 left rows, and two of `lanes` lanes of 16 right columns.
+    const fn of(lanes: u8) -> Self {
+        let (mut row_bytes, mut rows, mut tile) = ([0; 16], [0; 16], 0);
+        while tile < 8 {
+            row_bytes[tile] = if tile == 4 || tile == 5 { 4 * lanes as u16 } else { 64 };
+            rows[tile] = if tile >= 6 { lanes } else { 16 };
+            tile += 1;
+        }
+        Self { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
     }
-    Configuration { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
-};
+}
+
+/// All eight tiles in full size. Edges are zeros in the panels instead: another configuration would clear the tiles in the
+/// middle of a sum.
+static FULL: Configuration = Configuration::of(16);
+
+/// Operands of a block.
+static BLOCKS: Configuration = Configuration::of(super::blocks::BLOCK as u8);
 
 /// Configures the thread's tiles, and releases them on drop: until then, every context switch saves and
 /// restores 8 KiB, and the core does not reach its deepest sleep state.
 pub struct Tiles(());
 
 impl Tiles {
+    /// All in full size.
+    ///
     /// # Safety
     /// [`available`] returned `true`.
     #[inline]
     pub unsafe fn configured() -> Self {
         // SAFETY: the caller's promise.
+        unsafe { Self::by(&FULL) }
+    }
+
+    /// For [`multiply_blocks`](super::multiply_blocks).
+    ///
+    /// # Safety
+    /// As [`configured`](Self::configured).
+    #[inline]
+    pub unsafe fn for_blocks() -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::by(&BLOCKS) }
+    }
+
+    /// # Safety
+    /// As [`configured`](Self::configured).
+    #[inline]
+    unsafe fn by(configuration: &Configuration) -> Self {
+        // SAFETY: the caller's promise.
         unsafe {
             asm!(
-                "ldtilecfg [{}]", in(reg) &raw const FULL,
+                "ldtilecfg [{}]", in(reg) &raw const *configuration,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                 options(nostack, readonly, preserves_flags),

@@ -5,9 +5,12 @@
 //! sums, and depend on no size but `k`. Subnormal operands, sums and targets are flushed to zero, regardless
 //! of the thread's floating-point mode.
 
+mod blocks;
 pub(in crate::flex) mod machine;
 mod pack;
 pub(in crate::flex) mod tiles;
+
+pub(in crate::flex) use blocks::multiply_blocks;
 
 use super::avx512::{self, first};
 use super::kernel::{Kernel, Lines, Onto, Place};

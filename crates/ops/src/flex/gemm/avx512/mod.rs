@@ -1,9 +1,11 @@
 //! AVX-512 kernels: the contents of a packed panel's 32-bit lane, and the instruction that multiplies two of
 //! them.
 
+mod blocks;
 mod pack;
 mod tile;
 
+pub(crate) use blocks::{BLOCK, multiply_blocks};
 pub(super) use pack::transpose;
 
 use super::kernel::{Kernel, Lines, Onto, Place};
