@@ -251,10 +251,15 @@ fn mistakes_are_told_before_training() {
     assert!(another.status != 0 && another.err.contains(expected), "{}", another.err);
     assert!(!Path::new(out).exists());
 
-    // A label that the task does not have; the other task was not trained before.
+    // A label that the task does not have; the tasks before it are not trained.
     let [(_, wnli)] = [files(6).into_iter().find(|(name, _)| *name == "WNLI/train.tsv").unwrap()];
     lay_out(Path::new(&data), &[("WNLI/train.tsv", wnli.replacen("\t1\n", "\tmaybe\n", 1))]);
-    let ran = glue(&["--tasks", "wnli", "--no-submission"]);
-    let error = ran.error_line(1);
+    let refused = || glue(&["--tasks", "cola,wnli", "--no-submission"]).error_line(1).to_owned();
+    let error = refused();
     assert!(error.contains("WNLI/train.tsv:3: column `label`: `maybe`, expected one of 0, 1"), "{error}");
+    let header = wnli.lines().next().unwrap();
+    lay_out(Path::new(&data), &[("WNLI/train.tsv", wnli.clone()), ("WNLI/dev.tsv", format!("{header}\n"))]);
+    let error = refused();
+    assert!(error.contains("WNLI/dev.tsv"), "{error}");
+    assert!(!Path::new(out).join("CoLA").exists());
 }

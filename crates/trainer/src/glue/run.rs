@@ -9,8 +9,9 @@ use crate::Result;
 use crate::TrainerError;
 use crate::engine::run_folder::claim_for_runs;
 use crate::engine::{OverSeeds, RunOptions, train_seeds};
-use crate::finetune::FineTuneConfig;
+use crate::finetune::{DataSection, FineTuneConfig, TaskSection};
 use crate::metrics::progress::RunProgress;
+use cloze_data::labelled::{LabelSet, Labels, texts};
 use cloze_evaluation::figures::Better;
 use cloze_evaluation::seeds::Seeds;
 use cloze_files::write_atomic;
@@ -83,7 +84,9 @@ pub fn run_glue(
     let mut plans = Vec::new();
     for files in folder.tasks.iter().filter(|files| files.task.is_trained()) {
         let of_rate = |rate: &f64| Ok((*rate, plan(files, &glue.model, *rate, &glue.overrides)?));
-        plans.push((files, glue.rates.all().iter().map(of_rate).collect::<Result<Vec<_>>>()?));
+        let plans_of_task = glue.rates.all().iter().map(of_rate).collect::<Result<Vec<_>>>()?;
+        check_rows(&plans_of_task[0].1)?;
+        plans.push((files, plans_of_task));
     }
     let answers = options.folder.join(SUBMISSION);
     let mut tasks = Vec::new();
@@ -132,6 +135,27 @@ fn check(glue: &GlueOptions) -> Result<()> {
         true => refuse("empty", "one task or more, such as cola,rte"),
         false => Ok(()),
     }
+}
+
+/// Reads a task's labelled rows.
+fn check_rows(config: &FineTuneConfig) -> Result<()> {
+    let set = match &config.task {
+        TaskSection::Classification { labels, .. } if !labels.is_empty() => {
+            Some(LabelSet::given(labels.iter().cloned())?)
+        }
+        _ => None,
+    };
+    let labels = match (&set, &config.task) {
+        (Some(set), _) => Labels::Of(set),
+        (None, TaskSection::Regression { .. }) => Labels::Values,
+        (None, _) => Labels::Found,
+    };
+    let DataSection { train, dev, test, .. } = &config.data;
+    let others = [dev, test].into_iter().filter(|files| !files.is_empty());
+    for files in std::iter::once(&train.files).chain(others) {
+        texts(&train.with_files(files.iter().cloned()), Path::new(""), labels)?;
+    }
+    Ok(())
 }
 
 /// A task that has been trained.

@@ -46,9 +46,9 @@ impl Statistics {
         }
     }
 
-    /// The sums of products of inputs that are multiplied by factors.
-    pub fn products(&self, factors: Option<&[f32]>) -> Vec<f64> {
-        let products = self.products.as_ref().expect("they were asked for").to_data();
+    /// The sums of products of inputs that are multiplied by factors, which are then forgotten: they are as large as all weights.
+    pub fn take_products(&mut self, factors: Option<&[f32]>) -> Vec<f64> {
+        let products = self.products.take().expect("they were asked for and not taken").into_data();
         let d = self.least.len();
         let factor = |i: usize| factors.map_or(1.0, |factors| f64::from(factors[i]));
         products
@@ -171,7 +171,7 @@ pub fn factors(maps: &[Map], statistics: &[Statistics], alpha: f64) -> Vec<Vec<f
         .iter()
         .map(|map| {
             let mut most = vec![0f32; map.d_in()];
-            for row in map.rows.chunks_exact(map.d_in().max(1)) {
+            for row in map.rows().chunks_exact(map.d_in().max(1)) {
                 most.iter_mut().zip(row).for_each(|(most, w)| *most = most.max(w.abs()));
             }
             most

@@ -81,10 +81,15 @@ fn factor(mut h: Vec<f64>, d: usize) -> Option<Vec<f64>> {
     let damping = if mean > 0.0 { DAMPING * mean } else { 1.0 };
     (0..d).for_each(|i| h[i * d + i] += damping);
     // With the order of features turned round, H = L·Lᵀ gives H⁻¹ = L⁻ᵀ·L⁻¹; turned back, L⁻¹ is upper triangular.
-    let turned = |i: usize, j: usize| (d - 1 - i) * d + (d - 1 - j);
-    let reversed: Vec<f64> = (0..d * d).map(|place| h[turned(place / d, place % d)]).collect();
-    let inverse = inverse_of_lower(cholesky(reversed, d)?, d);
-    Some((0..d * d).map(|place| inverse[turned(place / d, place % d)]).collect())
+    h.reverse();
+    let mut columns = inverse_of_lower(&cholesky(h, d)?, d);
+    columns.reverse();
+    for i in 0..d {
+        for j in 0..i {
+            columns.swap(i * d + j, j * d + i);
+        }
+    }
+    Some(columns)
 }
 
 /// The lower triangular `L` with `H = L·Lᵀ`; none unless `H` is positive definite.
@@ -108,23 +113,18 @@ fn cholesky(mut h: Vec<f64>, d: usize) -> Option<Vec<f64>> {
     Some(h)
 }
 
-/// The inverse of a lower triangular matrix.
-fn inverse_of_lower(l: Vec<f64>, d: usize) -> Vec<f64> {
-    // Column by column, each of which is a row of the transpose.
-    let columns: Vec<Vec<f64>> = (0..d)
-        .into_par_iter()
-        .map(|j| {
-            let mut column = vec![0.0; d];
-            column[j] = 1.0 / l[j * d + j];
-            for i in j + 1..d {
-                let row = &l[i * d..][..d];
-                let sum: f64 = row[j..i].iter().zip(&column[j..i]).map(|(a, b)| a * b).sum();
-                column[i] = -sum / row[i];
-            }
-            column
-        })
-        .collect();
-    (0..d * d).map(|place| columns[place % d][place / d]).collect()
+/// The inverse of a lower triangular matrix, column by column.
+fn inverse_of_lower(l: &[f64], d: usize) -> Vec<f64> {
+    let mut columns = vec![0.0; d * d];
+    columns.par_chunks_exact_mut(d.max(1)).enumerate().for_each(|(j, column)| {
+        column[j] = 1.0 / l[j * d + j];
+        for i in j + 1..d {
+            let row = &l[i * d..][..d];
+            let sum: f64 = row[j..i].iter().zip(&column[j..i]).map(|(a, b)| a * b).sum();
+            column[i] = -sum / row[i];
+        }
+    });
+    columns
 }
 
 #[cfg(test)]

@@ -177,7 +177,7 @@ pub fn quantize(
     let is_even = |d: usize| !config.weights.is_in_blocks() || d.is_multiple_of(BLOCK);
     let (maps, uneven): (Vec<Map>, Vec<Map>) = maps.into_iter().partition(|map| is_even(map.d_in()));
     let mut uneven: Vec<String> = uneven.into_iter().map(|map| map.path).collect();
-    let (statistics, n_texts) = match config.needs_texts() {
+    let (mut statistics, n_texts) = match config.needs_texts() {
         true => Calibration::new(&maps, config, device).run(&source, texts, device, &mut progress)?,
         false => (Vec::new(), 0),
     };
@@ -194,14 +194,21 @@ pub fn quantize(
     };
     let factors = config.smooth.map(|alpha| calibration::factors(&maps, &statistics, alpha));
     let (mut parameters, mut error, mut size) = (QuantizedParameters::new(), 0.0, 0.0);
-    let rounded: Vec<Result<(IntegerMatrix, TokenRounding, [f64; 2])>> = (0..maps.len())
-        .into_par_iter()
-        .map(|i| {
-            let factors = factors.as_ref().map(|factors| factors[i].clone());
-            let trained = trained.as_ref().and_then(|trained| trained.get(&maps[i].path)).copied();
-            round(&maps[i], statistics.get(i), trained, factors, config)
-        })
-        .collect();
+    let n_silent = statistics.iter().map(Statistics::n_silent).sum();
+    let round_map = |i: usize, statistics: Option<&mut Statistics>| {
+        let factors = factors.as_ref().map(|factors| factors[i].clone());
+        let trained = trained.as_ref().and_then(|trained| trained.get(&maps[i].path)).copied();
+        round(&maps[i], statistics, trained, factors, config)
+    };
+    let rounded: Vec<Result<Rounded>> = match statistics.is_empty() {
+        true => (0..maps.len()).into_par_iter().map(|i| round_map(i, None)).collect(),
+        false => {
+            // GPTQ needs several matrices as large as the products, and uses all threads for one map.
+            let in_turn = if config.gptq { maps.len() } else { 1 };
+            let statistics = statistics.par_iter_mut().enumerate().with_min_len(in_turn);
+            statistics.map(|(i, statistics)| round_map(i, Some(statistics))).collect()
+        }
+    };
     for (map, rounded) in maps.iter().zip(rounded) {
         let (matrix, tokens, [lost, all]) = rounded?;
         error += lost;
@@ -220,11 +227,12 @@ pub fn quantize(
         }
     }
     let rest = config.weights.is_in_blocks().then_some(FloatType::F16);
+    drop((maps, statistics));
     let saved = source.save(from, to, &parameters, rest)?;
     Ok(QuantizeReport {
         saved,
         uneven,
-        n_silent: statistics.iter().map(Statistics::n_silent).sum(),
+        n_silent,
         n_texts,
         weight_error: if size > 0.0 { error / size } else { 0.0 },
     })
@@ -236,23 +244,25 @@ fn unusable(folder: &Path, path: &str, reason: &str) -> TrainerError {
 }
 
 /// The integers of a map, how its tokens are rounded, and the squared error and size of its weights.
+type Rounded = (IntegerMatrix, TokenRounding, [f64; 2]);
+
 fn round(
     map: &Map,
-    statistics: Option<&Statistics>,
+    mut statistics: Option<&mut Statistics>,
     trained: Option<[f32; 2]>,
     factors: Option<Vec<f32>>,
     config: &QuantizeConfig,
-) -> Result<(IntegerMatrix, TokenRounding, [f64; 2])> {
+) -> Result<Rounded> {
     let dims = [map.d_out(), map.d_in()];
-    let mut numbers = map.rows.clone();
+    let mut numbers = map.rows();
     if let Some(factors) = &factors {
         for row in numbers.chunks_exact_mut(dims[1].max(1)) {
             row.iter_mut().zip(factors).for_each(|(w, factor)| *w /= factor);
         }
     }
-    let matrix = match (config.gptq, statistics) {
+    let matrix = match (config.gptq, &mut statistics) {
         (true, Some(statistics)) => {
-            let products = statistics.products(factors.as_deref());
+            let products = statistics.take_products(factors.as_deref());
             gptq::round(&numbers, dims, products, config.weights)
         }
         _ => config.weights.round(&numbers, dims),

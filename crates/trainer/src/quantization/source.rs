@@ -4,7 +4,7 @@ use crate::Result;
 use crate::fit::{check_fit, check_vocabulary};
 use crate::input::input;
 use burn::module::ParamId;
-use burn::tensor::{DType, Device};
+use burn::tensor::{DType, Device, Tensor};
 use cloze_data::{TokenBatch, TokenSequence};
 use cloze_model::bert::Bert;
 use cloze_model::blocks::{LinearMap, LinearMapKind, LinearMaps};
@@ -22,20 +22,25 @@ use std::path::{Path, PathBuf};
 pub struct Map {
     pub path: String,
     pub id: ParamId,
-    /// `[d_out, d_in]`
-    pub rows: Vec<f32>,
-    dims: [usize; 2],
+    /// `[d_in, d_out]`: the model's own, not a copy.
+    weight: Tensor<2>,
     /// The model's, for errors.
     pub folder: PathBuf,
 }
 
 impl Map {
     pub fn d_out(&self) -> usize {
-        self.dims[0]
+        self.weight.dims()[1]
     }
 
     pub fn d_in(&self) -> usize {
-        self.dims[1]
+        self.weight.dims()[0]
+    }
+
+    /// `[d_out, d_in]`
+    pub fn rows(&self) -> Vec<f32> {
+        let rows = self.weight.clone().transpose().into_data().convert_dtype(DType::F32);
+        rows.try_into_vec::<f32>().expect("just converted")
     }
 }
 
@@ -102,18 +107,12 @@ impl Source {
         let folder = self.folder.clone();
         let maps = self.linear_maps().into_iter().filter(|map| map.is_convertible);
         let plain = maps.filter_map(|map| match map.kind {
-            LinearMapKind::Plain(linear) => {
-                let [d_in, d_out] = linear.weight.lazy_shape().dims();
-                let rows = linear.weight.val().transpose().into_data().convert_dtype(DType::F32);
-                let rows = rows.try_into_vec::<f32>().expect("just converted");
-                Some(Map {
-                    path: map.path,
-                    id: linear.weight.id,
-                    rows,
-                    dims: [d_out, d_in],
-                    folder: folder.clone(),
-                })
-            }
+            LinearMapKind::Plain(linear) => Some(Map {
+                path: map.path,
+                id: linear.weight.id,
+                weight: linear.weight.val(),
+                folder: folder.clone(),
+            }),
             _ => None,
         });
         plain.collect()
@@ -171,17 +170,30 @@ impl Source {
         }
     }
 
+    /// Writes the folder with integers in place of its parameters. The model's own weights are let go before the file's are
+    /// read.
     pub fn save(
-        &self,
+        self,
         from: &Path,
         to: &Path,
         parameters: &QuantizedParameters,
         rest: Option<FloatType>,
     ) -> Result<QuantizedReport> {
-        Ok(match &self.model {
-            Model::Encoder(..) => PretrainedFolder::open(from)?.save_quantized(to, parameters, rest)?,
-            Model::Decoder(model, _) => save_quantized_as(&model.0, from, to, parameters, rest)?,
-            Model::Translator(model) => save_quantized_as(&model.0, from, to, parameters, rest)?,
+        Ok(match self.model {
+            Model::Encoder(model, _) => {
+                drop(model);
+                PretrainedFolder::open(from)?.save_quantized(to, parameters, rest)?
+            }
+            Model::Decoder(model, _) => {
+                let (config, model) = *model;
+                drop(model);
+                save_quantized_as(&config, from, to, parameters, rest)?
+            }
+            Model::Translator(model) => {
+                let (config, model) = *model;
+                drop(model);
+                save_quantized_as(&config, from, to, parameters, rest)?
+            }
         })
     }
 }

@@ -98,15 +98,21 @@ fn save(
         return Err(ModelError::Weights { path: from.into(), reason: reason.into() });
     }
     let mut tensors = NamedTensors::new();
-    for (name, data) in &source.floats {
+    for (name, data) in source.floats {
         if name.strip_suffix(".weight").is_some_and(|module| by_module.contains_key(module)) {
             continue;
         }
-        let stored = stored_as(data, dtype);
-        if dtype != FloatType::F32 && overflows(data, &stored) {
-            return Err(ModelError::Narrowed { path: from.into(), name: name.clone(), dtype: dtype.name() });
-        }
-        tensors.insert(name.clone(), stored);
+        let stored = match dtype {
+            FloatType::F32 => data,
+            _ => {
+                let stored = stored_as(&data, dtype);
+                if overflows(&data, &stored) {
+                    return Err(ModelError::Narrowed { path: from.into(), name, dtype: dtype.name() });
+                }
+                stored
+            }
+        };
+        tensors.insert(name, stored);
     }
     let config = scheme(&by_module);
     for (module, tensor) in by_module {
