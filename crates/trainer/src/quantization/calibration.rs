@@ -22,8 +22,8 @@ pub struct Statistics {
     least: Vec<f32>,
     most: Vec<f32>,
     histogram: Option<Histogram>,
-    /// `[d_in, d_in]`: the sums of products of features.
-    products: Option<Tensor<2>>,
+    /// The sums of products of features: of each with itself and those after it, as both halves are the same.
+    products: Option<Vec<f32>>,
 }
 
 impl Statistics {
@@ -46,16 +46,19 @@ impl Statistics {
         }
     }
 
-    /// The sums of products of inputs that are multiplied by factors, which are then forgotten: they are as large as all weights.
+    /// The sums of products of inputs that are multiplied by factors, `[d_in, d_in]`. They are then forgotten: those of all maps
+    /// are as large as their weights.
     pub fn take_products(&mut self, factors: Option<&[f32]>) -> Vec<f64> {
-        let products = self.products.take().expect("they were asked for and not taken").into_data();
         let d = self.least.len();
+        let half = self.products.take().expect("they were asked for and not taken");
         let factor = |i: usize| factors.map_or(1.0, |factors| f64::from(factors[i]));
+        let mut products = vec![0.0; d * d];
+        let places = (0..d).flat_map(|i| (i..d).map(move |j| (i, j)));
+        for ((i, j), product) in places.zip(half) {
+            let product = f64::from(product) * factor(i) * factor(j);
+            (products[i * d + j], products[j * d + i]) = (product, product);
+        }
         products
-            .iter::<f32>()
-            .enumerate()
-            .map(|(i, x)| f64::from(x) * factor(i / d) * factor(i % d))
-            .collect()
     }
 }
 
@@ -72,14 +75,14 @@ struct State {
 }
 
 impl Calibration {
-    pub fn new(maps: &[Map], config: &QuantizeConfig, device: &Device) -> Self {
+    pub fn new(maps: &[Map], config: &QuantizeConfig) -> Self {
         let has_histogram =
             config.ranges.is_some_and(|ranges| ranges != Ranges::MinMax) && config.smooth.is_none();
         let statistics = maps.iter().map(|map| Statistics {
             least: vec![0.0; map.d_in()],
             most: vec![0.0; map.d_in()],
             histogram: has_histogram.then(Histogram::new),
-            products: config.gptq.then(|| Tensor::zeros([map.d_in(), map.d_in()], device)),
+            products: config.gptq.then(|| vec![0.0; map.d_in() * (map.d_in() + 1) / 2]),
         });
         let state = State { statistics: statistics.collect(), finite: true };
         Self {
@@ -155,7 +158,12 @@ impl State {
         if let Some(histogram) = &mut statistics.histogram {
             histogram.add(numbers);
         }
-        statistics.products = statistics.products.take().map(|sum| sum + x.clone().transpose().matmul(x));
+        if let Some(sums) = &mut statistics.products {
+            let products = x.clone().transpose().matmul(x).into_data();
+            let products = products.as_slice::<f32>().expect("states are FP32");
+            let halves = products.chunks_exact(d.max(1)).enumerate().flat_map(|(i, row)| &row[i..]);
+            sums.iter_mut().zip(halves).for_each(|(sum, product)| *sum += product);
+        }
     }
 }
 

@@ -178,7 +178,7 @@ pub fn quantize(
     let (maps, uneven): (Vec<Map>, Vec<Map>) = maps.into_iter().partition(|map| is_even(map.d_in()));
     let mut uneven: Vec<String> = uneven.into_iter().map(|map| map.path).collect();
     let (mut statistics, n_texts) = match config.needs_texts() {
-        true => Calibration::new(&maps, config, device).run(&source, texts, device, &mut progress)?,
+        true => Calibration::new(&maps, config).run(&source, texts, device, &mut progress)?,
         false => (Vec::new(), 0),
     };
     let trained = match config.ranges {
