@@ -3,6 +3,7 @@
 use super::finite::first_non_finite;
 use super::folder::file_of;
 use super::layout::transpose;
+use super::mapped_file::{addresses, let_go};
 use super::quantization::{Found, Integers};
 use super::reports::LoadReport;
 use super::transfer::Transfer;
@@ -14,6 +15,7 @@ use burn::tensor::TensorData;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -132,7 +134,15 @@ impl TensorRules {
                     return Err(ModelError::NonFinite { path, name: name.clone(), index, value });
                 }
             }
-            Ok(transfer.load(data.into_iter().map(|(_, tensor)| tensor).collect()))
+            let read: Vec<Range<usize>> =
+                data.iter().map(|(_, tensor)| addresses(tensor.as_bytes())).collect();
+            let loaded = transfer.load(data.into_iter().map(|(_, tensor)| tensor).collect());
+            let lies_there = |range: &Range<usize>| {
+                loaded.iter().any(|(_, part)| range.contains(&part.as_bytes().as_ptr().addr()))
+            };
+            // A copy of each tensor that was transposed, and not its file's pages beside it.
+            read.into_iter().filter(|range| !lies_there(range)).for_each(let_go);
+            Ok(loaded)
         };
         // Check all of them, so that the error is always that of the first tensor.
         let loaded: Vec<Result<Vec<_>>> = floats.into_par_iter().map(loaded).collect();

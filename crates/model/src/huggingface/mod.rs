@@ -25,6 +25,7 @@ mod json_file;
 mod keys;
 mod labels;
 mod layout;
+mod mapped_file;
 mod names;
 mod pretrained_folder;
 mod problem_type;

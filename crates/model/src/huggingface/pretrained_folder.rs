@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// An open Hugging Face folder: its configuration and its tensors.
 ///
 /// The weights stay in their file, see [`map_tensors`](super::map_tensors), except for the matrices of linear maps,
-/// which are transposed into memory.
+/// which are transposed into memory; their pages of the file are then let go.
 ///
 /// ```no_run
 /// # use burn::tensor::Device;

@@ -1,10 +1,10 @@
+use super::mapped_file::{map, shared_map};
 use super::quantization::QuantizedTensor;
 use crate::bert::integer_only::IntegerParts;
 use crate::weights::{NamedTensors, OnDevice, TensorsOnDevice};
 use crate::{ModelError, Result};
 use burn::tensor::{AllocationProperty, DType, TensorData};
 use cloze_ops::scoped;
-use memmap2::Mmap;
 use safetensors::SafeTensorError;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
 use std::borrow::Cow;
@@ -63,7 +63,7 @@ pub(super) struct RawTensor {
 /// The file must not change while its tensors exist. [`write_tensors`] ensures this by replacing the file with a new
 /// one.
 pub fn map_tensors(path: &Path) -> Result<MappedTensors> {
-    let map = bytes::Bytes::from_owner(map(path)?);
+    let map = shared_map(path)?;
     let (mut floats, mut others, mut raw) = (NamedTensors::new(), Vec::new(), BTreeMap::new());
     for (name, view) in parse(path, &map)?.iter() {
         let in_place = match view.dtype() {
@@ -127,14 +127,6 @@ pub(super) fn mapped_f32(map: &bytes::Bytes, values: &[u8], shape: &[usize]) -> 
         let bytes = burn::tensor::Bytes::from_shared(map.slice_ref(values), AllocationProperty::File);
         TensorData::from_bytes(bytes, shape.to_vec(), DType::F32)
     })
-}
-
-/// A file's bytes, mapped into memory.
-pub(super) fn map(path: &Path) -> Result<Mmap> {
-    let file = cloze_files::open(path).map_err(ModelError::io("open", path))?;
-    // SAFETY: weight files are replaced and not changed, by this crate and by the ecosystem's other writers;
-    // `map_tensors` asks the same of its callers.
-    unsafe { Mmap::map(&file) }.map_err(ModelError::io("map into memory", path))
 }
 
 fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>> {

@@ -9,12 +9,12 @@ mod legacy;
 mod pickle;
 mod refused;
 
-use super::safetensors_file::{MappedTensors, map, mapped_f32, widen};
+use super::mapped_file::shared_map;
+use super::safetensors_file::{MappedTensors, mapped_f32, widen};
 use crate::weights::NamedTensors;
 use crate::{ModelError, Result};
 use archive::Archive;
 use burn::tensor::{TensorData, bf16, f16};
-use bytes::Bytes;
 use contents::Contents;
 use pickle::{Element, Object, Pickle, Value};
 use refused::Refused;
@@ -39,7 +39,7 @@ const MIN_MEMORY: usize = 16 << 20;
 /// tensors, or whose tensors exceed their storages or would take many times the file's size in memory.
 /// [`ModelError::Dtype`] as for a safetensors file.
 pub(super) fn map_torch(path: &Path) -> Result<MappedTensors> {
-    let map = Bytes::from_owner(map(path)?);
+    let map = shared_map(path)?;
     let refused = |Refused { offset, reason }| ModelError::Torch { path: path.into(), offset, reason };
     let contents = contents(&map).map_err(refused)?;
     let pickle = &contents.pickle;
