@@ -103,6 +103,6 @@ mod tests {
         assert_eq!(map.iter().map(|byte| usize::from(*byte)).sum::<usize>(), 1 << 20);
         assert_eq!(resident(&map), 1024);
         let_go(addresses(&map[..1 << 19]));
-        assert_eq!(resident(&map), 512);
+        assert!(resident(&map) <= 512);
     }
 }

@@ -109,6 +109,7 @@ impl Kernel {
         {
             /// A tile of 16 rows takes as long as these in vectors.
             const FEW: usize = 6;
+            const { assert!(COLUMNS == BLOCK) };
             let has_vnni = || avx512::has_vnni() && !Self::refused().contains(&Self::Vnni);
             if self == Self::Amx && n <= FEW && has_vnni() {
                 return Self::Vnni;

@@ -1,6 +1,7 @@
 //! Integers in blocks with scales: tiles multiply a block, and vectors scale its sums, which needs them in memory.
 //!
-//! A tile's sums are stored, converted and scaled while later blocks are multiplied. One after the other took 1.2 times as long.
+//! A tile's sums are stored, converted and scaled while later blocks are multiplied, in other registers. With the same registers for
+//! each block it took 1.2 times as long.
 
 use super::super::avx512;
 use super::tiles::BLOCK as TILES;
@@ -60,7 +61,6 @@ unsafe fn tile(n_blocks: usize, a: *const u32, b: *const u32, scales: *const f32
         for (r, scaled) in scaled.iter_mut().enumerate() {
             *scaled = _mm512_loadu_ps(to.add(r * TILES));
         }
-        // Registers of their own for each: a tile that waits for one to be stored keeps all later ones waiting.
         macro_rules! multiply {
             ($sums:literal, $a:literal, $b:literal, $block:expr) => {
                 asm!(
