@@ -1,6 +1,5 @@
 //! Attention of single queries to keys and values stored token by token.
 
-use super::gemm::PARALLEL;
 use super::vector::{exp, max, sum, vectorised};
 use super::{Input, dense, op, tensor};
 use burn::tensor::{Shape, Tensor};
@@ -30,6 +29,9 @@ fn by_token(x: Tensor<4>) -> FlexTensor {
 
 /// Lanes of a partial sum.
 const LANES: usize = 16;
+
+/// Fewer multiplications are not worth a second thread: each reads a number that was stored long ago.
+const PARALLEL: usize = 1 << 17;
 
 /// A product of two vectors; the order of its sums depends on their length alone.
 #[inline(always)]

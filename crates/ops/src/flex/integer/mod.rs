@@ -37,6 +37,9 @@ const BLOCK_LANES: usize = crate::BLOCK / DEPTH;
 /// Products of fewer multiplications are not worth a second thread.
 const PARALLEL: usize = 1 << 22;
 
+/// Weights of so many numbers are worth one for a single token, since it takes long to read them.
+const PARALLEL_WEIGHTS: usize = 1 << 20;
+
 /// A weight in the panels of a kernel: for each tile's columns, lanes of four rows, padded with zeros.
 #[derive(Debug)]
 pub(crate) struct PackedWeight {
@@ -470,7 +473,7 @@ fn multiply(
     if lanes == 0 || n_tokens == 0 || d_out == 0 {
         return bias.repeat(n_tokens);
     }
-    let parallel = n_tokens * d_in * d_out >= PARALLEL;
+    let parallel = n_tokens * d_in * d_out >= PARALLEL || d_in * d_out >= PARALLEL_WEIGHTS;
     let in_blocks = matches!(weight.scaled, Scaled::Blocks { .. });
     let kernel = weight.kernel_for(n_tokens);
     let tokens = Tokens::new(kernel, lanes, rounding, x, d_in, parallel);
