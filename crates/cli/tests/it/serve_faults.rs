@@ -52,7 +52,7 @@ fn an_answer_that_is_not_read_holds_its_bytes_and_nothing_else() {
     let slow = served.begin(&body);
     until("it is answered", || served.count("cloze_units_total") >= 20_000);
     let one = || served.post("/embed", &json!({ "inputs": "a" }));
-    // The queue may be full before.
+    // In one answer: between its body and its answer there may be room for a moment.
     until("its answer is held", || {
         let got = one();
         got.status == 429 && got.text.contains("--max-held-bytes")

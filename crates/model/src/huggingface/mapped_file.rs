@@ -44,20 +44,22 @@ pub(super) fn addresses(bytes: &[u8]) -> Range<usize> {
 
 /// Lets go of the pages at these addresses if they are of a [shared map](shared_map).
 pub(super) fn let_go(range: Range<usize>) {
-    let maps: Vec<Arc<Mmap>> =
-        MAPS.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
-    for map in maps {
-        let whole = addresses(&map);
-        if whole.start <= range.start && range.end <= whole.end && !range.is_empty() {
-            #[cfg(unix)]
-            // SAFETY: a shared map that is only read has the file's bytes afterwards too. That it could not be done costs memory alone.
-            let _ = unsafe {
-                let (offset, len) = (range.start - whole.start, range.len());
-                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, len)
-            };
-            return;
-        }
+    let holds = |map: &Arc<Mmap>| {
+        let whole = addresses(map);
+        whole.start <= range.start && range.end <= whole.end
+    };
+    let maps = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
+    let map = maps.iter().filter_map(Weak::upgrade).find(holds);
+    drop(maps);
+    #[cfg(unix)]
+    if let Some(map) = map.filter(|_| !range.is_empty()) {
+        let offset = range.start - addresses(&map).start;
+        // SAFETY: a shared map that is only read has the file's bytes afterwards too. That it could not be done costs memory alone.
+        let _ =
+            unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, range.len()) };
     }
+    #[cfg(not(unix))]
+    drop(map);
 }
 
 #[cfg(test)]

@@ -9,9 +9,8 @@ use crate::Result;
 use crate::TrainerError;
 use crate::engine::run_folder::claim_for_runs;
 use crate::engine::{OverSeeds, RunOptions, train_seeds};
-use crate::finetune::{DataSection, FineTuneConfig, TaskSection};
+use crate::finetune::{DataSection, FineTuneConfig, TextTask};
 use crate::metrics::progress::RunProgress;
-use cloze_data::labelled::{LabelSet, Labels, texts};
 use cloze_evaluation::figures::Better;
 use cloze_evaluation::seeds::Seeds;
 use cloze_files::write_atomic;
@@ -137,23 +136,12 @@ fn check(glue: &GlueOptions) -> Result<()> {
     }
 }
 
-/// Reads a task's labelled rows.
+/// Reads a task's labelled rows as its run will.
 fn check_rows(config: &FineTuneConfig) -> Result<()> {
-    let set = match &config.task {
-        TaskSection::Classification { labels, .. } if !labels.is_empty() => {
-            Some(LabelSet::given(labels.iter().cloned())?)
-        }
-        _ => None,
-    };
-    let labels = match (&set, &config.task) {
-        (Some(set), _) => Labels::Of(set),
-        (None, TaskSection::Regression { .. }) => Labels::Values,
-        (None, _) => Labels::Found,
-    };
     let DataSection { train, dev, test, .. } = &config.data;
-    let others = [dev, test].into_iter().filter(|files| !files.is_empty());
-    for files in std::iter::once(&train.files).chain(others) {
-        texts(&train.with_files(files.iter().cloned()), Path::new(""), labels)?;
+    let (task, _) = TextTask::read(&config.task, train)?;
+    for files in [dev, test].into_iter().filter(|files| !files.is_empty()) {
+        task.read_more(&train.with_files(files.iter().cloned()))?;
     }
     Ok(())
 }

@@ -246,6 +246,7 @@ fn unusable(folder: &Path, path: &str, reason: &str) -> TrainerError {
 /// The integers of a map, how its tokens are rounded, and the squared error and size of its weights.
 type Rounded = (IntegerMatrix, TokenRounding, [f64; 2]);
 
+/// Rounds a map. Of the statistics, GPTQ's products are taken.
 fn round(
     map: &Map,
     mut statistics: Option<&mut Statistics>,

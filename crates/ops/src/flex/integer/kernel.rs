@@ -316,43 +316,35 @@ impl Kernel {
         {
             #[target_feature(enable = "avx2,fma")]
             unsafe fn compiled<B: avx2::Blocks, const HALVED: bool>(
-                (a, b, scales): (&[u32], &[u32], &[f32]),
+                n_blocks: usize,
+                (a, b, scales): (*const u32, *const u32, *const f32),
                 tile: [usize; 2],
-                to: &mut ScaledSums,
+                to: *mut f32,
             ) {
-                let (n_blocks, scales, to) =
-                    (scales.len() / avx2::COLUMNS, scales.as_ptr(), to.0.as_mut_ptr());
                 // SAFETY: the caller's promise.
-                unsafe {
-                    avx2::multiply_blocks::<B, HALVED>(n_blocks, a.as_ptr(), b.as_ptr(), scales, tile, to);
-                }
+                unsafe { avx2::multiply_blocks::<B, HALVED>(n_blocks, a, b, scales, tile, to) }
             }
             const { assert!(avx2::BLOCK == BLOCK_LANES && avx512::BLOCK == BLOCK_LANES) };
-            let (panels, tile) = ((a, b, scales), [height, width]);
+            let (tile, to) = ([height, width], to.0.as_mut_ptr());
+            let panels @ (a, b, scales) = (a.as_ptr(), b.as_ptr(), scales.as_ptr());
             // SAFETY: the machine was found to have the instructions; panels and scales are of as many blocks, and the sums as
             // large as a tile.
-            match self {
-                Self::Amx => {
-                    let (a, b, scales, to) = (a.as_ptr(), b.as_ptr(), scales.as_ptr(), to.0.as_mut_ptr());
-                    return unsafe { amx::multiply_blocks(n_blocks, a, b, scales, tile, to) };
+            unsafe {
+                match self {
+                    Self::Amx => return amx::multiply_blocks(n_blocks, a, b, scales, tile, to),
+                    Self::Vnni if halved => {
+                        return avx512::multiply_blocks::<true>(n_blocks, a, b, scales, tile, to);
+                    }
+                    Self::Vnni => return avx512::multiply_blocks::<false>(n_blocks, a, b, scales, tile, to),
+                    Self::Avx2 if halved => {
+                        return compiled::<avx2::SmallBlocks, true>(n_blocks, panels, tile, to);
+                    }
+                    Self::Avx2 if greatest <= 8 => {
+                        return compiled::<avx2::SmallBlocks, false>(n_blocks, panels, tile, to);
+                    }
+                    Self::WideAvx2 => return compiled::<avx2::WideInt8, false>(n_blocks, panels, tile, to),
+                    _ => {}
                 }
-                Self::Vnni => {
-                    let (a, b, scales, to) = (a.as_ptr(), b.as_ptr(), scales.as_ptr(), to.0.as_mut_ptr());
-                    return match halved {
-                        true => unsafe { avx512::multiply_blocks::<true>(n_blocks, a, b, scales, tile, to) },
-                        false => unsafe {
-                            avx512::multiply_blocks::<false>(n_blocks, a, b, scales, tile, to)
-                        },
-                    };
-                }
-                Self::Avx2 if halved => {
-                    return unsafe { compiled::<avx2::SmallBlocks, true>(panels, tile, to) };
-                }
-                Self::Avx2 if greatest <= 8 => {
-                    return unsafe { compiled::<avx2::SmallBlocks, false>(panels, tile, to) };
-                }
-                Self::WideAvx2 => return unsafe { compiled::<avx2::WideInt8, false>(panels, tile, to) },
-                _ => {}
             }
         }
         let mut sums = Sums::new();

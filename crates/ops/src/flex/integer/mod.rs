@@ -137,14 +137,6 @@ impl PackedWeight {
         Self { kernel, d_out, lanes, panels: lines, halved, greatest: weight.greatest(), scaled }
     }
 
-    /// The kernel for so many rows.
-    fn kernel_for(&self, n: usize) -> Kernel {
-        match self.scaled {
-            Scaled::Columns { .. } => self.kernel,
-            Scaled::Blocks { .. } => self.kernel.for_rows(n),
-        }
-    }
-
     /// The panel of a tile's columns, for so many panels of rows. If it is halved, several of these share what is unpacked into
     /// `whole`, and for one alone the kernel unpacks it, if it can.
     fn panel<'a>(&'a self, kernel: Kernel, j: usize, n_left: usize, whole: &'a mut Vec<u32>) -> &'a [u32] {
@@ -475,7 +467,7 @@ fn multiply(
     }
     let parallel = n_tokens * d_in * d_out >= PARALLEL || d_in * d_out >= PARALLEL_WEIGHTS;
     let in_blocks = matches!(weight.scaled, Scaled::Blocks { .. });
-    let kernel = weight.kernel_for(n_tokens);
+    let kernel = if in_blocks { weight.kernel.for_rows(n_tokens) } else { weight.kernel };
     let tokens = Tokens::new(kernel, lanes, rounding, x, d_in, parallel);
     let [rows, columns] = kernel.tile();
     let (n_left, n_right) = (n_tokens.div_ceil(rows), d_out.div_ceil(columns));

@@ -3,14 +3,11 @@
 //! A tile's sums are stored, converted and scaled while later blocks are multiplied, in other registers. With the same registers for
 //! each block it took 1.2 times as long.
 
-use super::super::avx512;
+use super::super::avx512::BLOCK;
 use super::tiles::BLOCK as TILES;
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
-
-/// Lanes in a block.
-pub(in crate::flex) const BLOCK: usize = avx512::BLOCK;
 
 /// Rows and columns of a tile of sums.
 const TILE: usize = 16;

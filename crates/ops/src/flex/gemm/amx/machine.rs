@@ -90,7 +90,7 @@ impl Configuration {
 static FULL: Configuration = Configuration::of(16);
 
 /// Operands of a block.
-static BLOCKS: Configuration = Configuration::of(super::blocks::BLOCK as u8);
+static BLOCKS: Configuration = Configuration::of(super::avx512::BLOCK as u8);
 
 /// Configures the thread's tiles, and releases them on drop: until then, every context switch saves and
 /// restores 8 KiB, and the core does not reach its deepest sleep state.
