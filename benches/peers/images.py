@@ -149,17 +149,18 @@ def make_captioner(folder):
     VisionEncoderDecoderModel(config=config).save_pretrained(folder)
 
 
-torch.manual_seed(0)
-match sys.argv[1:]:
-    case ["step", what, steps, precision]:
-        steps_of(what, int(steps), precision)
-    case ["predict", folder, batch, rounds, precision]:
-        predict(folder, int(batch), int(rounds), precision)
-    case ["caption", folder, batch, rounds, precision]:
-        caption(folder, int(batch), int(rounds), precision)
-    case ["make-captioner", folder]:
-        make_captioner(folder)
-    case ["make", folder]:
-        ViTForImageClassification(ViTConfig(num_labels=1000)).save_pretrained(folder)
-    case _:
-        sys.exit(__doc__)
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    match sys.argv[1:]:
+        case ["step", what, steps, precision]:
+            steps_of(what, int(steps), precision)
+        case ["predict", folder, batch, rounds, precision]:
+            predict(folder, int(batch), int(rounds), precision)
+        case ["caption", folder, batch, rounds, precision]:
+            caption(folder, int(batch), int(rounds), precision)
+        case ["make-captioner", folder]:
+            make_captioner(folder)
+        case ["make", folder]:
+            ViTForImageClassification(ViTConfig(num_labels=1000)).save_pretrained(folder)
+        case _:
+            sys.exit(__doc__)

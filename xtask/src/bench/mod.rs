@@ -30,6 +30,7 @@ mod records;
 pub mod report;
 mod scaling;
 mod search;
+mod seeing;
 mod serve;
 mod steps;
 mod tokenizers;
@@ -69,6 +70,8 @@ enum What {
     Ranks(ranks::Args),
     /// Models of images beside transformers': training steps, and a ViT-B/16's answers.
     Images(measure::Rounds),
+    /// What models of images learn beside timm's, torch's and lightly's: classes, also without labels, and captions of scenes.
+    Seeing(seeing::Args),
     /// Sentence embeddings beside PyTorch's and ONNX Runtime's.
     Infer(infer::Args),
     /// Explanations of a classifier: how faithful they are, and how long they take beside Captum.
@@ -147,6 +150,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(What::Steps(args)) => steps::run(args),
         Some(What::Ranks(args)) => ranks::run(args),
         Some(What::Images(args)) => images::run(args),
+        Some(What::Seeing(args)) => seeing::run(args),
         Some(What::Infer(args)) => infer::run(args),
         Some(What::Inspect(args)) => inspect::run(args),
         Some(What::Embeddings(args)) => embeddings::run(args),

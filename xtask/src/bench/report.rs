@@ -216,6 +216,7 @@ mod tests {
             "train",
             "steps",
             "images",
+            "seeing",
             "infer",
             "scaling",
             "load",

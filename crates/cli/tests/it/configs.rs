@@ -111,7 +111,7 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
     let is_of_running_text = is_elmo || matches!(objective, Some("left-to-right" | "permutation"));
     let mut sets = match (tunes, translates, is_of_running_text) {
         // Enough of the digits, which are there, for a few steps.
-        (true, ..) if name == "digits-vit" => {
+        (true, ..) if ["digits-vit", "mnist-vit"].contains(&&**name) => {
             vec!["train.epochs=1", "data.fraction=0.05", "schedule.warmup_steps=1"]
         }
         // A few scenes, drawn at once.

@@ -242,6 +242,21 @@ fn a_table_of_captions_becomes_a_model_that_writes_some() {
     done(command);
     let read = |run: &str| fs::read(place.root().join(run).join("model/tokenizer.json")).unwrap();
     assert_eq!(read("runs/again"), read("runs/scenes-soft"));
+    // Another captioner, and a classifier, begin with its encoder.
+    let encoder = "{ kind = \"pretrained\", path = \"runs/scenes-soft/model\", freeze = [\"encoder.*\"] }";
+    let mut command = cloze(&place, &["train", "configs/scenes-transformer.toml", "--out", "runs/other"]);
+    let encoder_of = format!("model.encoder={encoder}");
+    command.args(sets.iter().chain([&&*encoder_of]).flat_map(|set| ["--set", set]));
+    done(command);
+    let mut command = cloze(&place, &["train", "configs/digits-vit.toml", "--out", "runs/classes"]);
+    command.args(["--set", "train.epochs=1", "--set", &format!("model={encoder}")]);
+    done(command);
+    let maps = |run: &str, encoder: &str| {
+        let all = read_tensors(&place.root().join(run).join("model/model.safetensors")).unwrap();
+        ["stem.convolution.weight", "blocks.1.first.weight"].map(|name| all[&format!("{encoder}.{name}")].clone())
+    };
+    let own = maps("runs/scenes-soft", "encoder");
+    assert!(maps("runs/other", "encoder") == own && maps("runs/classes", "resnet") == own);
 }
 
 #[test]

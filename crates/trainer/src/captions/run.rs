@@ -7,7 +7,7 @@ use super::vocabulary::{CaptionVocabulary, run_vocabulary};
 use crate::engine::run_folder::RunFolder;
 use crate::engine::{ModelFormat, Outcome, RunOptions, train_in};
 use crate::images::ImageModelSection;
-use crate::images::start::{PREPROCESSOR, follow, read_preprocessing, settings};
+use crate::images::start::{PREPROCESSOR, read_preprocessing, settings};
 use crate::metrics::progress::RunProgress;
 use crate::{Result, TrainerError, recompute};
 use burn::module::Module;
@@ -92,9 +92,8 @@ fn initial_model(
             ImageModelSection::Vit(section) => (section.vit(size).into(), None, &[]),
             ImageModelSection::Resnet(section) => (section.resnet(size).into(), None, &[]),
             ImageModelSection::Pretrained(section) => {
-                let mut shape: AnyImageEncoderConfig = read_published(&section.path)?;
-                follow(section, &mut shape)?;
-                let (encoder, _) = load_published_as(&shape, &section.path, init)?;
+                let shape = section.encoder_config()?;
+                let encoder = section.encoder(&shape, init)?;
                 (shape.with_image_size(size), Some(encoder.with_image_size(size)), &section.freeze)
             }
         };

@@ -271,8 +271,8 @@ impl NewResNet {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PretrainedImageModel {
-    /// The checkpoint: the folder of a ViT, DeiT, MAE or residual network, relative to the current directory; `cloze` also takes a name on
-    /// the hub. A head of the same classes is kept, another is replaced by a new one.
+    /// The checkpoint: the folder of a ViT, DeiT, MAE or residual network, or of a captioner, whose encoder is taken; relative to the
+    /// current directory. `cloze` also takes a name on the hub. A head of the same classes is kept, another is replaced by a new one.
     pub path: PathBuf,
     /// What the head sees, see `kind = "vit"`. Default `"class"`; of a residual network always the mean of the places.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,6 +14,7 @@ mod masked_patches;
 mod memory;
 pub(crate) mod outputs;
 pub(crate) mod predictor;
+mod pretrained;
 mod respond;
 pub(crate) mod start;
 mod teacher;

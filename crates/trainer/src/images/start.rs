@@ -115,9 +115,7 @@ fn check_memory(
         ImageModelSection::Vit(section) => (section.vit(size).into(), None),
         ImageModelSection::Resnet(section) => (section.resnet(size).into(), None),
         ImageModelSection::Pretrained(section) => {
-            let mut encoder: AnyImageEncoderConfig = read_published(&section.path)?;
-            follow(section, &mut encoder)?;
-            (encoder.with_image_size(size), Some(section))
+            (section.encoder_config()?.with_image_size(size), Some(section))
         }
     };
     encoder.validate()?;
@@ -157,8 +155,7 @@ fn initial_model(
         ImageModelSection::Vit(section) => return new(section.vit(size).into(), init),
         ImageModelSection::Resnet(section) => return new(section.resnet(size).into(), init),
     };
-    let mut encoder: AnyImageEncoderConfig = read_published(&section.path)?;
-    follow(section, &mut encoder)?;
+    let encoder = section.encoder_config()?;
     let mut shape = AnyImageClassifierConfig::new(encoder.clone(), labels.to_vec());
     match &mut shape {
         AnyImageClassifierConfig::Vit(shape) => {
@@ -177,7 +174,7 @@ fn initial_model(
     let (model, new) = match same_head {
         true => (load_published_as(&shape, &section.path, init)?.0, String::new()),
         false => {
-            let (encoder, _) = load_published_as(&encoder, &section.path, init)?;
+            let encoder = section.encoder(&encoder, init)?;
             let mut model = shape.init(init);
             model.encoder = encoder;
             (model, "head".into())
@@ -194,7 +191,7 @@ fn initial_model(
 ///
 /// # Errors
 /// A setting that the network has no use for.
-pub(crate) fn follow(section: &PretrainedImageModel, encoder: &mut AnyImageEncoderConfig) -> Result<()> {
+pub(super) fn follow(section: &PretrainedImageModel, encoder: &mut AnyImageEncoderConfig) -> Result<()> {
     match encoder {
         AnyImageEncoderConfig::Vit(vit) => {
             vit.pooling = section.pooling.unwrap_or_default();
