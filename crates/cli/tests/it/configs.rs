@@ -54,14 +54,8 @@ const SHORT_SCENES: [&str; 6] = [
 ];
 /// A small residual network.
 const SMALL_RESNET: [&str; 2] = ["model.n_blocks=1", "model.widths=[8, 16]"];
-/// Small encoders of scenes, by their kinds.
+/// A small encoder of scenes.
 const SMALL_RESNET_ENCODER: [&str; 1] = ["model.encoder.widths=[8, 16]"];
-const SMALL_ENCODER: [&str; 4] = [
-    "model.encoder.patch_size=8",
-    "model.encoder.n_layers=1",
-    "model.encoder.d_model=16",
-    "model.encoder.n_heads=2",
-];
 const MINI_LM: &str = "model.path=\"../shared/models/all-MiniLM-L6-v2\"";
 /// A small Vision Transformer.
 const SMALL_VIT: [&str; 4] = ["model.d_model=32", "model.n_layers=2", "model.n_heads=2", "model.d_ff=64"];
@@ -94,8 +88,14 @@ fn in_order(configs: &BTreeMap<String, Table>) -> Vec<(&String, bool)> {
     let runs = configs.iter().filter(|(_, config)| !config.contains_key("probe"));
     let names = runs.map(|(name, config)| (name, config.contains_key("task")));
     let (tuning, pretraining): (Vec<_>, Vec<_>) = names.partition(|(_, tunes)| *tunes);
+    // An encoder of captions may be that of another captioner.
+    let begins_with_another = |(name, _): &(&String, bool)| {
+        let encoder = configs[*name].get("model").and_then(|model| model.get("encoder"));
+        encoder.is_some_and(|encoder| encoder.get("path").is_some())
+    };
+    let (last, tuning): (Vec<_>, Vec<_>) = tuning.into_iter().partition(begins_with_another);
     assert!(!tuning.is_empty() && !pretraining.is_empty());
-    [pretraining, tuning].concat()
+    [pretraining, tuning, last].concat()
 }
 
 /// The command that runs a config for a few steps.
@@ -128,7 +128,8 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
     if let Some(encoder) = config.get("model").and_then(|model| model.get("encoder")) {
         match encoder["kind"].as_str() {
             Some("resnet") => sets.extend(SMALL_RESNET_ENCODER),
-            _ => sets.extend(SMALL_ENCODER),
+            Some("pretrained") => {}
+            other => panic!("no small encoder is known of the kind {other:?}"),
         }
     }
     sets.extend(has("train", "accumulate").then_some("train.accumulate=2"));

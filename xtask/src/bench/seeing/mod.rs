@@ -108,7 +108,8 @@ fn chosen(rows: &'static [Row], only: &[String]) -> Vec<&'static Row> {
 
 impl Bench<'_> {
     fn classes(&self, rows: &[&Row]) -> Result<String> {
-        let header = ["work", "seeds", "accuracy", "wanted", "seen", "peer", "its accuracy", "min", "its min"];
+        let header =
+            ["work", "seeds", "accuracy", "wanted", "seen", "peer", "its accuracy", "min", "its min"];
         let rows = rows.iter().map(|row| self.classified(row)).collect::<Result<Vec<_>>>()?;
         Ok(report::table(header, rows))
     }
@@ -126,7 +127,17 @@ impl Bench<'_> {
         let [accuracy, _, its] = accuracies.map(|spread| spread.shown());
         let minutes = [&ours, &theirs].map(|runs| minutes(runs));
         let [min, its_min] = minutes;
-        Ok(vec![row.work.into(), ours.len().to_string(), accuracy, wanted, seen, peer.into(), its, min, its_min])
+        Ok(vec![
+            row.work.into(),
+            ours.len().to_string(),
+            accuracy,
+            wanted,
+            seen,
+            peer.into(),
+            its,
+            min,
+            its_min,
+        ])
     }
 
     fn captions(&self, rows: &[&Row]) -> Result<String> {
@@ -153,8 +164,12 @@ impl Bench<'_> {
         };
         let Some(folder) = self.nlvr_folder()? else { return Ok(None) };
         let mut caption = Command::new(&self.program);
-        caption.current_dir(&folder).args(["caption", "--json", "--input", "test.jsonl", "--model"]).arg(model);
-        let (captions, scenes) = (measure::output(&mut caption)?, fs::read_to_string(folder.join("test.jsonl"))?);
+        caption
+            .current_dir(&folder)
+            .args(["caption", "--json", "--input", "test.jsonl", "--model"])
+            .arg(model);
+        let (captions, scenes) =
+            (measure::output(&mut caption)?, fs::read_to_string(folder.join("test.jsonl"))?);
         let looks = nlvr::looks(&captions, &scenes)?;
         Ok(Some(format!(
             "NLVR, {} scenes held out of 1,103 of which their sentence is true (one seed): at {} words that name a colour or a shape, the \
@@ -260,7 +275,8 @@ impl Bench<'_> {
             sets.push(setting);
         }
         if let Some(data) = &self.args.data {
-            let cifar = ["train", "test"].map(|part| data.join("cifar10").join(part).with_extension("parquet"));
+            let cifar =
+                ["train", "test"].map(|part| data.join("cifar10").join(part).with_extension("parquet"));
             if run.config.starts_with("cifar10") {
                 sets.push(format!("data.train.files=[{:?}]", cifar[0]));
                 if !["cifar10-mae", "cifar10-simclr"].contains(&run.config) {
@@ -304,7 +320,8 @@ impl Bench<'_> {
         let mut next = Some(run);
         while let Some(run) = next {
             let path = config(run);
-            configs += &fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            configs +=
+                &fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             decides.extend(run.settings.iter().chain([&run.name]));
             next = run.from.and_then(named);
         }

@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn attention_is_compared_with_the_boxes_of_what_a_word_names() {
-        let even = seen(&[("Blue", [0.25; 4]), ("blocks", [0.25; 4]), ("is", [0.25; 4]), ("yellow", [0.25; 4])]);
+        let even =
+            seen(&[("Blue", [0.25; 4]), ("blocks", [0.25; 4]), ("is", [0.25; 4]), ("yellow", [0.25; 4])]);
         assert_eq!((even.in_boxes, even.words, even.distinct), (1.0, 2, 1.0));
         assert_eq!(seen(&[("triangles", [1.0, 0.0, 0.0, 0.0])]).in_boxes, 4.0);
         assert_eq!(seen(&[("square", [0.0, 0.0, 0.0, 1.0])]).in_boxes, 4.0);
