@@ -91,6 +91,9 @@ pub const PROFILE: [&str; 29] = [
 /// So many generated inputs for a test that asks the environment, in place of its few.
 const CASES: (&str, &str) = ("CLOZE_CASES", "20000");
 
+/// How many tests of one program run at once.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
 /// Names the interpreter to the tests of the book's pages.
 const PYTHON: &str = "CLOZE_PYTHON";
 
@@ -127,6 +130,10 @@ pub fn run(args: &Args) -> Result<()> {
         test.args(["--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
         test.args(PROFILE).args(features());
         test.args(&args.args);
+        // Dropout is drawn by a seed that all threads of a process share. Where nextest is, each test has a process of its own.
+        if std::env::var_os(TEST_THREADS).is_none() {
+            test.env(TEST_THREADS, "1");
+        }
         if args.full {
             let separator = (!args.args.iter().any(|arg| arg == "--")).then_some("--");
             test.args(separator).arg("--include-ignored").env(CASES.0, CASES.1).envs(python);

@@ -157,7 +157,18 @@ fn usage_line(rendered: &str) -> String {
     let paragraphs = rendered.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
     let told = paragraphs.filter(|text| !text.is_empty() && !text.starts_with("For more information"));
     let line = told.collect::<Vec<_>>().join("; ");
-    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+    at_least(line.strip_prefix("error: ").unwrap_or(&line))
+}
+
+/// A range without an end, which the parser ends with the greatest number that there is, as a person says it.
+fn at_least(line: &str) -> String {
+    let end = format!("..{}", u64::MAX);
+    let told = line.split_once(" is not in ").and_then(|(before, range)| {
+        let (least, rest) = range.split_once(&end)?;
+        let (before, _) = before.rsplit_once(' ')?;
+        Some(format!("{before} expected {least} or more{rest}"))
+    });
+    told.unwrap_or_else(|| line.to_owned())
 }
 
 /// Prints a message as the `error:` line, shortened if needed.
@@ -217,6 +228,16 @@ mod tests {
     use cloze_model::ModelError;
 
     use super::*;
+
+    #[test]
+    fn a_range_without_an_end_is_told_by_its_beginning() {
+        let told =
+            at_least("invalid value '0' for '--n <N>': 0 is not in 1..18446744073709551615; see --help");
+        assert_eq!(told, "invalid value '0' for '--n <N>': expected 1 or more; see --help");
+        for other in ["invalid value '0' for '--n <N>': 0 is not in 1..=5", "no such option"] {
+            assert_eq!(at_least(other), other);
+        }
+    }
 
     #[test]
     fn causes_are_joined_on_one_line() {

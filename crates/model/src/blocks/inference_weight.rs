@@ -45,9 +45,17 @@ impl InferenceWeight {
         }
     }
 
+    /// The weight itself, in another order, if it is that.
+    pub(super) fn packed_weight(&self) -> Option<&PackedWeight> {
+        match &self.0 {
+            Form::Packed(weight) => Some(weight),
+            Form::Int8(_) | Form::Stored(..) => None,
+        }
+    }
+
     /// Whether it is the weight itself, in another order.
     pub(super) fn is_packed(&self) -> bool {
-        matches!(self.0, Form::Packed(_))
+        self.packed_weight().is_some()
     }
 
     /// Another weight in the same form.

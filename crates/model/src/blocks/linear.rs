@@ -4,7 +4,7 @@ use super::{InferenceWeight, LoraAdapter};
 use crate::huggingface::QuantizedTensor;
 use crate::{ParamInit, ops};
 use burn::module::{Module, Param};
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use std::sync::Arc;
 
 /// A linear map of the last axis, `x·W + b`, or `x·W` without a bias.
@@ -90,6 +90,21 @@ impl Linear {
         self.weight.val().select(1, outputs).transpose()
     }
 
+    /// Stores the weight for inference. A packed one has the same numbers, so the parameter lets go of its own, and reads them back
+    /// if somebody asks for them.
+    pub(super) fn store(&mut self, stored: InferenceWeight) {
+        let device = self.weight.lazy_device();
+        if let Some(packed) = stored.packed_weight().filter(|_| !device.is_autodiff()).cloned() {
+            let shape = self.weight.lazy_shape();
+            let read = move |device: &Device, tracked: bool| {
+                let weight = packed.weight().to_device(device);
+                if tracked { weight.require_grad() } else { weight }
+            };
+            self.weight = Param::uninitialized(self.weight.id, read, device, true, shape);
+        }
+        self.inference = Some(stored);
+    }
+
     /// The integers that are multiplied in place of the weight, if they were read from a file.
     pub fn integers(&self) -> Option<&Arc<QuantizedTensor>> {
         self.inference.as_ref()?.integers()
@@ -152,7 +167,7 @@ mod tests {
     use super::*;
     use crate::blocks::{pack_weights, quantize_int8};
     use crate::weights;
-    use burn::tensor::{Device, Tolerance};
+    use burn::tensor::Tolerance;
 
     #[test]
     fn a_map_may_have_no_bias() {
@@ -169,6 +184,20 @@ mod tests {
         close(linear.forward(x.clone()));
         quantize_int8(&mut linear);
         close(linear.forward(x));
+    }
+
+    #[test]
+    fn a_packed_map_has_its_weight_once_and_reads_it_back() {
+        let device = Device::flex();
+        let mut linear = Linear::new(70, 40, &mut ParamInit::new(&device, 1));
+        let (weight, id) = (linear.weight.val().into_data(), linear.weight.id);
+        pack_weights(&mut linear);
+        linear.forward(Tensor::<2>::ones([3, 70], &device));
+        assert!(!linear.weight.is_initialized(), "nobody has asked for it");
+        assert_eq!((linear.weight.lazy_shape().to_vec(), linear.weight.id), (vec![70, 40], id));
+        let clone = linear.clone();
+        assert_eq!(linear.weight.val().into_data(), weight);
+        assert_eq!(weights::collect(&clone)["weight"], weight);
     }
 
     #[test]

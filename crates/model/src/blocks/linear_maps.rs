@@ -82,12 +82,11 @@ impl<'a> LinearMap<'a> {
     }
 
     fn store(self, form: fn(Tensor<2>) -> InferenceWeight) {
-        let (weight, stored) = match self.kind {
-            LinearMapKind::Plain(map) => (map.weight.val(), &mut map.inference),
-            LinearMapKind::Normed(map) => (map.weight(), &mut map.inference),
-            LinearMapKind::Tied { table, stored } => (table.weight.val().transpose(), stored),
-        };
-        *stored = Some(form(weight));
+        match self.kind {
+            LinearMapKind::Plain(map) => map.store(form(map.weight.val())),
+            LinearMapKind::Normed(map) => map.inference = Some(form(map.weight())),
+            LinearMapKind::Tied { table, stored } => *stored = Some(form(table.weight.val().transpose())),
+        }
     }
 
     /// Whether its weight is the integers of a file, which have no gradient.
@@ -103,8 +102,8 @@ impl<'a> LinearMap<'a> {
 
 /// Packs the weights of the [convertible](LinearMap::is_convertible) maps for matrix products, see
 /// [`ops::linear_packed`](crate::ops::linear_packed), for inference only. The parameters do not change; later
-/// changes to them have no effect. It needs as much memory again as the weights (half in bf16). Short texts
-/// take half the time or less. Integers of a file stay as they are.
+/// changes to them have no effect. A weight that is packed in FP32 is in memory once, until somebody asks for the parameter; in
+/// bf16 it needs half as much memory again. Short texts take half the time or less. Integers of a file stay as they are.
 pub fn pack_weights(module: &mut impl LinearMaps) {
     store(module, InferenceWeight::packed);
 }

@@ -2,10 +2,11 @@
 
 pub(crate) use super::gemm::Packed;
 use super::gemm::{Begin, Matrix, Product, Target};
+use super::pages::give_back;
 use super::vector::vectorised;
 use super::{Input, dense, filled, op, output, rows, tensor, values};
 use crate::Precision;
-use burn::tensor::{DType, Shape, Tensor};
+use burn::tensor::{DType, Device, Shape, Tensor, TensorData};
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops};
@@ -195,16 +196,28 @@ pub(crate) fn packed(weight: &Tensor<2>, precision: Precision) -> Option<Packed>
     unsafe { Packed::new(Matrix::strided(&weight), sizes, precision) }
 }
 
-/// [`linear`] with a packed weight, whose original is `weight`; without gradients.
+/// Drops a weight. If nobody else holds it, the system has its memory at once.
+pub(crate) fn let_go(weight: Tensor<2>) {
+    let mut weight = Input::strided(weight).value;
+    if let Some(values) = weight.try_storage_mut::<f32>() {
+        give_back(values);
+    }
+}
+
+/// The weight `[d_in, d_out]` that was packed; `None` if it was rounded.
+pub(crate) fn unpacked(packed: &Packed, sizes: [usize; 2], device: &Device) -> Option<Tensor<2>> {
+    Some(Tensor::from_data(TensorData::new(packed.unpacked(sizes)?, sizes), device))
+}
+
+/// [`linear`] with a packed weight `[d_in, d_out]`; without gradients.
 pub(crate) fn linear_packed<const D: usize>(
     x: Tensor<D>,
     packed: &Packed,
-    weight: &Tensor<2>,
+    [d_in, d_out]: [usize; 2],
     bias: Option<Tensor<1>>,
 ) -> Tensor<D> {
     let mut shape = x.dims();
-    let (x, weight) = (Input::dense(x).value, Input::strided(weight.clone()).value);
-    let [d_in, d_out] = [0, 1].map(|axis| weight.layout().shape()[axis]);
+    let x = Input::dense(x).value;
     let bias = bias.map(|bias| Input::dense(bias).value);
     let n_tokens = shape.iter().product::<usize>() / d_in.max(1);
     op!("linear", 2 * n_tokens * d_in * d_out);
@@ -216,7 +229,7 @@ pub(crate) fn linear_packed<const D: usize>(
                 target: Target::dense(y.as_mut_ptr().cast(), d_out),
                 begin: bias.as_ref().map_or(Begin::Zero, |bias| Begin::Row(values(bias))),
                 a: Matrix::dense(values(&x), d_in),
-                b: Matrix::strided(&weight),
+                b: Matrix::unread(),
                 precision: Precision::current(),
                 parallel: true,
             });

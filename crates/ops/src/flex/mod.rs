@@ -20,6 +20,7 @@ pub(crate) mod key_value;
 pub(crate) mod lamb;
 pub(crate) mod layer_norm;
 pub(crate) mod linear;
+mod pages;
 mod random;
 pub(crate) mod recompute;
 pub(crate) mod recurrent;

@@ -2,6 +2,7 @@
 
 use super::kernel::{Kernel, Lines, Onto, Place};
 use super::{Begin, Line, Matrix, Product, Target, for_each, wanted_tasks};
+use rayon::prelude::*;
 use std::cell::RefCell;
 use std::mem;
 use std::ops::Range;
@@ -82,6 +83,10 @@ pub(in crate::flex) struct PackedRight {
     n_panels: usize,
     /// Lanes of a panel.
     panel: usize,
+    /// Columns of a panel.
+    columns: usize,
+    /// Elements in a lane.
+    depth: usize,
 }
 
 impl PackedRight {
@@ -91,7 +96,8 @@ impl PackedRight {
         let depth = depth::<K>(k);
         let (n_panels, panel) = (n.div_ceil(K::COLUMNS), depth * K::COLUMNS);
         let blocks = k.div_ceil(depth * K::DEPTH);
-        let mut packed = Self { panels: Line::zeros(blocks * n_panels * panel), n_panels, panel };
+        let panels = Line::zeros(blocks * n_panels * panel);
+        let mut packed = Self { panels, n_panels, panel, columns: K::COLUMNS, depth: K::DEPTH };
         let panels = Panels { start: packed.panels.as_mut_ptr().cast(), first: 0, panel };
         in_parts(blocks * n_panels, 8, true, |part| {
             for i in part {
@@ -102,6 +108,22 @@ impl PackedRight {
             }
         });
         packed
+    }
+
+    /// The matrix `[k, n]` that was packed, row by row; `None` if it was rounded.
+    pub(super) fn unpacked(&self, [k, n]: [usize; 2]) -> Option<Vec<f32>> {
+        if self.depth != 1 {
+            return None;
+        }
+        let (lanes, steps) = (Line::lanes(&self.panels), self.panel / self.columns);
+        let mut matrix = vec![0.0; k * n];
+        matrix.par_chunks_mut(n.max(1)).enumerate().for_each(|(row, to)| {
+            for (panel, to) in to.chunks_mut(self.columns).enumerate() {
+                let start = (row / steps * self.n_panels + panel) * self.panel + row % steps * self.columns;
+                to.iter_mut().zip(&lanes[start..]).for_each(|(to, lane)| *to = f32::from_bits(*lane));
+            }
+        });
+        Some(matrix)
     }
 
     /// From a panel on. They are only read.

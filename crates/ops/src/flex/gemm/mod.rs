@@ -84,6 +84,11 @@ impl Matrix {
         Self { start: values.as_ptr(), row: width as isize, column: 1 }
     }
 
+    /// One that is not read.
+    pub fn unread() -> Self {
+        Self { start: std::ptr::null(), row: 0, column: 0 }
+    }
+
     pub fn transposed(self) -> Self {
         Self { row: self.column, column: self.row, ..self }
     }
@@ -277,7 +282,12 @@ impl Packed {
         right.map(|right| Self { way, precision, right })
     }
 
-    /// Computes `target = begin + a·b` in this precision; `product.b` is the matrix that was packed.
+    /// The matrix `[k, n]` that was packed, row by row; `None` if it was rounded.
+    pub(in crate::flex) fn unpacked(&self, sizes: [usize; 2]) -> Option<Vec<f32>> {
+        self.right.unpacked(sizes)
+    }
+
+    /// Computes `target = begin + a·b` in this precision, where `b` is the matrix that was packed; `product.b` is not read.
     ///
     /// # Safety
     /// As [`Product::run`]; the target's rows are dense.
