@@ -4,7 +4,9 @@ use crate::linear;
 #[cfg(feature = "flex")]
 use crate::{Precision, flex};
 use burn::tensor::{Device, Tensor};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+#[cfg(feature = "flex")]
+use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A constant matrix of a linear map, packed for many products.
 ///

@@ -88,14 +88,8 @@ fn in_order(configs: &BTreeMap<String, Table>) -> Vec<(&String, bool)> {
     let runs = configs.iter().filter(|(_, config)| !config.contains_key("probe"));
     let names = runs.map(|(name, config)| (name, config.contains_key("task")));
     let (tuning, pretraining): (Vec<_>, Vec<_>) = names.partition(|(_, tunes)| *tunes);
-    // An encoder of captions may be that of another captioner.
-    let begins_with_another = |(name, _): &(&String, bool)| {
-        let encoder = configs[*name].get("model").and_then(|model| model.get("encoder"));
-        encoder.is_some_and(|encoder| encoder.get("path").is_some())
-    };
-    let (last, tuning): (Vec<_>, Vec<_>) = tuning.into_iter().partition(begins_with_another);
     assert!(!tuning.is_empty() && !pretraining.is_empty());
-    [pretraining, tuning, last].concat()
+    [pretraining, tuning].concat()
 }
 
 /// The command that runs a config for a few steps.
@@ -128,7 +122,6 @@ fn command(place: &Workplace, (name, config): (&String, &Table), out: &str, more
     if let Some(encoder) = config.get("model").and_then(|model| model.get("encoder")) {
         match encoder["kind"].as_str() {
             Some("resnet") => sets.extend(SMALL_RESNET_ENCODER),
-            Some("pretrained") => {}
             other => panic!("no small encoder is known of the kind {other:?}"),
         }
     }

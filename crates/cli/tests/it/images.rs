@@ -116,7 +116,7 @@ fn a_killed_run_of_captions_goes_on_with_the_same_bits() {
         "train.epochs=3",
         "train.batch_size=6",
         "train.accumulate=2",
-        "model.encoder={ kind = \"resnet\", n_blocks = 1, widths = [8, 16] }",
+        "model.encoder.widths=[8, 16]",
         "model.decoder.dropout=0.2",
         "data.captions_per_image=2",
         "checkpoint.every=1",
@@ -160,7 +160,7 @@ fn a_table_of_captions_becomes_a_model_that_writes_some() {
         [table, "data.size=[16, 16]", "train.epochs=2", "train.batch_size=4", "schedule.warmup_steps=1"];
     for (config, encoder) in [
         ("scenes-soft", "model.encoder.widths=[8, 16]"),
-        ("scenes-hard", "model.encoder={ kind = \"resnet\", n_blocks = 1, widths = [8, 16] }"),
+        ("scenes-hard", "model.encoder.widths=[8, 16]"),
         ("scenes-no-attention", "model.encoder.widths=[8, 16]"),
         (
             "scenes-transformer",

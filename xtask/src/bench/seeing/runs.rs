@@ -110,7 +110,7 @@ pub const RUNS: &[Run] = &[
     ),
     after("untrained-probe", "untrained", "cifar10-vit", PROBE),
     ours("soft", "scenes-soft", &[]),
-    after("hard", "soft", "scenes-hard", &["model.encoder.path=\"{from}\""]),
+    ours("hard", "scenes-hard", &[]),
     ours("transformer", "scenes-transformer", &[]),
     ours("no-attention", "scenes-no-attention", &[]),
     // So few sentences teach no network what a shape is; the one of the scenes knows it.
