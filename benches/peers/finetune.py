@@ -21,11 +21,11 @@ import json
 import os
 import tempfile
 import time
-import tomllib
 
 import answers
 import labelled
 import numpy as np
+import settings
 import torch
 from scipy.stats import pearsonr, spearmanr
 from seqeval.metrics import f1_score as entity_f1
@@ -46,15 +46,7 @@ parser.add_argument("--prune", metavar="HEADS,NEURONS")
 parser.add_argument("--max-steps", type=int, default=-1, help="end after so many steps, to try")
 args = parser.parse_args()
 
-with open(args.config, "rb") as file:
-    config = tomllib.load(file)
-for setting in args.set:
-    key, value = setting.split("=", 1)
-    *sections, last = key.split(".")
-    table = config
-    for section in sections:
-        table = table.setdefault(section, {})
-    table[last] = tomllib.loads(f"value = {value}")["value"]
+config = settings.read(args.config, args.set)
 
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 torch.manual_seed(args.seed)

@@ -20,9 +20,9 @@ import json
 import math
 import sys
 import time
-import tomllib
 
 import pyarrow.parquet
+import settings
 import torch
 from images import resnet
 from PIL import Image
@@ -35,15 +35,7 @@ parser.add_argument("--out", required=True)
 parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
 args = parser.parse_args()
 
-with open(args.config, "rb") as file:
-    config = tomllib.load(file)
-for setting in args.set:
-    key, value = setting.split("=", 1)
-    *sections, last = key.split(".")
-    table = config
-    for section in sections:
-        table = table.setdefault(section, {})
-    table[last] = tomllib.loads(f"value = {value}")["value"]
+config = settings.read(args.config, args.set)
 data, train, optimizer, schedule = (config[name] for name in ("data", "train", "optimizer", "schedule"))
 torch.manual_seed(args.seed)
 N_CLASSES = 10

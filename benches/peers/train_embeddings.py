@@ -19,11 +19,11 @@ import importlib.metadata
 import json
 import os
 import time
-import tomllib
 
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 
 import labelled
+import settings
 import torch
 from sentence_transformers import SentenceTransformer, losses
 from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
@@ -36,15 +36,7 @@ parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
 parser.add_argument("--max-steps", type=int, help="end after so many steps, to try")
 args = parser.parse_args()
 
-with open(args.config, "rb") as file:
-    config = tomllib.load(file)
-for setting in args.set:
-    key, value = setting.split("=", 1)
-    *sections, last = key.split(".")
-    table = config
-    for section in sections:
-        table = table.setdefault(section, {})
-    table[last] = tomllib.loads(f"value = {value}")["value"]
+config = settings.read(args.config, args.set)
 
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 torch.manual_seed(args.seed)

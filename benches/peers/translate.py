@@ -25,10 +25,10 @@ import os
 import random
 import resource
 import time
-import tomllib
 
 import torch
 import torch.nn.functional as F
+from settings import read as read_config
 from tokenizers import Tokenizer
 from torch import nn
 
@@ -50,19 +50,6 @@ def arguments():
     parser.add_argument("--length-penalty", type=float, default=1.0)
     parser.add_argument("--held-out", type=int, default=1, help="0: do not measure on the held-out pairs")
     return parser.parse_args()
-
-
-def read_config(path, settings):
-    with open(path, "rb") as file:
-        config = tomllib.load(file)
-    for setting in settings:
-        key, value = setting.split("=", 1)
-        *sections, last = key.split(".")
-        table = config
-        for section in sections:
-            table = table.setdefault(section, {})
-        table[last] = tomllib.loads(f"value = {value}")["value"]
-    return config
 
 
 class Vocabularies:

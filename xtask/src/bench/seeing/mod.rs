@@ -125,8 +125,7 @@ impl Bench<'_> {
         let (wanted, seen) = judged(row.wanted, &accuracies[0], &accuracies[1]);
         let peer = row.peer.map_or("–", |(library, _)| library);
         let [accuracy, _, its] = accuracies.map(|spread| spread.shown());
-        let minutes = [&ours, &theirs].map(|runs| minutes(runs));
-        let [min, its_min] = minutes;
+        let [min, its_min] = [&ours, &theirs].map(|runs| minutes(runs));
         Ok(vec![
             row.work.into(),
             ours.len().to_string(),
@@ -222,7 +221,7 @@ impl Bench<'_> {
         Ok(Some(trained))
     }
 
-    /// Where the model of a run lies, which is trained again if it was removed.
+    /// Where the model of a run lies; none if it was removed.
     fn model(&self, run: &Run, seed: u64) -> Result<Option<PathBuf>> {
         let scratch = self.kept.scratch(&self.key(run, seed)?);
         let folder = match run.by {
@@ -260,19 +259,17 @@ impl Bench<'_> {
     fn sets(&self, run: &Run, seed: u64, from: Option<&Path>) -> Result<Option<Vec<String>>> {
         let mut sets = vec![format!("run.seed={seed}")];
         for setting in run.settings {
-            let mut setting = (*setting).to_owned();
-            for (mark, folder) in [
-                ("{from}", &mut || Ok(from.map(Path::to_owned)) as Result<Option<PathBuf>>),
-                ("{mnist}", &mut || self.mnist_folder()),
-                ("{nlvr}", &mut || self.nlvr_folder()),
-            ] as [(&str, &mut dyn FnMut() -> Result<Option<PathBuf>>); 3]
-            {
-                if setting.contains(mark) {
-                    let Some(folder) = folder()? else { return Ok(None) };
-                    setting = setting.replace(mark, &folder.to_string_lossy());
+            let (mark, folder) = match *setting {
+                setting if setting.contains("{from}") => ("{from}", from.map(Path::to_owned)),
+                setting if setting.contains("{mnist}") => ("{mnist}", self.mnist_folder()?),
+                setting if setting.contains("{nlvr}") => ("{nlvr}", self.nlvr_folder()?),
+                setting => {
+                    sets.push(setting.to_owned());
+                    continue;
                 }
-            }
-            sets.push(setting);
+            };
+            let Some(folder) = folder else { return Ok(None) };
+            sets.push(setting.replace(mark, &folder.to_string_lossy()));
         }
         if let Some(data) = &self.args.data {
             let cifar =
